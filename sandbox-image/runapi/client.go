@@ -185,8 +185,8 @@ func (c *Client) Acquire(ctx context.Context) (Lease, error) {
 	return c.AcquireFor(ctx, LeaseRequest{})
 }
 
-// AcquireFor is Acquire for a certain run. A lease ahead is valid only while the stream it was taken on is open, that is,
-// while Stream returns the number that it returned before the call.
+// AcquireFor is Acquire for a certain run. A lease ahead is valid only while the stream it was taken on is open, that
+// is, while Stream returns the number that it returned before the call.
 func (c *Client) AcquireFor(ctx context.Context, r LeaseRequest) (Lease, error) {
 	var l Lease
 	err := c.call(ctx, http.MethodPost, "/v1/leases", r, &l)

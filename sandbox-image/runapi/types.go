@@ -181,7 +181,8 @@ func (r RunRequest) SkillsSize() int {
 	return size
 }
 
-// The largest code, Servers, Modules and Skills that are accepted, in bytes. Each name of a server counts with NameBytes more.
+// The largest code, Servers, Modules and Skills that are accepted, in bytes. Each name of a server counts with
+// NameBytes more.
 const (
 	MaxCode    = 4 << 20
 	MaxServers = 256 << 10

@@ -146,7 +146,8 @@ func engine(ctx context.Context, c Config) []Finding {
 		out = append(out, ok("Docker Compose", strings.TrimSpace(string(text))))
 	}
 	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
-		"--filter", "label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output() //nolint:gosec // a filter
+		"--filter", //nolint:gosec // a filter
+		"label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output()
 	if err != nil {
 		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
 	}

@@ -54,7 +54,8 @@ func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, r
 	return watch(ctx, child, report, func(s status) error {
 		up := statedir.Up{
 			PID: os.Getpid(), Version: version.Version, URL: p.url(), Port: p.Port, State: p.State, APIs: p.APIs,
-			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.Empty() || c.Settings.MCPTokensFile != "", Started: time.Now().UTC(), Again: again,
+			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.Empty() || c.Settings.MCPTokensFile != "",
+			Started: time.Now().UTC(), Again: again,
 		}
 		if err := c.State.WriteUp(up); err != nil {
 			return err

@@ -11,14 +11,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// tokensFile is the name of mcp-server's copy of MCP_TOKENS_FILE, in the folder of the tenants. No tenant has that name.
+// tokensFile is the name of mcp-server's copy of MCP_TOKENS_FILE, in the folder of the tenants. No tenant has it.
 const tokensFile = "tokens.json"
 
 // tokensTime is how often MCP_TOKENS_FILE is looked at.
 const tokensTime = time.Second
 
-// shareTokens gives mcp-server, which may be a user who cannot read it, a copy of MCP_TOKENS_FILE, and again when it has
-// changed, until ctx ends. It returns mcp-server's environment with the copy's path.
+// shareTokens gives mcp-server, which may be a user who cannot read it, a copy of MCP_TOKENS_FILE, and again when that
+// has changed, until ctx ends. It returns mcp-server's environment with the copy's path.
 func (s *supervisor) shareTokens(ctx context.Context, environ []string) ([]string, error) {
 	source, to := "", s.view.Path("tenants", tokensFile)
 	for i, kv := range environ {

@@ -127,7 +127,8 @@ func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 			return dockerexec.Dialer(socket, container), nil
 		}
 	}
-	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET, docker:SOCKET:CONTAINER or kubernetes:NAMESPACE/SERVICE", sandbox)
+	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET, docker:SOCKET:CONTAINER or kubernetes:NAMESPACE/SERVICE",
+		sandbox)
 }
 
 // checkHealth is `mcp-server health`.

@@ -1,6 +1,6 @@
 // Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, on addresses and a unix socket.
 //
-//	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SOCKET_OF_SHIM:CONTAINER --control SOCKET --skills DIR
+//	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SHIM:CONTAINER --control SOCKET --skills DIR
 //	           [--also-listen ADDR] [--socket SOCKET] [--history DIR] [--definitions DIR]
 //	           [--owner-uid N] [--drain TIME]
 //	mcp-server --sandbox kubernetes:NAMESPACE/SERVICE --identity DIR ...   in a cluster, without --control

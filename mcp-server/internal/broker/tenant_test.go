@@ -16,7 +16,9 @@ func TestTenants(t *testing.T) {
 	session := func(name string) string {
 		return (&tenant.Tenant{Tenant: catalog.Tenant{Name: name}}).Session("same")
 	}
-	pid := func(run string) string { return w.send(t.Context(), run, http.MethodPost, "/a/pid", `{"text":"x"}`, 0).text() }
+	pid := func(run string) string {
+		return w.send(t.Context(), run, http.MethodPost, "/a/pid", `{"text":"x"}`, 0).text()
+	}
 	alice, bob, operator := session("alice"), session("bob"), "same"
 	first := pid(alice + "-r1")
 	if pid(alice+"-r2") != first || tenant.Of(alice) != "alice" || tenant.Of(operator) != "" {

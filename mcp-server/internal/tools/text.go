@@ -31,8 +31,8 @@ const (
 	executeShared = "/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
 	// executePrivate is in its place for tenants, whose runs keep no file.
-	executePrivate = "Files are gone after the call. update_skill makes modules for later calls (one block, empty SEARCH): " +
-		"begin one with an @description comment, import it as /skills/<name>.ts."
+	executePrivate = "Files are gone after the call. update_skill makes modules for later calls (one block, " +
+		"empty SEARCH): begin one with an @description comment, import it as /skills/<name>.ts."
 
 	listDescription = "What code may call. query (\"refund a charge\"): operations, tools and skills that fit, with " +
 		"types. operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
@@ -90,8 +90,8 @@ func guide(g guided) string {
 	files := "Files: /tmp (shared by runs; oldest\n  files go when it fills up, all on restart), /skills, /runs."
 	save := "Save large results to /tmp and read parts of them in a later call."
 	if g.private {
-		keep = "Save what you will need again with update_skill: one block with an empty SEARCH makes a skill, a module with a " +
-			"leading comment `/** @description one line */` and exports. Use it with `import { f } from " +
+		keep = "Save what you will need again with update_skill: one block with an empty SEARCH makes a skill, a module " +
+			"with a leading comment `/** @description one line */` and exports. Use it with `import { f } from " +
 			"\"/skills/<name>.ts\"`, written as a literal; code cannot read or write the file. delete_skill deletes."
 		files = "Files: the working directory, by\n  relative paths; they are gone after the call."
 		save = "stash keeps results for later calls."

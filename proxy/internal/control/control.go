@@ -147,7 +147,8 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	rules := s.conf.Current().Rules
 	c := rules.Catalog
 	if reg.Install && rules.Registry == nil {
-		httpjson.Fail(w, http.StatusBadRequest, "install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
+		httpjson.Fail(w, http.StatusBadRequest,
+			"install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
 		return
 	}
 	for _, name := range reg.APIs {

@@ -121,7 +121,8 @@ func (r *Reloader) Load() {
 	added := r.remember(c)
 	values := r.values()
 	next := &Snapshot{
-		Rules:    policy.Rules{Catalog: c, YOLO: r.conf.YOLO, Registry: policy.Registries(r.conf.Registry, r.conf.RegistryPrivate, c)},
+		Rules: policy.Rules{Catalog: c, YOLO: r.conf.YOLO,
+			Registry: policy.Registries(r.conf.Registry, r.conf.RegistryPrivate, c)},
 		Scrub:    scrub.New(r.ever).With(values),
 		Swap:     swap.New(c.AllCredentials()).With(values),
 		Public:   public(c, problems, r.conf.YOLO),
@@ -309,7 +310,8 @@ func publicServer(s *catalog.Server) *controlapi.Server {
 		return nil
 	}
 	return &controlapi.Server{
-		URL: s.URL, Package: s.Package, Registry: s.Registry, Command: s.Command, Args: s.Args, Env: s.Env, Headers: s.Headers,
+		URL: s.URL, Package: s.Package, Registry: s.Registry, Command: s.Command, Args: s.Args, Env: s.Env,
+		Headers:     s.Headers,
 		Permissions: s.Permissions, Transport: s.Transport, Protocol: s.Protocol,
 		Allow: s.Allow, Deny: s.Deny, State: s.State,
 		TimeoutMS: s.Timeout.Milliseconds(), ConnectTimeoutMS: s.Connect.Milliseconds(), IdleMS: s.Idle.Milliseconds(),

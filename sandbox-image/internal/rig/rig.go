@@ -312,7 +312,8 @@ func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
 // Try is Run for runs that may fail.
 func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
 	// Not cancelled with ctx, as in mcp-server: a lease whose response is lost keeps its slot until it expires.
-	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx), runapi.LeaseRequest{Language: w.Language, Private: w.Private})
+	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx),
+		runapi.LeaseRequest{Language: w.Language, Private: w.Private})
 	if err != nil {
 		return r, err
 	}
