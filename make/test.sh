@@ -79,7 +79,7 @@ plain='sandbox-image/cmd/sandboxd catalog catalog/operation internal/growth inte
 	mcp-server/internal/excerpt mcp-server/internal/patch proxy/internal/engine proxy/internal/scrub proxy/internal/swap'
 # In these most tests have goroutines, and some compute for long: only the others run with the race detector.
 streams='./proxy/internal/egress ./proxy/internal/scrub ./proxy/internal/swap'
-sums='^Test(Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|UnclearLate|UnclearWithoutName)$'
+sums='^Test(Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|UnclearLate|UnclearWithoutName)$'
 # What others wrote and only computes is not instrumented either: it takes a third of the time to compile, most of all SQLite.
 computes='-gcflags=modernc.org/...=-race=false -gcflags=github.com/evanw/...=-race=false
 	-gcflags=github.com/klauspost/...=-race=false -gcflags=github.com/andybalholm/...=-race=false'
