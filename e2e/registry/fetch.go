@@ -65,7 +65,7 @@ func fetched(dir, pkg string) bool {
 
 // fetch fetches one package: npm resolves the dependencies, then packs each of them.
 func fetch(ctx context.Context, dir, pkg string) error {
-	temp, err := os.MkdirTemp("", "codeforge-registry-")
+	temp, err := os.MkdirTemp(dir, ".fetch-")
 	if err != nil {
 		return err
 	}
@@ -81,12 +81,26 @@ func fetch(ctx context.Context, dir, pkg string) error {
 	if err != nil {
 		return err
 	}
+	specs = slices.DeleteFunc(specs, func(spec string) bool { // of another package too
+		_, err := os.Stat(filepath.Join(dir, tarball(spec)))
+		return err == nil
+	})
 	for some := range slices.Chunk(specs, 40) {
-		if err := npm(ctx, temp, append([]string{"pack", "--ignore-scripts", "--pack-destination", dir}, some...)...); err != nil {
+		if err := npm(ctx, temp, append([]string{"pack", "--ignore-scripts"}, some...)...); err != nil {
 			return err
 		}
 	}
-	return nil
+	packed, err := filepath.Glob(filepath.Join(temp, "*.tgz"))
+	for _, file := range packed { // whole, whatever ends this process
+		err = errors.Join(err, os.Rename(file, filepath.Join(dir, filepath.Base(file))))
+	}
+	return err
+}
+
+// tarball is the name of the file into which npm packs NAME@VERSION.
+func tarball(spec string) string {
+	at := strings.LastIndex(spec, "@")
+	return strings.ReplaceAll(strings.TrimPrefix(spec[:at], "@"), "/", "-") + "-" + spec[at+1:] + ".tgz"
 }
 
 // npm runs npm, which reads its own configuration.
