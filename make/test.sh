@@ -57,20 +57,23 @@ logged() {
 
 # again runs the packages that failed once more, one at a time.
 again() {
-	local how package
+	local how package status=0
 	for how in "$tmp"/*.again; do
 		[ -e "$how" ] || continue
 		while read -r package; do
 			heading "once more, alone: $package"
-			(
+			if (
 				# shellcheck disable=SC1090 # gotest wrote it
 				. "$how"
-				cd "$PWD"
-				logged "$how.log" "${flags[@]}" -count=1 "$package"
-			)
-			echo "$package" >>"$tmp/unstable"
+				cd "$PWD" && logged "$how.log" "${flags[@]}" -count=1 "$package"
+			); then
+				echo "$package" >>"$tmp/unstable"
+			else
+				status=1
+			fi
 		done <"${how%.again}.failed"
 	done
+	return $status
 }
 
 # The race detector makes computation ten times slower, and finds nothing where no goroutine runs, or where what is tested
@@ -86,28 +89,32 @@ computes='-gcflags=modernc.org/...=-race=false -gcflags=github.com/evanw/...=-ra
 # Packages that take long start first.
 long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 
-# Four packages run at a time, because many wait more than they compute. make lint vets.
+# Four packages run at a time, because many wait more than they compute. make lint vets. Each status is noted, because
+# bash ignores set -e in what start runs.
 # shellcheck disable=SC2046,SC2086
 unit() {
-	local usual="-vet=off -timeout 15m -p 4" others
+	local usual="-vet=off -timeout 15m -p 2" others status=0 beside
 	others=$($go list ./... | grep -vE "/($(echo $plain proxy/internal/egress | tr ' ' '|'))\$")
-	heading "unit tests that gain nothing by the race detector"
-	gotest $usual -- $(printf './%s ' $plain)
-	if ! command -v "$($go env CC)" >/dev/null; then
-		if [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
-			echo "no C compiler: the race detector cannot run" >&2
-			exit 1
-		fi
-		heading "race detector: skipped, no C compiler"
-		gotest $usual -- ./proxy/internal/egress $long $others
-		return
+	if ! command -v "$($go env CC)" >/dev/null && [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
+		echo "no C compiler: the race detector cannot run" >&2
+		return 1
 	fi
-	gotest $usual -run "$sums" -- ./proxy/internal/egress
-	heading "unit tests with the race detector"
-	export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
-	gotest $usual -race $computes -skip "$sums" -- $streams
-	gotest $usual -race $computes -- $long $others
-	export CGO_ENABLED=0
+	heading "unit tests that gain nothing by the race detector"
+	gotest $usual -- $(printf './%s ' $plain) &
+	beside=$!
+	if command -v "$($go env CC)" >/dev/null; then
+		gotest $usual -run "$sums" -- ./proxy/internal/egress || status=1
+		heading "unit tests with the race detector"
+		export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
+		gotest $usual -race $computes -skip "$sums" -- $streams || status=1
+		gotest $usual -race $computes -- $long $others || status=1
+		export CGO_ENABLED=0
+	else
+		heading "race detector: skipped, no C compiler"
+		gotest $usual -- ./proxy/internal/egress $long $others || status=1
+	fi
+	wait $beside || status=1
+	return $status
 }
 
 embedded() {
@@ -137,11 +144,13 @@ docker_e2e() {
 # What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any.
 stacks() { docker_e2e ./docker ./servers ./walk . ./release; }
 attacks() {
-	docker_e2e ./attack
+	local status=0
+	docker_e2e ./attack || status=1
 	if [ -n "${CODEFORGE_ENGINE_RESTART:-}" ]; then
 		heading "the Docker engine ends under the stack"
-		(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker)
+		(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker) || status=1
 	fi
+	return $status
 }
 
 # start runs a part beside this script. finish waits for it, and notes whether it failed.

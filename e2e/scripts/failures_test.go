@@ -1,0 +1,54 @@
+package scripts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestFailures: make/test.sh fails when a package fails, whichever of its parts tests it. Only one that passes when it
+// runs again alone is called unstable, and what says more than a failure has no second run.
+func TestFailures(t *testing.T) {
+	root, err := testkit.FindRoot()
+	testkit.Must(t, err)
+	const plain, race, end = "./catalog ", "-race", "-timeout 30m"
+	for _, row := range []struct {
+		name, part, fails, says string // says is what go test prints where it fails
+		again, ok               bool   // whether it passes when it runs again
+	}{
+		{name: "everything passes", part: "unit", ok: true},
+		{name: "a package fails twice", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s"},
+		{name: "a package fails once", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s", again: true, ok: true},
+		{name: "a data race", part: "unit", fails: race + " -gcflags", says: "WARNING: DATA RACE\nFAIL\tm/egress\t0.1s", again: true},
+		{name: "a panic", part: "unit", fails: plain, says: "panic: x\nFAIL\tm/catalog\t0.1s", again: true},
+		{name: "no package is named", part: "unit", fails: plain, says: "killed", again: true},
+		{name: "end to end", part: "embedded", fails: end, says: "FAIL\tm/e2e/attack\t0.1s"},
+		{name: "a leak", part: "embedded", fails: end, says: "LEAK\nFAIL\tm/e2e/attack\t0.1s", again: true},
+	} {
+		dir := t.TempDir()
+		again := "exit 1"
+		if row.again {
+			again = "exit 0"
+		}
+		stub := `#!/bin/sh
+case "$1 $*" in
+env*CC) echo cat ;;
+list*) echo m/mcp-server/cmd/mcp-server ;;
+test*-count=1\ m/*) ` + again + ` ;;
+test*"$FAILS"*) [ -z "$FAILS" ] || { printf '%s\n' "$SAYS"; exit 1; } ;;
+esac
+`
+		file := filepath.Join(dir, "go")
+		testkit.Must(t, os.WriteFile(file, []byte(stub), 0o700))                                  //nolint:gosec // it is run
+		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "make", "test.sh"), row.part) //nolint:gosec // ours
+		cmd.Env = append(os.Environ(), "GO="+file, "CODEFORGE_NO_SKIP=", "FAILS="+row.fails, "SAYS="+row.says)
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != row.ok || strings.Contains(string(out), "unstable, which") != (row.again && row.ok) {
+			t.Errorf("%s: %v\n%s", row.name, err, out)
+		}
+	}
+}
