@@ -30,6 +30,7 @@ func Hostile(tb testing.TB) string {
 		built.path = filepath.Join(dir, "hostile")
 		cmd := exec.Command("go", "build", "-o", built.path, "./mcp-server/internal/bridge/testdata/hostile")
 		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build, also under the race detector
 		built.out, built.err = cmd.CombinedOutput()
 	})
 	if built.err != nil {
