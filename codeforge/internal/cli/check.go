@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
@@ -86,7 +87,7 @@ func inspectTenants(w variables, cat *catalog.Catalog) []finding {
 	if err != nil {
 		return []finding{{Severity: "error", File: path, Text: fmt.Sprintf("MCP_TOKENS_FILE: %v", err)}}
 	}
-	list, problems := catalog.ParseTenants(data, path)
+	list, problems := tokenfile.Parse(data, path)
 	own := sha256.Sum256([]byte(w.getenv("MCP_AUTH_TOKEN")))
 	for _, t := range list {
 		at := "tenants." + t.Name
