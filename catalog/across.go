@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 )
 
 // mistake is a mistake in an API's config.json.
@@ -197,7 +199,8 @@ func unfit(c owned, byName map[string]owned) (found, want string) {
 		used, known := byName[name]
 		switch {
 		case !known && strings.Contains(name, "_"):
-			return "the token name " + cut(name) + ", which no API has", "the name of a credential of an API with the host"
+			return "the token name " + jsonfile.Cut(name) + ", which no API has",
+				"the name of a credential of an API with the host"
 		case !known: // an ordinary word
 		case !covers(used.api.Hosts, host):
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",

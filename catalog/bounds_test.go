@@ -120,7 +120,7 @@ func TestBounds(t *testing.T) {
 			if cat.API("bad") != nil || cat.API("good") == nil {
 				t.Errorf("bad is loaded: %v, good: %v", cat.API("bad") != nil, cat.API("good") != nil)
 			}
-			if !strings.Contains(problems.String(), c.want) || len(problems) > maxProblems+2 {
+			if !strings.Contains(problems.String(), c.want) || len(problems) > 100+2 {
 				t.Errorf("want %q among %d problems:\n%.300s", c.want, len(problems), problems)
 			}
 			if strings.HasPrefix(c.name, "domains") && !cat.Holds(mustHost(t, "h1000.test")) {

@@ -75,11 +75,11 @@ func (d *Document) unchanged(now fs.FileInfo) bool {
 // document reads a file of the API's folder, which is optional. read checks its content and must read all of it. A file
 // that did not change since old was read is not read again.
 func (v *validator) document(name, want string, old *Document, read func(io.Reader) error) *Document {
-	d, err := v.readDocument(v.api+"/"+name, old, read)
+	d, err := v.readDocument(v.API+"/"+name, old, read)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return d
 	}
-	v.add(Problem{API: v.api, File: "apis/" + v.api + "/" + name, Found: reason(err), Want: want})
+	v.Add(Problem{API: v.API, File: "apis/" + v.API + "/" + name, Found: reason(err), Want: want})
 	return nil
 }
 
@@ -198,12 +198,12 @@ func (v *validator) documents(a, old *API) {
 	check := func(r io.Reader) error { return checkOperations(r, a.Only) }
 	a.OperationsFile = v.document(operation.FileName, want, before, check)
 	bad := func(found string) {
-		v.add(Problem{API: v.api, File: "apis/" + v.api + "/" + operation.FileName, Found: found, Want: want})
+		v.Add(Problem{API: v.API, File: "apis/" + v.API + "/" + operation.FileName, Found: found, Want: want})
 	}
 	switch {
 	case a.OperationsFile != nil && o.SHA256 != "" && o.SHA256 != a.OperationsFile.Digest():
 		bad("another digest than operations.sha256")
-	case a.OperationsFile == nil && o.Only && !v.failed:
+	case a.OperationsFile == nil && o.Only && !v.Failed:
 		bad("no file, though operations.only is set")
 	case a.OperationsFile != nil && o.Only && a.OperationsFile == before:
 		a.Only = old.Only

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -37,42 +36,32 @@ func (s specs[T]) object() schema {
 	return out
 }
 
-// decode reads the object, and returns which fields it has. Path is what stands in front of a field in messages.
-func (s specs[T]) decode(d *decoder, path string, n *node, to *T) map[string]bool {
-	names, has := s.names(), map[string]bool{}
-	for _, m := range d.unique(path, n, func(key string) bool { return slices.Contains(names, key) }) {
-		i := slices.Index(names, m.key)
-		if i < 0 {
-			d.unknown(path, m, names)
-			continue
-		}
-		has[m.key] = true
-		s[i].read(d, to, path+m.key, m.value)
-	}
-	return has
+// decode reads the object; see jsonfile.Decoder.Object.
+func (s specs[T]) decode(d *decoder, path string, n *node, to *T) (has, misspelt map[string]bool) {
+	return d.Object(path, n, s.names(), func(i int, field string, n *node) { s[i].read(d, to, field, n) })
 }
 
 // topFields are the fields of config.json.
 var topFields = sync.OnceValue(func() specs[config] {
 	return specs[config]{
 		{"$schema", "Where this schema is, for editors. Ignored.", text(),
-			func(d *decoder, _ *config, f string, n *node) { d.str(f, n, new(string)) }},
+			func(d *decoder, _ *config, f string, n *node) { d.Str(f, n, new(string)) }},
 		{"description", "One line that tells a model what the API is for.", schema{Type: "string", MaxLength: maxDescription},
-			func(d *decoder, c *config, f string, n *node) { d.str(f, n, &c.description) }},
+			func(d *decoder, c *config, f string, n *node) { d.Str(f, n, &c.description) }},
 		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. A port may follow, as in " +
 			"\"localhost:3000\"; without one it is 443 and 80. Required without mcp.",
 			schema{Type: "array", Items: &schema{Type: "string", MinLength: 1}, MinItems: 1, UniqueItems: true},
-			func(d *decoder, c *config, f string, n *node) { c.domains = d.list(f, n, `["api.example.com"]`) }},
+			func(d *decoder, c *config, f string, n *node) { c.domains = d.List(f, n, `["api.example.com"]`) }},
 		{"credentials", "Token names and their credentials. A token name belongs to one API.", credentialsShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.credentials = d.credentials(n) }},
 		{"reference", "The address of the API's documentation.", schema{Type: "string", Format: "uri", Pattern: "^https?://"},
-			func(d *decoder, c *config, f string, n *node) { d.str(f, n, &c.reference) }},
+			func(d *decoder, c *config, f string, n *node) { d.Str(f, n, &c.reference) }},
 		{"restricted_methods", "HTTP methods that are refused. Not together with allowed_methods.", methodsShape(0),
 			func(d *decoder, c *config, f string, n *node) {
-				c.restricted = d.list(f, n, `["POST", "DELETE"]`)
+				c.restricted = d.List(f, n, `["POST", "DELETE"]`)
 			}},
 		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
-			func(d *decoder, c *config, f string, n *node) { c.allowed = d.list(f, n, `["GET", "HEAD"]`) }},
+			func(d *decoder, c *config, f string, n *node) { c.allowed = d.List(f, n, `["GET", "HEAD"]`) }},
 		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that " +
 			"matches decides, and a request that none matches is refused.", rulesShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.rules = d.rules(n) }},
@@ -86,10 +75,10 @@ var topFields = sync.OnceValue(func() specs[config] {
 			rangesShape(),
 			func(d *decoder, c *config, _ string, n *node) { d.private(c, n) }},
 		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.allowHTTP) }},
+			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.allowHTTP) }},
 		{"compress", "Lets the hosts compress their responses. Safe where no response shows a credential.",
 			schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.compress) }},
+			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.compress) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.server = d.server(n) }},
 		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",
@@ -98,14 +87,14 @@ var topFields = sync.OnceValue(func() specs[config] {
 			func(d *decoder, c *config, _ string, n *node) { c.clientCert = d.clientCert(n) }},
 		{"internal", "Closes the hosts to code: only sources of other credentials use this API.",
 			schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.internal) }},
+			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.internal) }},
 		{"ca_file",
 			"A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
 			schema{Type: "string", MinLength: 1},
-			func(d *decoder, c *config, f string, n *node) { d.str(f, n, &c.caFile) }},
+			func(d *decoder, c *config, f string, n *node) { d.Str(f, n, &c.caFile) }},
 		{"active", "false switches the API off: its hosts are closed, its credentials still scrubbed from responses.",
 			schema{Type: "boolean", Default: true},
-			func(d *decoder, c *config, f string, n *node) { d.boolean(f, n, &c.active) }},
+			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.active) }},
 	}
 })
 
@@ -141,17 +130,17 @@ var credentialFields = sync.OnceValue(func() specs[rawCredential] {
 		{"command", "A program and its arguments, run outside the proxy, that prints the credential.", listShape(1),
 			func(d *decoder, c *rawCredential, f string, n *node) {
 				c.minted(&rawMint{kind: kindCommand, list: map[string][]string{
-					"args": d.list(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
+					"args": d.List(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
 			}},
 		{"ttl", "How long what fetch, command or file gave is good for, before it is asked for again.",
 			schema{OneOf: durationShape(1).OneOf},
 			func(d *decoder, c *rawCredential, f string, n *node) {
 				c.ttl = new(time.Duration)
-				d.duration(f, n, c.ttl)
+				d.Duration(f, n, c.ttl)
 			}},
 		{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
 			schema{Type: "array", Items: &schema{Type: "string", Pattern: surfacePattern}, MinItems: 1, UniqueItems: true},
-			func(d *decoder, c *rawCredential, f string, n *node) { c.in = d.list(f, n, `["header"]`) }},
+			func(d *decoder, c *rawCredential, f string, n *node) { c.in = d.List(f, n, `["header"]`) }},
 		{"placeholder",
 			"A text with the token name in it that is swapped like the name, for programs that want a key of a certain form.",
 			schema{Type: "string", MinLength: minName, MaxLength: maxPlaceholder},

@@ -114,5 +114,5 @@ func (v *validator) readNamed(name string, limit int64) ([]byte, error) {
 	if filepath.IsAbs(name) {
 		return absolute(v.budget).read(name, limit)
 	}
-	return withinAPIs(v.root, v.budget).read(filepath.Join(v.api, filepath.FromSlash(name)), limit)
+	return withinAPIs(v.root, v.budget).read(filepath.Join(v.API, filepath.FromSlash(name)), limit)
 }

@@ -1,6 +1,10 @@
 package catalog
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+)
 
 const (
 	// maxIdempotency is how long the name of the header may be, in bytes.
@@ -12,11 +16,11 @@ const (
 // idempotency reads "idempotency". Only what is known as such a header may be one: the proxy writes it, so that it must
 // be none that says how the request is to be read.
 func (d *decoder) idempotency(c *config, n *node) {
-	d.str("idempotency", n, &c.idempotency)
+	d.Str("idempotency", n, &c.idempotency)
 	name := strings.ToLower(c.idempotency)
 	known := strings.HasSuffix(name, "idempotency-key") || strings.HasSuffix(name, "-request-id")
-	if n.kind == kindString && (!known || !isToken(name) || len(name) > maxIdempotency) {
-		d.bad("idempotency", "something else", `the name of a header for idempotency keys, e.g. "Idempotency-Key"`)
+	if n.Kind == jsonfile.String && (!known || !isToken(name) || len(name) > maxIdempotency) {
+		d.Bad("idempotency", "something else", `the name of a header for idempotency keys, e.g. "Idempotency-Key"`)
 		c.idempotency = ""
 	}
 }

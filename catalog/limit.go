@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 )
 
 // Limits bound what all runs together may do with an API.
@@ -94,9 +96,9 @@ func limitsFields() specs[Limits] {
 			schema{Enum: []string{"refuse", "approve"}, Default: "refuse"},
 			func(d *decoder, l *Limits, f string, n *node) {
 				over := ""
-				d.str(f, n, &over)
+				d.Str(f, n, &over)
 				if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
-					d.bad(f, "something else", `"refuse" or "approve"`)
+					d.Bad(f, "something else", `"refuse" or "approve"`)
 				}
 			}},
 	}
@@ -106,9 +108,9 @@ func limitsFields() specs[Limits] {
 func sumFields() specs[SumLimit] {
 	return specs[SumLimit]{
 		{"path", "The path of the writes, as in a rule.", schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
-			func(d *decoder, s *SumLimit, f string, n *node) { d.str(f, n, &s.Path) }},
+			func(d *decoder, s *SumLimit, f string, n *node) { d.Str(f, n, &s.Path) }},
 		{"field", "The field that is added up, of a JSON object or a form.", schema{Type: "string", MinLength: 1},
-			func(d *decoder, s *SumLimit, f string, n *node) { d.str(f, n, &s.Field) }},
+			func(d *decoder, s *SumLimit, f string, n *node) { d.Str(f, n, &s.Field) }},
 		{"max", `The most, e.g. "100000/d".`, schema{Type: "string", Pattern: ratePattern},
 			func(d *decoder, s *SumLimit, f string, n *node) {
 				if l := d.limit(f, n, 1_000_000); l != nil {
@@ -121,14 +123,14 @@ func sumFields() specs[SumLimit] {
 // limits reads "limits".
 func (d *decoder) limits(n *node) *Limits {
 	const example = `an object, e.g. {"calls": "600/h"}`
-	if n.kind != kindObject || len(n.members) == 0 {
-		d.bad("limits", string(n.kind), example)
+	if n.Kind != jsonfile.Object || len(n.Members) == 0 {
+		d.Bad("limits", string(n.Kind), example)
 		return nil
 	}
 	l := &Limits{}
 	limitsFields().decode(d, "limits.", n, l)
 	if l.Calls == nil && l.Writes == nil && l.Sum == nil {
-		d.bad("limits", "no limit", example)
+		d.Bad("limits", "no limit", example)
 	}
 	return l
 }
@@ -136,29 +138,29 @@ func (d *decoder) limits(n *node) *Limits {
 // limit reads an amount per time, which is counted in parts of one.
 func (d *decoder) limit(at string, n *node, parts int64) *Limit {
 	text := ""
-	d.str(at, n, &text)
+	d.Str(at, n, &text)
 	amount, unit, _ := strings.Cut(text, "/")
 	most, ok := Millionths(amount)
 	if per := perUnits[unit]; ok && per != 0 && most > 0 && (parts > 1 || most%1_000_000 == 0) {
 		return &Limit{Most: most / (1_000_000 / parts), Per: per, text: text}
 	}
-	d.bad(at, "not an amount per time", `a number, a slash and m, h or d, e.g. "600/h"`)
+	d.Bad(at, "not an amount per time", `a number, a slash and m, h or d, e.g. "600/h"`)
 	return nil
 }
 
 func (d *decoder) sumLimit(at string, n *node) *SumLimit {
-	if n.kind != kindObject {
-		d.bad(at, string(n.kind), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
+	if n.Kind != jsonfile.Object {
+		d.Bad(at, string(n.Kind), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
 		return nil
 	}
 	s := &SumLimit{}
 	sumFields().decode(d, at+".", n, s)
 	if why := pathProblem(s.Path); s.Path == "" || why != "" {
-		d.bad(at+".path", "missing, or "+why, `a path as in a rule, e.g. "/v1/refunds"`)
+		d.Bad(at+".path", "missing, or "+why, `a path as in a rule, e.g. "/v1/refunds"`)
 		return nil
 	}
 	if s.Field == "" || s.Most == 0 {
-		d.bad(at, "no field or no max", `{"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
+		d.Bad(at, "no field or no max", `{"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
 		return nil
 	}
 	s.at = Rule{Then: ActionRefuse, Path: s.Path} // which matches every spelling that a server may read so

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 )
 
 // Options configure Load. The zero Options are for a first load in Docker.
@@ -59,15 +61,9 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	c := l.finish()
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
 	if more := len(l.problems) - maxReported; more > 0 {
-		l.problems = append(l.problems[:maxReported:maxReported], moreMistakes(Problem{File: "apis"}, more))
+		l.problems = append(l.problems[:maxReported:maxReported], jsonfile.MoreMistakes(Problem{File: "apis"}, more))
 	}
 	return c, l.problems
-}
-
-// moreMistakes fills in p as the last problem of a list that was cut.
-func moreMistakes(p Problem, count int) Problem {
-	p.Found, p.Want = fmt.Sprintf("%d more mistakes", count), "the ones above fixed first"
-	return p
 }
 
 // loader is one load.
@@ -145,7 +141,7 @@ func (l *loader) surplus(name string) {
 	if a == nil {
 		l.closed["*"] = name
 	}
-	p := Problem{API: name, File: "apis/" + printable(name),
+	p := Problem{API: name, File: "apis/" + jsonfile.Printable(name),
 		Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
 	l.problems = append(l.problems, p)
 	l.reject(name, a, p.String())
@@ -153,7 +149,7 @@ func (l *loader) surplus(name string) {
 
 func (l *loader) validator(name string) *validator {
 	v := &validator{root: l.root, getenv: l.o.Getenv, budget: &l.budget}
-	v.api, v.file = name, "apis/"+name+"/config.json"
+	v.API, v.File = name, "apis/"+name+"/config.json"
 	return v
 }
 
@@ -166,11 +162,11 @@ func (l *loader) api(name string) {
 	}
 	if bad := folderProblem(name); bad != "" {
 		l.problems = append(l.problems,
-			Problem{API: name, File: "apis/" + printable(name), Found: bad, Want: wantFolder(name)})
+			Problem{API: name, File: "apis/" + jsonfile.Printable(name), Found: bad, Want: wantFolder(name)})
 		return
 	}
 	if err != nil {
-		v.bad("", reason(err), fmt.Sprintf("a file of at most %d bytes", maxConfig))
+		v.Bad("", reason(err), fmt.Sprintf("a file of at most %d bytes", maxConfig))
 		l.settle(name, nil, v)
 		return
 	}
@@ -200,16 +196,16 @@ func (l *loader) fits(a *API, v *validator) {
 		}
 	}
 	if len(l.hosts)+n > maxHosts || l.hostBytes+size > maxHostBytes {
-		v.bad("domains", fmt.Sprintf("%d host names in addition to %d of other APIs", n, len(l.hosts)),
+		v.Bad("domains", fmt.Sprintf("%d host names in addition to %d of other APIs", n, len(l.hosts)),
 			fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
 		return
 	}
 	if len(ports) > maxPorts {
-		v.bad("domains", fmt.Sprintf("%d ports in addition to %d of other APIs", len(ports)-len(l.ports), len(l.ports)),
+		v.Bad("domains", fmt.Sprintf("%d ports in addition to %d of other APIs", len(ports)-len(l.ports), len(l.ports)),
 			fmt.Sprintf("at most %d in all APIs together", maxPorts))
 		return
 	}
-	if !v.failed {
+	if !v.Failed {
 		l.count(a)
 	}
 }
@@ -229,11 +225,11 @@ func (l *loader) count(a *API) {
 
 // settle puts a folder's new version in force, or rejects it.
 func (l *loader) settle(name string, a *API, v *validator) {
-	l.problems = append(l.problems, v.problems...)
-	if more := v.count - len(v.problems); more > 0 {
-		l.problems = append(l.problems, moreMistakes(Problem{API: name, File: v.file, Severity: Warning}, more))
+	l.problems = append(l.problems, v.Problems...)
+	if more := v.Count - len(v.Problems); more > 0 {
+		l.problems = append(l.problems, jsonfile.MoreMistakes(Problem{API: name, File: v.File, Severity: Warning}, more))
 	}
-	errs := v.problems.Errors()
+	errs := v.Problems.Errors()
 	if len(errs) == 0 {
 		a.LoadedAt, a.digest = l.now, a.sum()
 		l.fresh[name] = a

@@ -11,12 +11,12 @@ import (
 // permissions warns of credentials that other users of the machine can read.
 func (v *validator) permissions(c config) {
 	inline := len(c.inline()) > 0
-	info, err := v.root.Stat(v.api + "/config.json")
+	info, err := v.root.Stat(v.API + "/config.json")
 	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
 	}
 	if mode := info.Mode().Perm(); mode&0o004 != 0 {
-		v.warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
+		v.Warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
 			"mode 0600 (chmod 600)")
 	}
 }
@@ -49,8 +49,8 @@ func (v *validator) mask(c config) {
 		if len(secret) < minValue {
 			continue
 		}
-		for i := range v.problems {
-			p := &v.problems[i]
+		for i := range v.Problems {
+			p := &v.Problems[i]
 			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
 				p.Field = strings.ReplaceAll(p.Field, secret, "[secret]")
 			}

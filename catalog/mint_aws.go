@@ -19,30 +19,30 @@ func (v *validator) aws(path string, m *rawMint) *AWS {
 	if id := a.AccessKeyID; id != "" {
 		switch {
 		case len(id) == secretLength && random(strings.NewReplacer("/", "", "+", "").Replace(id)):
-			v.bad(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
+			v.Bad(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
 		case !regexp.MustCompile(`^[A-Za-z0-9_.-]{3,128}$`).MatchString(id):
-			v.bad(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
+			v.Bad(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
 		case strings.HasPrefix(id, "ASIA") && !m.has["session_token"]:
-			v.bad(path+".session_token", "missing for a temporary access key", "the token that was given with it")
+			v.Bad(path+".session_token", "missing for a temporary access key", "the token that was given with it")
 		}
 	}
 	role := regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
 	if m.has["role_arn"] && !role.MatchString(a.RoleARN) {
-		v.bad(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
+		v.Bad(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
 	}
 	if m.has["external_id"] && !m.has["role_arn"] {
-		v.bad(path+".external_id", "an external id without a role", "role_arn, or none")
+		v.Bad(path+".external_id", "an external id without a role", "role_arn, or none")
 	}
 	if m.has["region"] && !regexp.MustCompile(`^[a-z0-9-]{2,32}$`).MatchString(a.Region) {
-		v.bad(path+".region", "not a region", `one like "eu-central-1"`)
+		v.Bad(path+".region", "not a region", `one like "eu-central-1"`)
 	}
 	for i, s := range a.Services {
 		if !regexp.MustCompile(`^[a-z0-9-]{1,64}$`).MatchString(s) {
-			v.bad(fmt.Sprintf("%s.services[%d]", path, i), "not a service", `the name in signatures, e.g. "s3"`)
+			v.Bad(fmt.Sprintf("%s.services[%d]", path, i), "not a service", `the name in signatures, e.g. "s3"`)
 		}
 	}
 	if m.has["services"] && len(a.Services) == 0 {
-		v.bad(path+".services", "an empty list", `at least one, e.g. ["s3"], or no list`)
+		v.Bad(path+".services", "an empty list", `at least one, e.g. ["s3"], or no list`)
 	}
 	return a
 }
@@ -53,10 +53,10 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 		return
 	}
 	if raw.in != nil {
-		v.bad(raw.path()+".in", "surfaces of a credential that signs", "no list: its name stands where the signature goes")
+		v.Bad(raw.path()+".in", "surfaces of a credential that signs", "no list: its name stands where the signature goes")
 	}
 	if raw.placeholder != nil {
-		v.bad(raw.path()+".placeholder", "a placeholder of a credential that signs", "none")
+		v.Bad(raw.path()+".placeholder", "a placeholder of a credential that signs", "none")
 	}
 	c.Surfaces = []Surface{{Kind: SurfaceHeader, Field: "Authorization"}}
 	if h := c.Mint.HMAC; h != nil {
@@ -78,7 +78,7 @@ func (v *validator) signers(a *API) {
 		}
 		for _, h := range a.Hosts {
 			if _, _, ok := AWSHost(h.Name()); !ok {
-				v.bad("credentials."+c.Name+".aws.services", "no single service for a host that is not AWS's",
+				v.Bad("credentials."+c.Name+".aws.services", "no single service for a host that is not AWS's",
 					`the one that the host is, e.g. ["s3"]`)
 				break
 			}

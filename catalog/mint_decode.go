@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 )
 
 // rawMint is a kind of credential decoded, not yet validated: its fields by form.
@@ -31,26 +33,18 @@ func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
 	m := &rawMint{kind: k.name, has: map[string]bool{}, text: map[string]string{}, secret: map[string]source{},
 		list: map[string][]string{}, texts: map[string]map[string]string{}, number: map[string]int{},
 		boolean: map[string]bool{}}
-	if n.kind != kindObject {
-		d.bad(path, string(n.kind), "an object, e.g. "+k.example())
+	if n.Kind != jsonfile.Object {
+		d.Bad(path, string(n.Kind), "an object, e.g. "+k.example())
 		return m
 	}
-	names := k.names()
-	for _, f := range d.unique(path+".", n, func(key string) bool { return slices.Contains(names, key) }) {
-		i := slices.Index(names, f.key)
-		if i < 0 {
-			d.unknown(path+".", f, names)
-			if near := nearest(f.key, names); near != "" {
-				m.has[near] = true // so that it is not reported as missing too
-			}
-			continue
-		}
-		m.has[f.key] = true
-		d.mintField(m, path+"."+f.key, k.fields[i], f.value)
-	}
+	has, misspelt := d.Object(path+".", n, k.names(), func(i int, field string, n *node) {
+		d.mintField(m, field, k.fields[i], n)
+	})
+	maps.Copy(m.has, has)
+	maps.Copy(m.has, misspelt) // so that it is not reported as missing too
 	for _, f := range k.fields {
 		if f.required && !m.has[f.name] {
-			d.bad(path+"."+f.name, "missing", "one like "+f.example)
+			d.Bad(path+"."+f.name, "missing", "one like "+f.example)
 		}
 	}
 	return m
@@ -71,31 +65,31 @@ func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
 	switch f.form {
 	case formText:
 		var s string
-		d.str(path, n, &s)
+		d.Str(path, n, &s)
 		m.text[f.name] = s
 	case formID:
-		if n.kind == kindNumber && strings.Trim(n.text, "0123456789") == "" {
-			m.text[f.name] = n.text
+		if n.Kind == jsonfile.Number && strings.Trim(n.Text, "0123456789") == "" {
+			m.text[f.name] = n.Text
 			return
 		}
 		var s string
-		d.str(path, n, &s)
+		d.Str(path, n, &s)
 		m.text[f.name] = s
 	case formSecret:
 		if s, ok := d.secret(path, f.example, n); ok {
 			m.secret[f.name] = s
 		}
 	case formList:
-		m.list[f.name] = d.list(path, n, f.example)
+		m.list[f.name] = d.List(path, n, f.example)
 	case formTexts:
 		m.texts[f.name] = d.texts(path, n, f.example)
 	case formNumber:
 		var i int
-		d.whole(path, n, &i)
+		d.Whole(path, n, &i)
 		m.number[f.name] = i
 	case formBoolean:
 		var on bool
-		d.boolean(path, n, &on)
+		d.Boolean(path, n, &on)
 		m.boolean[f.name] = on
 	}
 }
@@ -103,21 +97,21 @@ func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
 // secret reads a secret inside a kind: a string, or an object with its source. It is false after a mistake.
 func (d *decoder) secret(path, example string, n *node) (source, bool) {
 	var s source
-	before := d.count
-	switch n.kind {
-	case kindString:
+	before := d.Count
+	switch n.Kind {
+	case jsonfile.String:
 		s.value = d.source(path, n)
-		return s, d.count == before
-	case kindObject:
+		return s, d.Count == before
+	case jsonfile.Object:
 	default:
-		d.bad(path, string(n.kind), "a string, or an object, e.g. "+example)
+		d.Bad(path, string(n.Kind), "a string, or an object, e.g. "+example)
 		return s, false
 	}
 	sourceFields().decode(d, path+".", n, &s)
-	if count := s.count(); count != 1 && d.count == before {
-		d.bad(path, fmt.Sprintf(`%d of "value", "file" and "env"`, count), "exactly one of them")
+	if count := s.count(); count != 1 && d.Count == before {
+		d.Bad(path, fmt.Sprintf(`%d of "value", "file" and "env"`, count), "exactly one of them")
 	}
-	return s, d.count == before
+	return s, d.Count == before
 }
 
 // rawClientCert is "client_cert" decoded.
@@ -129,18 +123,18 @@ type rawClientCert struct {
 // clientCert reads "client_cert". It is nil after a mistake.
 func (d *decoder) clientCert(n *node) *rawClientCert {
 	const path, example = "client_cert", `{"cert": "client.pem", "key": {"file": "client.key"}}`
-	if n.kind != kindObject {
-		d.bad(path, string(n.kind), "an object, e.g. "+example)
+	if n.Kind != jsonfile.Object {
+		d.Bad(path, string(n.Kind), "an object, e.g. "+example)
 		return nil
 	}
-	out, before := &rawClientCert{}, d.count
-	has := clientCertFields().decode(d, path+".", n, out)
+	out, before := &rawClientCert{}, d.Count
+	has, _ := clientCertFields().decode(d, path+".", n, out)
 	for _, name := range clientCertFields().names() {
-		if !has[name] && d.count == before {
-			d.bad(path+"."+name, "missing", "both cert and key, e.g. "+example)
+		if !has[name] && d.Count == before {
+			d.Bad(path+"."+name, "missing", "both cert and key, e.g. "+example)
 		}
 	}
-	if d.count != before {
+	if d.Count != before {
 		return nil
 	}
 	return out

@@ -194,7 +194,7 @@ func (k mintKind) shape() schema {
 func clientCertFields() specs[rawClientCert] {
 	return specs[rawClientCert]{
 		{"cert", "A PEM file: the certificate, and intermediates behind it.", schema{Type: "string", MinLength: 1},
-			func(d *decoder, c *rawClientCert, f string, n *node) { d.str(f, n, &c.cert) }},
+			func(d *decoder, c *rawClientCert, f string, n *node) { d.Str(f, n, &c.cert) }},
 		{"key", "The private key, PEM.", secretShape(), func(d *decoder, c *rawClientCert, f string, n *node) {
 			c.key, _ = d.secret(f, `{"file": "client.key"}`, n)
 		}},

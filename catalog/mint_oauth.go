@@ -31,17 +31,17 @@ func (v *validator) oauth2(path string, m *rawMint) *OAuth2 {
 	v.oauth2Fits(path, m, o)
 	for i, s := range o.Scopes {
 		if s == "" || strings.ContainsAny(s, " \"\\") {
-			v.bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
+			v.Bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Params)) {
 		if slices.Contains(ownParams, name) {
-			v.bad(path+".params."+name, "a parameter that CodeForge sets", "it left out")
+			v.Bad(path+".params."+name, "a parameter that CodeForge sets", "it left out")
 		}
 	}
 	const ports = 1 << 16
 	if m.has["redirect_port"] && (o.RedirectPort < 1024 || o.RedirectPort >= ports) {
-		v.bad(path+".redirect_port", strconv.Itoa(o.RedirectPort), "1024 to 65535")
+		v.Bad(path+".redirect_port", strconv.Itoa(o.RedirectPort), "1024 to 65535")
 	}
 	if o.Grant == "" {
 		o.Grant = GrantRefreshToken
@@ -65,7 +65,7 @@ func (v *validator) resources(a *API) {
 		}
 		for _, h := range a.Hosts {
 			if h.Site() != resource.Site() {
-				v.bad("credentials."+c.Name+".oauth2.resource",
+				v.Bad("credentials."+c.Name+".oauth2.resource",
 					"a server on another site than "+h.String()+", which would get the token",
 					"the URL of a server on the site of all hosts of this API")
 				break
@@ -86,10 +86,10 @@ var ownParams = []string{
 func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
 	tenant := m.text["tenant"]
 	if m.has["tenant"] && o.Provider != "microsoft" {
-		v.bad(path+".tenant", "a field that is only for provider microsoft", "it left out")
+		v.Bad(path+".tenant", "a field that is only for provider microsoft", "it left out")
 	}
 	if m.has["tenant"] && !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`).MatchString(tenant) {
-		v.bad(path+".tenant", "not a tenant", `a domain or an id, e.g. "example.onmicrosoft.com", or "organizations"`)
+		v.Bad(path+".tenant", "not a tenant", `a domain or an id, e.g. "example.onmicrosoft.com", or "organizations"`)
 		tenant = ""
 	}
 	if tenant == "" {
@@ -137,14 +137,14 @@ func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
 func (v *validator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
 	missing := func(field, want string) {
 		if !m.has[field] {
-			v.bad(path+"."+field, "missing", want)
+			v.Bad(path+"."+field, "missing", want)
 		}
 	}
 	switch {
 	case m.has["resource"]:
 		for _, f := range []string{"provider", "token_url", "auth_url", "device_url", "auth"} {
 			if m.has[f] {
-				v.bad(path+"."+f, "a field that a resource's authorization server answers for", "resource without it")
+				v.Bad(path+"."+f, "a field that a resource's authorization server answers for", "resource without it")
 			}
 		}
 		if o.Grant == GrantClientCredentials {
@@ -154,17 +154,17 @@ func (v *validator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
 		missing("client_id", "the id that the provider shows for the app")
 	default:
 		if !m.has["token_url"] {
-			v.bad(path+".token_url", "missing", `an address, or a "provider": one of `+strings.Join(providerNames(), ", "))
+			v.Bad(path+".token_url", "missing", `an address, or a "provider": one of `+strings.Join(providerNames(), ", "))
 		}
 		missing("client_id", "the client's id")
 		if o.Grant != GrantClientCredentials && !m.has["auth_url"] && !m.has["device_url"] {
-			v.bad(path+".auth_url", "missing", `auth_url or device_url, for the login, or "grant": "client_credentials"`)
+			v.Bad(path+".auth_url", "missing", `auth_url or device_url, for the login, or "grant": "client_credentials"`)
 		}
 	}
 	if o.Grant == GrantClientCredentials && !m.has["resource"] {
 		missing("client_secret", "the client's secret, by which alone it authenticates")
 	}
 	if o.Basic && o.ClientSecret.Empty() && !m.has["client_secret"] {
-		v.bad(path+".auth", "basic without a client_secret", "a client_secret, or no auth")
+		v.Bad(path+".auth", "basic without a client_secret", "a client_secret, or no auth")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 )
@@ -21,7 +22,7 @@ func (v *validator) ttl(raw rawCredential) Seconds {
 		ttl = *raw.ttl
 	}
 	if raw.ttl != nil && ttl < minTTL {
-		v.bad(raw.path()+".ttl", "less than ten seconds", `at least 10, e.g. "5m"`)
+		v.Bad(raw.path()+".ttl", "less than ten seconds", `at least 10, e.g. "5m"`)
 	}
 	return Seconds(ttl / time.Second)
 }
@@ -40,23 +41,23 @@ func (v *validator) fetch(path string, m *rawMint, ttl Seconds) *Fetch {
 		}
 	}
 	if f.Method == "GET" && f.Body != "" {
-		v.bad(path+".body", "a body for a GET", `"method": "POST", or no body`)
+		v.Bad(path+".body", "a body for a GET", `"method": "POST", or no body`)
 	}
 	if jsonpointer.Check(f.Pointer) != nil {
-		v.bad(path+".json", "not a JSON pointer", `one like "/data/data/key"`)
+		v.Bad(path+".json", "not a JSON pointer", `one like "/data/data/key"`)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := label(path+".headers.", name, plainKey(name))
+		field := jsonfile.Label(path+".headers.", name, plainKey(name))
 		uses := tokenNames(value)
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
-			v.bad(field, "not a header", `a header, e.g. "X-Vault-Token": "VAULT_TOKEN"`)
+			v.Bad(field, "not a header", `a header, e.g. "X-Vault-Token": "VAULT_TOKEN"`)
 		case slices.Contains([]string{"host", "connection", "transfer-encoding", "content-length", "upgrade", "te", "trailer",
 			"accept-encoding", "range"}, foldHeader(name)):
-			v.bad(field, "a header that CodeForge sets", "it left out")
+			v.Bad(field, "a header that CodeForge sets", "it left out")
 		case secretName(name) && len(uses) == 0 && !harmless(value):
-			v.bad(field, "a value that is not a token name, under a name that suggests a credential",
+			v.Bad(field, "a value that is not a token name, under a name that suggests a credential",
 				`the credential in the "credentials" of an API with the host, and its token name here`)
 		default:
 			f.Headers[name] = value
@@ -84,16 +85,16 @@ func tokenNames(text string) []string {
 
 func (v *validator) command(path string, args []string, ttl Seconds) *Command {
 	if args != nil && len(args) == 0 {
-		v.bad(path, "an empty list", `a program and its arguments, e.g. ["op", "read", "op://Work/Stripe/key"]`)
+		v.Bad(path, "an empty list", `a program and its arguments, e.g. ["op", "read", "op://Work/Stripe/key"]`)
 	}
 	if len(args) > 0 {
 		switch name := args[0]; {
 		case name == "" || strings.HasPrefix(name, "-"):
-			v.bad(path+"[0]", "not a program", "the name of a program, or its absolute path")
+			v.Bad(path+"[0]", "not a program", "the name of a program, or its absolute path")
 		case len(args) == 1 && strings.Contains(name, " "):
-			v.bad(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
+			v.Bad(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
 		case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
-			v.bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
+			v.Bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
 		}
 	}
 	return &Command{Args: args, TTL: ttl}
@@ -103,10 +104,10 @@ func (v *validator) command(path string, args []string, ttl Seconds) *Command {
 func (v *validator) watched(raw rawCredential) *Mint {
 	ttl := v.ttl(raw)
 	if raw.file == nil {
-		v.bad(raw.path()+".ttl", "a lifetime for a credential that nothing changes", "ttl with fetch, command or file only")
+		v.Bad(raw.path()+".ttl", "a lifetime for a credential that nothing changes", "ttl with fetch, command or file only")
 		return nil
 	}
-	f := &File{Path: *raw.file, API: v.api, TTL: ttl}
+	f := &File{Path: *raw.file, API: v.API, TTL: ttl}
 	if raw.json != nil {
 		f.Pointer = *raw.json
 	}
@@ -124,12 +125,12 @@ func (f *File) Read(dir string) (secret.Value, error) {
 	}
 	defer root.Close()
 	v := validator{root: root, budget: &budget{all: maxSecretFile, api: maxSecretFile}}
-	v.api = f.API
+	v.API = f.API
 	text, ok := v.resolve("", source{file: &f.Path, json: &f.Pointer})
 	if ok {
 		return Value(text)
 	}
-	return secret.Value{}, errors.New(v.problems[0].Found)
+	return secret.Value{}, errors.New(v.Problems[0].Found)
 }
 
 // Value checks what a source gave as a credential, by the rules for those in config.json. The error does not quote it.

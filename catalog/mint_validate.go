@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
@@ -42,11 +43,11 @@ func (v *validator) mint(raw rawCredential) *Mint {
 		return v.watched(raw)
 	}
 	if raw.json != nil {
-		v.bad(path+".json", "a JSON pointer without a file", "json inside "+raw.mint.kind+", or none")
+		v.Bad(path+".json", "a JSON pointer without a file", "json inside "+raw.mint.kind+", or none")
 	}
 	path += "." + raw.mint.kind
 	if raw.ttl != nil && raw.mint.kind != kindFetch && raw.mint.kind != kindCommand {
-		v.bad(raw.path()+".ttl", "a lifetime for a credential whose server says how long it lives",
+		v.Bad(raw.path()+".ttl", "a lifetime for a credential whose server says how long it lives",
 			"ttl with fetch, command or file only")
 	}
 	v.texts(path, raw.mint)
@@ -75,36 +76,36 @@ func (v *validator) texts(path string, m *rawMint) {
 	check := func(field, s string) {
 		switch {
 		case len(s) > maxMintText:
-			v.bad(field, fmt.Sprintf("%d bytes", len(s)), fmt.Sprintf("at most %d", maxMintText))
+			v.Bad(field, fmt.Sprintf("%d bytes", len(s)), fmt.Sprintf("at most %d", maxMintText))
 		case strings.ContainsFunc(s, unicode.IsControl):
-			v.bad(field, "a control character", "text without control characters")
+			v.Bad(field, "a control character", "text without control characters")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.text)) {
 		check(path+"."+key, m.text[key])
 		// An id may look like a key, and the body of a fetch holds ids.
 		if key != "client_id" && key != "body" && secretLike(m.text[key]) {
-			v.bad(path+"."+key, "what looks like a credential", want)
+			v.Bad(path+"."+key, "what looks like a credential", want)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.list)) {
-		for i, s := range v.atMost(path+"."+key, m.list[key], maxMintList) {
+		for i, s := range v.AtMost(path+"."+key, m.list[key], maxMintList) {
 			field := fmt.Sprintf("%s.%s[%d]", path, key, i)
 			check(field, s)
 			if secretLike(s) {
-				v.bad(field, "what looks like a credential", want)
+				v.Bad(field, "what looks like a credential", want)
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.texts)) {
 		if len(m.texts[key]) > maxMintList {
-			v.bad(path+"."+key, fmt.Sprintf("%d entries", len(m.texts[key])), fmt.Sprintf("at most %d", maxMintList))
+			v.Bad(path+"."+key, fmt.Sprintf("%d entries", len(m.texts[key])), fmt.Sprintf("at most %d", maxMintList))
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.texts[key])) {
-			field := label(path+"."+key+".", name, plainKey(name))
+			field := jsonfile.Label(path+"."+key+".", name, plainKey(name))
 			check(field, m.texts[key][name])
 			if secretLike(m.texts[key][name]) {
-				v.bad(field, "what looks like a credential", want)
+				v.Bad(field, "what looks like a credential", want)
 			}
 		}
 	}
@@ -117,10 +118,10 @@ func (v *validator) option(path, field string, m *rawMint, known []string) strin
 		return s
 	}
 	found, want := "none of the known words", "one of "+strings.Join(known, ", ")
-	if near := nearest(s, known); near != "" {
-		found, want = strconv.Quote(cut(s)), fmt.Sprintf("did you mean %q?", near)
+	if near := jsonfile.Nearest(s, known); near != "" {
+		found, want = strconv.Quote(jsonfile.Cut(s)), fmt.Sprintf("did you mean %q?", near)
 	}
-	v.bad(path+"."+field, found, want)
+	v.Bad(path+"."+field, found, want)
 	return ""
 }
 
@@ -130,13 +131,13 @@ func (v *validator) https(field, s, example string) (*url.URL, bool) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || strings.ContainsFunc(s, unicode.IsSpace):
-		v.bad(field, "not an address", want)
+		v.Bad(field, "not an address", want)
 	case u.Scheme != "https":
-		v.bad(field, "an address that is not https", want)
+		v.Bad(field, "an address that is not https", want)
 	case u.User != nil:
-		v.bad(field, "an address with a user", "one without; secrets have fields of their own")
+		v.Bad(field, "an address with a user", "one without; secrets have fields of their own")
 	case u.Fragment != "":
-		v.bad(field, "an address with a fragment", want)
+		v.Bad(field, "an address with a fragment", want)
 	default:
 		host, err := serverHost(s)
 		if err == nil && reserved(host) {
@@ -145,7 +146,7 @@ func (v *validator) https(field, s, example string) (*url.URL, bool) {
 		if err == nil {
 			return u, true
 		}
-		v.bad(field, "an address whose host is "+err.Error(), want)
+		v.Bad(field, "an address whose host is "+err.Error(), want)
 	}
 	return nil, false
 }
@@ -173,28 +174,28 @@ func (v *validator) rsaKey(field, text string) secret.Value {
 	const want = "a private key in PEM: -----BEGIN PRIVATE KEY----- or -----BEGIN RSA PRIVATE KEY-----"
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		v.bad(field, "no PEM block", want)
+		v.Bad(field, "no PEM block", want)
 		return secret.Value{}
 	}
 	if strings.Contains(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != "" {
-		v.bad(field, "a key that is encrypted", "one without a passphrase, in a file that only CodeForge can read")
+		v.Bad(field, "a key that is encrypted", "one without a passphrase, in a file that only CodeForge can read")
 		return secret.Value{}
 	}
 	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
 	if err != nil {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
-			v.bad(field, "a PEM block that is no private key", want)
+			v.Bad(field, "a PEM block that is no private key", want)
 			return secret.Value{}
 		}
 		var ok bool
 		if key, ok = parsed.(*rsa.PrivateKey); !ok {
-			v.bad(field, "a key that is not RSA", "the RSA key as the provider gave it")
+			v.Bad(field, "a key that is not RSA", "the RSA key as the provider gave it")
 			return secret.Value{}
 		}
 	}
 	if key.N.BitLen() < minRSA {
-		v.bad(field, fmt.Sprintf("a key of %d bits", key.N.BitLen()), fmt.Sprintf("at least %d", minRSA))
+		v.Bad(field, fmt.Sprintf("a key of %d bits", key.N.BitLen()), fmt.Sprintf("at least %d", minRSA))
 		return secret.Value{}
 	}
 	return secret.New(text)
@@ -206,10 +207,10 @@ func (v *validator) githubApp(path string, m *rawMint) *GitHubApp {
 		Permissions: m.texts["permissions"], BaseURL: strings.TrimSuffix(m.text["base_url"], "/"),
 	}
 	if m.has["app_id"] && !regexp.MustCompile(`^[0-9A-Za-z.]{1,40}$`).MatchString(g.AppID) {
-		v.bad(path+".app_id", "not the id of an app", `digits, or a client id like "Iv23liABCDEFGHIJKLMN"`)
+		v.Bad(path+".app_id", "not the id of an app", `digits, or a client id like "Iv23liABCDEFGHIJKLMN"`)
 	}
 	if m.has["installation_id"] && !regexp.MustCompile(`^[0-9]{1,20}$`).MatchString(g.InstallationID) {
-		v.bad(path+".installation_id", "not the id of an installation",
+		v.Bad(path+".installation_id", "not the id of an installation",
 			"digits, as in the address of the installation's settings")
 	}
 	if text, ok := v.innerText(path, "key", m); ok {
@@ -217,24 +218,24 @@ func (v *validator) githubApp(path string, m *rawMint) *GitHubApp {
 	}
 	for i, r := range g.Repositories {
 		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`).MatchString(r) {
-			v.bad(fmt.Sprintf("%s.repositories[%d]", path, i), "not the name of a repository",
+			v.Bad(fmt.Sprintf("%s.repositories[%d]", path, i), "not the name of a repository",
 				`one without its owner, e.g. "site"`)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Permissions)) {
-		field := label(path+".permissions.", name, plainKey(name))
+		field := jsonfile.Label(path+".permissions.", name, plainKey(name))
 		if !regexp.MustCompile(`^[a-z_]{1,64}$`).MatchString(name) {
-			v.bad(field, "not the name of a permission", `one like "issues" or "pull_requests"`)
+			v.Bad(field, "not the name of a permission", `one like "issues" or "pull_requests"`)
 		}
 		if !slices.Contains([]string{"read", "write", "admin"}, g.Permissions[name]) {
-			v.bad(field, "not an access", "read, write or admin")
+			v.Bad(field, "not an access", "read, write or admin")
 		}
 	}
 	if g.BaseURL == "" {
 		g.BaseURL = "https://api.github.com"
 	} else if u, ok := v.https(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok &&
 		u.RawQuery != "" {
-		v.bad(path+".base_url", "an address with a query", "one without")
+		v.Bad(path+".base_url", "an address with a query", "one without")
 	}
 	return g
 }
@@ -252,11 +253,11 @@ func (v *validator) google(path string, m *rawMint) *Google {
 		}
 		switch err := json.Unmarshal([]byte(text), &file); {
 		case err != nil: // its text may quote the key
-			v.bad(path+".key", "not a JSON object with texts", want)
+			v.Bad(path+".key", "not a JSON object with texts", want)
 		case file.Type != "service_account":
-			v.bad(path+".key", "a file that is not of the type service_account", want)
+			v.Bad(path+".key", "a file that is not of the type service_account", want)
 		case !strings.Contains(file.Email, "@"):
-			v.bad(path+".key", "a file without client_email", want)
+			v.Bad(path+".key", "a file without client_email", want)
 		default:
 			g.Key, g.Email, g.KeyID, g.TokenURL = secret.New(text), file.Email, file.KeyID, file.TokenURI
 			if g.TokenURL == "" {
@@ -266,16 +267,16 @@ func (v *validator) google(path string, m *rawMint) *Google {
 			g.PrivateKey = v.rsaKey(path+".key", file.Key)
 		}
 	}
-	if m.has["scopes"] && len(g.Scopes) == 0 && !v.full() {
-		v.bad(path+".scopes", "an empty list", `at least one, e.g. ["https://www.googleapis.com/auth/cloud-platform"]`)
+	if m.has["scopes"] && len(g.Scopes) == 0 && !v.Full() {
+		v.Bad(path+".scopes", "an empty list", `at least one, e.g. ["https://www.googleapis.com/auth/cloud-platform"]`)
 	}
 	for i, s := range g.Scopes {
 		if s == "" || strings.ContainsAny(s, " \"\\") {
-			v.bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
+			v.Bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
 		}
 	}
 	if m.has["subject"] && !strings.Contains(g.Subject, "@") {
-		v.bad(path+".subject", "not a user", `a mail address, e.g. "ann@example.com"`)
+		v.Bad(path+".subject", "not a user", `a mail address, e.g. "ann@example.com"`)
 	}
 	return g
 }
@@ -303,34 +304,34 @@ func (v *validator) hmac(path string, m *rawMint) *HMAC {
 		h.Hash = "sha256"
 	}
 	if _, err := h.Bytes(); err != nil && !h.Key.Empty() {
-		v.bad(path+".key", "a key that is not "+h.KeyEncoding, "the key as key_encoding says")
+		v.Bad(path+".key", "a key that is not "+h.KeyEncoding, "the key as key_encoding says")
 	}
 	for _, mark := range marks.FindAllString(h.Message, -1) {
 		v.mark(path+".message", mark, SignatureParts)
 	}
 	if m.has["message"] && !marks.MatchString(h.Message) {
-		v.bad(path+".message", "a text without placeholders, whose signature would be a password",
+		v.Bad(path+".message", "a text without placeholders, whose signature would be a password",
 			`one like "{timestamp}{method}{path}{body}"`)
 	}
 	signatures := 0
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := label(path+".headers.", name, plainKey(name))
+		field := jsonfile.Label(path+".headers.", name, plainKey(name))
 		signatures += strings.Count(value, "{signature:")
 		for _, mark := range marks.FindAllString(value, -1) {
 			v.mark(field, mark, SignatureHeaders)
 		}
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
-			v.bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
+			v.Bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
 		case SinkHeader(name):
-			v.bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
+			v.Bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
 		default:
 			h.Headers[name] = value
 		}
 	}
 	if m.has["headers"] && signatures != 1 {
-		v.bad(path+".headers", fmt.Sprintf("%d signatures", signatures), "{signature:hex} or {signature:base64} once")
+		v.Bad(path+".headers", fmt.Sprintf("%d signatures", signatures), "{signature:hex} or {signature:base64} once")
 	}
 	return h
 }
@@ -352,10 +353,10 @@ func (v *validator) mark(field, mark string, known []string) {
 		return
 	}
 	found, want := "a placeholder that does not exist", "one of "+strings.Join(known, ", ")
-	if near := nearest(mark, known); near != "" {
+	if near := jsonfile.Nearest(mark, known); near != "" {
 		found, want = strconv.Quote(mark), fmt.Sprintf("did you mean %q?", near)
 	}
-	v.bad(field, found, want)
+	v.Bad(field, found, want)
 }
 
 func (v *validator) clientCert(raw *rawClientCert) *ClientCert {
@@ -364,14 +365,14 @@ func (v *validator) clientCert(raw *rawClientCert) *ClientCert {
 	}
 	cert, err := v.readNamed(raw.cert, maxCAs)
 	if err != nil {
-		v.bad("client_cert.cert", reason(err), "a PEM file in the API's folder, or an absolute path")
+		v.Bad("client_cert.cert", reason(err), "a PEM file in the API's folder, or an absolute path")
 	}
 	key, ok := v.resolve("client_cert.key", raw.key)
 	if err != nil || !ok {
 		return nil
 	}
 	if _, err := tls.X509KeyPair(cert, []byte(key)); err != nil { // its text is not shown: it may quote
-		v.bad("client_cert", "no certificate and key in PEM that belong together",
+		v.Bad("client_cert", "no certificate and key in PEM that belong together",
 			"the certificate in cert, with intermediates behind it, and its private key without a passphrase in key")
 		return nil
 	}

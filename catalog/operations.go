@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 )
 
 // Operations is the "operations" of a config.json: where the API's operations.jsonl comes from.
@@ -24,18 +26,18 @@ func operationsFields() specs[Operations] {
 	return specs[Operations]{
 		{"source", "The file or URL of the document that codeforge api update reads again.",
 			schema{Type: "string", MinLength: 1, MaxLength: maxSource},
-			func(d *decoder, o *Operations, f string, n *node) { d.str(f, n, &o.Source) }},
+			func(d *decoder, o *Operations, f string, n *node) { d.Str(f, n, &o.Source) }},
 		{"sha256", "The digest of operations.jsonl.", schema{Type: "string", Pattern: "^[0-9a-f]{64}$"},
-			func(d *decoder, o *Operations, f string, n *node) { d.str(f, n, &o.SHA256) }},
+			func(d *decoder, o *Operations, f string, n *node) { d.Str(f, n, &o.SHA256) }},
 		{"only", "Refuses every request that is no operation of the document.", schema{Type: "boolean", Default: false},
-			func(d *decoder, o *Operations, f string, n *node) { d.boolean(f, n, &o.Only) }},
+			func(d *decoder, o *Operations, f string, n *node) { d.Boolean(f, n, &o.Only) }},
 	}
 }
 
 // operations reads "operations". It is nil if that is no object.
 func (d *decoder) operations(n *node) *Operations {
-	if n.kind != kindObject {
-		d.bad("operations", string(n.kind), "an object, as codeforge api add --openapi writes it")
+	if n.Kind != jsonfile.Object {
+		d.Bad("operations", string(n.Kind), "an object, as codeforge api add --openapi writes it")
 		return nil
 	}
 	o := &Operations{}
@@ -53,16 +55,16 @@ func (v *validator) operations(o *Operations) *Operations {
 	remote := err == nil && (u.Scheme == "https" || u.Scheme == "http")
 	switch {
 	case len(o.Source) > maxSource:
-		v.bad("operations.source", fmt.Sprintf("%d bytes", len(o.Source)), fmt.Sprintf("at most %d", maxSource))
+		v.Bad("operations.source", fmt.Sprintf("%d bytes", len(o.Source)), fmt.Sprintf("at most %d", maxSource))
 	case strings.ContainsFunc(o.Source, unicode.IsControl):
-		v.bad("operations.source", "a line break or control character", want)
+		v.Bad("operations.source", "a line break or control character", want)
 	case remote && u.User != nil:
-		v.bad("operations.source", "a URL with a user", want)
+		v.Bad("operations.source", "a URL with a user", want)
 	case remote && secretLike(u.RawQuery):
-		v.bad("operations.source", "a URL with what looks like a credential", want)
+		v.Bad("operations.source", "a URL with what looks like a credential", want)
 	}
 	if s := o.SHA256; s != "" && (len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "") {
-		v.bad("operations.sha256", "not a digest", "64 of 0-9 and a-f: codeforge api update writes it")
+		v.Bad("operations.sha256", "not a digest", "64 of 0-9 and a-f: codeforge api update writes it")
 	}
 	return o
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 	"github.com/codeforge-mcp/codeforge/internal/toolname"
 )
 
@@ -164,24 +165,24 @@ type rawRule struct {
 func ruleFields() specs[rawRule] {
 	return specs[rawRule]{
 		{"methods", "The methods that the rule is for. Default: all.", methodsShape(1),
-			func(d *decoder, r *rawRule, f string, n *node) { r.Methods = d.list(f, n, `["GET", "HEAD"]`) }},
+			func(d *decoder, r *rawRule, f string, n *node) { r.Methods = d.List(f, n, `["GET", "HEAD"]`) }},
 		{"path", `The path. "*" stands for one segment, "**" at the end for any number of them.`,
 			schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
 			func(d *decoder, r *rawRule, f string, n *node) {
-				d.str(f, n, &r.Path)
-				if n.kind == kindString && r.Path == "" {
-					d.bad(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
+				d.Str(f, n, &r.Path)
+				if n.Kind == jsonfile.String && r.Path == "" {
+					d.Bad(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
 				}
 			}},
 		{"tools", `Tools of this MCP server, in which "*" stands for any characters and "?" for one: the rule is about ` +
 			"calls of them, and body about their arguments.",
 			schema{Type: "array", Items: &schema{Type: "string"}, MinItems: 1},
-			func(d *decoder, r *rawRule, f string, n *node) { r.Tools = d.list(f, n, `["delete_*"]`) }},
+			func(d *decoder, r *rawRule, f string, n *node) { r.Tools = d.List(f, n, `["delete_*"]`) }},
 		{"graphql", "What all operations of a GraphQL document must be. Only with path.",
 			schema{Enum: []string{"query", "mutation", "subscription"}},
 			func(d *decoder, r *rawRule, f string, n *node) {
-				if d.str(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
-					d.bad(f, "something else", `"query", "mutation" or "subscription"`)
+				if d.Str(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
+					d.Bad(f, "something else", `"query", "mutation" or "subscription"`)
 				}
 			}},
 		{"body", "Conditions on fields of a JSON object or a form; a dot leads into an object.",
@@ -189,12 +190,12 @@ func ruleFields() specs[rawRule] {
 			func(d *decoder, r *rawRule, f string, n *node) { r.Body = d.fieldRules(f, n) }},
 		{"then", "What happens to a request that matches. approve: it waits until a person decides.",
 			schema{Enum: []string{"allow", "approve", "refuse"}},
-			func(d *decoder, r *rawRule, f string, n *node) { d.str(f, n, &r.then) }},
+			func(d *decoder, r *rawRule, f string, n *node) { d.Str(f, n, &r.then) }},
 		{"by", "Who decides, with approve. any: also the user in the MCP client, and the console. Default: operator.",
 			schema{Enum: []string{"operator", "any"}},
 			func(d *decoder, r *rawRule, f string, n *node) {
-				if d.str(f, n, &r.by); r.by != "any" && r.by != "operator" {
-					d.bad(f, "something else", `"operator" or "any"`)
+				if d.Str(f, n, &r.by); r.by != "any" && r.by != "operator" {
+					d.Bad(f, "something else", `"operator" or "any"`)
 				}
 			}},
 	}
@@ -224,19 +225,19 @@ func rulesShape() schema {
 // rules reads "rules". It is nil if that is no list.
 func (d *decoder) rules(n *node) []Rule {
 	const example = `[{"methods": ["GET"], "then": "allow"}]`
-	if n.kind != kindList {
-		d.bad("rules", string(n.kind), "a list of rules, e.g. "+example)
+	if n.Kind != jsonfile.List {
+		d.Bad("rules", string(n.Kind), "a list of rules, e.g. "+example)
 		return nil
 	}
 	out := []Rule{}
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		field := fmt.Sprintf("rules[%d]", i)
 		switch {
 		case i == maxRules:
-			d.bad("rules", fmt.Sprintf("%d rules", len(n.items)), fmt.Sprintf("at most %d", maxRules))
+			d.Bad("rules", fmt.Sprintf("%d rules", len(n.Items)), fmt.Sprintf("at most %d", maxRules))
 			return out
-		case item.kind != kindObject:
-			d.bad(field, string(item.kind), `an object, e.g. {"methods": ["GET"], "then": "allow"}`)
+		case item.Kind != jsonfile.Object:
+			d.Bad(field, string(item.Kind), `an object, e.g. {"methods": ["GET"], "then": "allow"}`)
 		default:
 			out = append(out, d.rule(field, item))
 		}
@@ -254,10 +255,10 @@ func (d *decoder) rule(field string, n *node) Rule {
 		r.Then = ActionApprove
 	case "refuse":
 	default:
-		d.bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
+		d.Bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
 	}
 	if r.by != "" && r.then != "approve" {
-		d.bad(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
+		d.Bad(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
 	}
 	r.ByAny = r.by == "any"
 	return r.Rule
@@ -265,23 +266,23 @@ func (d *decoder) rule(field string, n *node) Rule {
 
 func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	const example = `an object, e.g. {"amount": {"max": 5000}}`
-	if n.kind != kindObject || len(n.members) == 0 {
-		d.bad(field, string(n.kind), example)
+	if n.Kind != jsonfile.Object || len(n.Members) == 0 {
+		d.Bad(field, string(n.Kind), example)
 		return nil
 	}
-	if len(n.members) > maxRuleFields {
-		d.bad(field, fmt.Sprintf("%d fields", len(n.members)), fmt.Sprintf("at most %d", maxRuleFields))
+	if len(n.Members) > maxRuleFields {
+		d.Bad(field, fmt.Sprintf("%d fields", len(n.Members)), fmt.Sprintf("at most %d", maxRuleFields))
 		return nil
 	}
 	var out []FieldRule
-	for _, m := range d.unique(field+".", n, plainKey) {
-		at := field + "." + printable(m.key)
-		if m.key == "" || strings.Contains("."+m.key+".", "..") || strings.ContainsAny(m.key, "[]") {
-			d.bad(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
+	for _, m := range d.Unique(field+".", n, plainKey) {
+		at := field + "." + jsonfile.Printable(m.Key)
+		if m.Key == "" || strings.Contains("."+m.Key+".", "..") || strings.ContainsAny(m.Key, "[]") {
+			d.Bad(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
 			continue
 		}
-		if m.value.kind != kindObject || len(m.value.members) == 0 {
-			d.bad(at, string(m.value.kind), `an object, e.g. {"max": 5000}`)
+		if m.Value.Kind != jsonfile.Object || len(m.Value.Members) == 0 {
+			d.Bad(at, string(m.Value.Kind), `an object, e.g. {"max": 5000}`)
 			continue
 		}
 		out = append(out, d.fieldRule(at, m))
@@ -290,44 +291,44 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	return out
 }
 
-func (d *decoder) fieldRule(at string, m member) FieldRule {
-	f := FieldRule{Field: m.key}
-	conditionFields().decode(d, at+".", m.value, &f)
+func (d *decoder) fieldRule(at string, m jsonfile.Member) FieldRule {
+	f := FieldRule{Field: m.Key}
+	conditionFields().decode(d, at+".", m.Value, &f)
 	if f.OneOf != nil && (f.Min != nil || f.Max != nil) {
-		d.bad(at, "both is and a bound", "one of them")
+		d.Bad(at, "both is and a bound", "one of them")
 	}
 	return f
 }
 
 func (d *decoder) number(field string, n *node) *big.Rat {
-	if n.kind == kindNumber {
-		if r, ok := Decimal(n.text); ok {
+	if n.Kind == jsonfile.Number {
+		if r, ok := Decimal(n.Text); ok {
 			return r
 		}
 	}
-	d.bad(field, string(n.kind), "a number in plain decimal notation, e.g. 5000 or 0.5")
+	d.Bad(field, string(n.Kind), "a number in plain decimal notation, e.g. 5000 or 0.5")
 	return nil
 }
 
 // values reads the value, or the values, that a field may have.
 func (d *decoder) values(field string, n *node) []FieldValue {
 	list := []*node{n}
-	if n.kind == kindList {
-		list = n.items
+	if n.Kind == jsonfile.List {
+		list = n.Items
 	}
 	out := []FieldValue{}
 	for _, v := range list {
-		switch v.kind {
-		case kindString:
-			out = append(out, FieldValue{v.text, KindText})
-		case kindNumber:
-			out = append(out, FieldValue{v.text, KindNumber})
-		case kindBool:
-			out = append(out, FieldValue{fmt.Sprint(v.on), KindBool})
+		switch v.Kind {
+		case jsonfile.String:
+			out = append(out, FieldValue{v.Text, KindText})
+		case jsonfile.Number:
+			out = append(out, FieldValue{v.Text, KindNumber})
+		case jsonfile.Bool:
+			out = append(out, FieldValue{fmt.Sprint(v.On), KindBool})
 		}
 	}
 	if len(out) != len(list) || len(list) == 0 || len(list) > maxRuleValues {
-		d.bad(field, string(n.kind), fmt.Sprintf("a value, or a list of at most %d", maxRuleValues))
+		d.Bad(field, string(n.Kind), fmt.Sprintf("a value, or a list of at most %d", maxRuleValues))
 	}
 	return out
 }
@@ -344,7 +345,7 @@ func (r *Rule) compile() {
 // rules checks "rules", and parts those about requests from those about calls of tools.
 func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 	if rules != nil && len(rules) == 0 {
-		v.bad("rules", "an empty list, which would refuse everything", `a rule that allows something, or "active": false`)
+		v.Bad("rules", "an empty list, which would refuse everything", `a rule that allows something, or "active": false`)
 	}
 	for i := range rules {
 		r, field := &rules[i], fmt.Sprintf("rules[%d]", i)
@@ -356,25 +357,25 @@ func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 		for j, m := range r.Methods {
 			method, err := parseMethod(m)
 			if err != nil {
-				v.bad(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q is %v", cut(m), err), "a method like GET")
+				v.Bad(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q is %v", jsonfile.Cut(m), err), "a method like GET")
 				continue
 			}
 			if near := nearMethod(method); near != "" && !slices.Contains(knownMethods(), method) {
-				v.warn(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q", method), fmt.Sprintf("did you mean %q?", near))
+				v.Warn(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q", method), fmt.Sprintf("did you mean %q?", near))
 			}
 			r.Methods[j] = method
 		}
 		if why := pathProblem(r.Path); why != "" {
-			v.bad(field+".path", why, `a path as in a URL before it is escaped, e.g. "/v1/refunds/*" or "/v1/admin/**"`)
+			v.Bad(field+".path", why, `a path as in a URL before it is escaped, e.g. "/v1/refunds/*" or "/v1/admin/**"`)
 		}
 		if r.Path != "" {
 			r.compile()
 		}
 		if r.GraphQL != "" && (r.Path == "" || strings.Contains(r.Path, "*")) {
-			v.bad(field+".path", "missing or with a *", `the path of the GraphQL endpoint, e.g. "/graphql"`)
+			v.Bad(field+".path", "missing or with a *", `the path of the GraphQL endpoint, e.g. "/graphql"`)
 		}
 		if r.GraphQL != "" && r.Body != nil {
-			v.bad(field+".body", "together with graphql", "one of them")
+			v.Bad(field+".body", "together with graphql", "one of them")
 		}
 		requests = append(requests, *r)
 	}
@@ -385,11 +386,11 @@ func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 func (v *validator) toolRule(field string, r *Rule, server bool) {
 	switch {
 	case !server:
-		v.bad(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
+		v.Bad(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
 	case r.Methods != nil || r.Path != "" || r.GraphQL != "":
-		v.bad(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
+		v.Bad(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
 	case len(r.Tools) == 0:
-		v.bad(field+".tools", "an empty list", `at least one name, e.g. ["delete_*"]`)
+		v.Bad(field+".tools", "an empty list", `at least one name, e.g. ["delete_*"]`)
 	}
 	v.globs(field+".tools", r.Tools)
 	for i, glob := range r.Tools {

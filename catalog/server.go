@@ -72,7 +72,6 @@ const (
 
 // The bounds of a server's settings.
 const (
-	maxServerTime       = 24 * time.Hour
 	maxServerConcurrent = 64
 	maxServerList       = 100
 	maxServerText       = 4096 // bytes of one argument, variable or header
@@ -101,19 +100,19 @@ func serverFields() specs[Server] {
 	return specs[Server]{
 		{"url", "Where a remote server is. Its host is open to the server alone, unless domains names it.",
 			schema{Type: "string", Pattern: "^https?://"},
-			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.URL) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.URL) }},
 		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.",
 			schema{Type: "string", Pattern: "^npm:.+@[0-9]"},
-			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Package) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Package) }},
 		{"registry", "The registry that a package comes from, if PACKAGE_REGISTRY does not name it.",
 			schema{Type: "string", Pattern: "^https://"},
-			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Registry) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Registry) }},
 		{"command", "A program and its arguments.", listShape(1),
 			func(d *decoder, s *Server, f string, n *node) {
-				s.Command = d.list(f, n, `["github-mcp-server", "stdio"]`)
+				s.Command = d.List(f, n, `["github-mcp-server", "stdio"]`)
 			}},
 		{"args", "Arguments of a package.", listShape(0),
-			func(d *decoder, s *Server, f string, n *node) { s.Args = d.list(f, n, `["--read-only"]`) }},
+			func(d *decoder, s *Server, f string, n *node) { s.Args = d.List(f, n, `["--read-only"]`) }},
 		{"env", "Environment variables: constants and token names of this API.", textsShape(envPattern),
 			func(d *decoder, s *Server, f string, n *node) {
 				s.Env = d.texts(f, n, `{"API_TOKEN": "EXAMPLE_TOKEN"}`)
@@ -124,34 +123,34 @@ func serverFields() specs[Server] {
 				s.Headers = d.texts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
 			}},
 		{"transport", "How url is spoken to.", schema{Type: "string", Enum: serverTransports(), Default: "auto"},
-			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Transport) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Transport) }},
 		{"protocol", "A protocol revision to use without negotiation.", schema{Type: "string", Pattern: protocolPattern},
-			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Protocol) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Protocol) }},
 		{"tools", "Which tools may be used: names, in which * stands for any characters and ? for one.",
 			toolsFields().object(),
 			func(d *decoder, s *Server, f string, n *node) { d.tools(f, s, n) }},
 		{"timeout", "How long a call may take.", durationShape(60),
-			func(d *decoder, s *Server, f string, n *node) { d.duration(f, n, &s.Timeout) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Duration(f, n, &s.Timeout) }},
 		{"connect_timeout", "How long the server may take to start or to be reached.", durationShape(30),
-			func(d *decoder, s *Server, f string, n *node) { d.duration(f, n, &s.Connect) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Duration(f, n, &s.Connect) }},
 		{"idle", "After how long without a call the server is stopped.", durationShape(600),
-			func(d *decoder, s *Server, f string, n *node) { d.duration(f, n, &s.Idle) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Duration(f, n, &s.Idle) }},
 		{"state", "Which calls share a process: all, those of an MCP session, or those of a run.",
 			schema{Type: "string", Enum: serverStates(), Default: "shared"},
-			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.State) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.State) }},
 		{"max_concurrent", "How many calls there may be at once.", schema{Type: "integer", Default: serverConcurrent},
-			func(d *decoder, s *Server, f string, n *node) { d.whole(f, n, &s.MaxConcurrent) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Whole(f, n, &s.MaxConcurrent) }},
 		{"exclusive_with", "Servers that may not be used in the same run.", listShape(0),
-			func(d *decoder, s *Server, f string, n *node) { s.ExclusiveWith = d.list(f, n, `["browser"]`) }},
+			func(d *decoder, s *Server, f string, n *node) { s.ExclusiveWith = d.List(f, n, `["browser"]`) }},
 		{"permissions", "What else a package may do: \"run\" lets it start programs.",
 			schema{Type: "array", Items: &schema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
-			func(d *decoder, s *Server, f string, n *node) { s.Permissions = d.list(f, n, `["run"]`) }},
+			func(d *decoder, s *Server, f string, n *node) { s.Permissions = d.List(f, n, `["run"]`) }},
 		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",
 			schema{Type: "boolean", Default: false},
-			func(d *decoder, s *Server, f string, n *node) { d.boolean(f, n, &s.Retry) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Boolean(f, n, &s.Retry) }},
 		{"pins", "Whether tools that are new or changed wait until the user has seen them.",
 			schema{Type: "string", Enum: serverPins(), Default: "on"},
-			func(d *decoder, s *Server, f string, n *node) { d.str(f, n, &s.Pins) }},
+			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Pins) }},
 	}
 }
 
@@ -179,9 +178,9 @@ func toolsFields() specs[Server] {
 	some.MinItems = 1
 	return specs[Server]{
 		{"allow", "The only tools that may be used. Default: all.", some,
-			func(d *decoder, s *Server, f string, n *node) { s.Allow = d.list(f, n, `["get_*", "search"]`) }},
+			func(d *decoder, s *Server, f string, n *node) { s.Allow = d.List(f, n, `["get_*", "search"]`) }},
 		{"deny", "Tools that may not be used.", list,
-			func(d *decoder, s *Server, f string, n *node) { s.Deny = d.list(f, n, `["delete_*"]`) }},
+			func(d *decoder, s *Server, f string, n *node) { s.Deny = d.List(f, n, `["delete_*"]`) }},
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 )
 
 // server checks "mcp" and puts it into the API, whose credentials are known.
@@ -23,7 +25,7 @@ func (v *validator) server(a *API, s *Server) {
 	v.serverPackage(s.Package)
 	v.serverRegistry(s.Registry)
 	v.serverCommand(s.Command)
-	for i, arg := range v.atMost("mcp.args", s.Args, maxServerList) {
+	for i, arg := range v.AtMost("mcp.args", s.Args, maxServerList) {
 		v.constant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
 	}
 	v.serverEnv(a, s.Env)
@@ -37,24 +39,24 @@ func (v *validator) server(a *API, s *Server) {
 	if s.Pins != "off" {
 		s.Pins = ""
 	}
-	for i, p := range v.atMost("mcp.permissions", s.Permissions, maxServerList) {
+	for i, p := range v.AtMost("mcp.permissions", s.Permissions, maxServerList) {
 		v.word(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
 	}
 	if s.Protocol != "" && !regexp.MustCompile(protocolPattern).MatchString(s.Protocol) {
-		v.bad("mcp.protocol", strconv.Quote(cut(s.Protocol)), `a revision of the protocol, e.g. "2025-11-25"`)
+		v.Bad("mcp.protocol", strconv.Quote(jsonfile.Cut(s.Protocol)), `a revision of the protocol, e.g. "2025-11-25"`)
 	}
 	v.globs("mcp.tools.allow", s.Allow)
 	v.globs("mcp.tools.deny", s.Deny)
 	if s.Allow != nil && len(s.Allow) == 0 {
-		v.bad("mcp.tools.allow", "an empty list, which refuses everything", `at least one name, e.g. ["get_*"]`)
+		v.Bad("mcp.tools.allow", "an empty list, which refuses everything", `at least one name, e.g. ["get_*"]`)
 	}
 	if s.MaxConcurrent < 1 || s.MaxConcurrent > maxServerConcurrent {
-		v.bad("mcp.max_concurrent", strconv.Itoa(s.MaxConcurrent), fmt.Sprintf("1 to %d", maxServerConcurrent))
+		v.Bad("mcp.max_concurrent", strconv.Itoa(s.MaxConcurrent), fmt.Sprintf("1 to %d", maxServerConcurrent))
 	}
-	v.atMost("mcp.exclusive_with", s.ExclusiveWith, maxServerList)
+	v.AtMost("mcp.exclusive_with", s.ExclusiveWith, maxServerList)
 	for i, name := range s.ExclusiveWith {
 		if folderProblem(name) != "" || name == "" {
-			v.bad(fmt.Sprintf("mcp.exclusive_with[%d]", i), "not the name of an API", "the name of a folder in apis/")
+			v.Bad(fmt.Sprintf("mcp.exclusive_with[%d]", i), "not the name of an API", "the name of a folder in apis/")
 		}
 	}
 }
@@ -85,16 +87,16 @@ func (v *validator) serverURL(a *API, s *Server) {
 	switch {
 	case err != nil || u.Host == "" || strings.ContainsFunc(s.URL, unicode.IsControl),
 		u.Scheme != "https" && u.Scheme != "http":
-		v.bad("mcp.url", "not the address of a server", want)
+		v.Bad("mcp.url", "not the address of a server", want)
 		return
 	case u.User != nil:
-		v.bad("mcp.url", "a URL with a user", `the token name in mcp.headers, and the credential in "credentials"`)
+		v.Bad("mcp.url", "a URL with a user", `the token name in mcp.headers, and the credential in "credentials"`)
 		return
 	case u.Fragment != "":
-		v.bad("mcp.url", "a URL with a fragment", want)
+		v.Bad("mcp.url", "a URL with a fragment", want)
 		return
 	case u.Scheme == "http" && !a.AllowHTTP:
-		v.bad("mcp.url", "a URL of plain HTTP", `https://, or "allow_http": true`)
+		v.Bad("mcp.url", "a URL of plain HTTP", `https://, or "allow_http": true`)
 		return
 	}
 	host, err := serverHost(s.URL)
@@ -102,7 +104,7 @@ func (v *validator) serverURL(a *API, s *Server) {
 		err = errReserved
 	}
 	if err != nil {
-		v.bad("mcp.url", "a URL whose host is "+err.Error(), want)
+		v.Bad("mcp.url", "a URL whose host is "+err.Error(), want)
 		return
 	}
 	v.constant(a, "mcp.url", "", u.Path)
@@ -130,7 +132,7 @@ func (v *validator) serverRegistry(s string) {
 	}
 	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" ||
 		strings.ContainsFunc(s, unicode.IsControl) {
-		v.bad("mcp.registry", "not the address of a registry",
+		v.Bad("mcp.registry", "not the address of a registry",
 			"an https:// URL without user, password and port, as npm config get registry prints it")
 	}
 }
@@ -152,29 +154,29 @@ func (v *validator) serverPackage(s string) {
 	case s == "" || packageName.MatchString(s) && len(s) <= longest:
 		return
 	case !strings.HasPrefix(s, "npm:"):
-		v.bad("mcp.package", strconv.Quote(cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
+		v.Bad("mcp.package", strconv.Quote(jsonfile.Cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
 	default:
-		v.bad("mcp.package", strconv.Quote(cut(s))+", which is not a name and an exact version",
+		v.Bad("mcp.package", strconv.Quote(jsonfile.Cut(s))+", which is not a name and an exact version",
 			`"npm:@scope/server@1.2.3": what is not pinned (npx -y, a range, latest) runs whatever is published next`)
 	}
 }
 
 func (v *validator) serverCommand(command []string) {
 	if command != nil && len(command) == 0 {
-		v.bad("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
+		v.Bad("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
 	}
-	for i, word := range v.atMost("mcp.command", command, maxServerList) {
+	for i, word := range v.AtMost("mcp.command", command, maxServerList) {
 		v.constant(&API{}, fmt.Sprintf("mcp.command[%d]", i), "", word)
 		if i > 0 {
 			continue
 		}
 		switch word {
 		case "":
-			v.bad("mcp.command[0]", "an empty string", "a program")
+			v.Bad("mcp.command[0]", "an empty string", "a program")
 		case "npx", "npm", "bunx", "pnpm", "yarn", "node", "deno":
-			v.bad("mcp.command[0]", strconv.Quote(word), `"package": "npm:@scope/server@1.2.3" in place of "command"`)
+			v.Bad("mcp.command[0]", strconv.Quote(word), `"package": "npm:@scope/server@1.2.3" in place of "command"`)
 		case "docker", "podman", "uvx", "pipx", "uv":
-			v.bad("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts",
+			v.Bad("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts",
 				"an installed program: one in SANDBOX_PROGRAMS, or python3")
 		}
 	}
@@ -188,16 +190,16 @@ var given = []string{
 
 func (v *validator) serverEnv(a *API, env map[string]string) {
 	if len(env) > maxServerList {
-		v.bad("mcp.env", fmt.Sprintf("%d variables", len(env)), fmt.Sprintf("at most %d", maxServerList))
+		v.Bad("mcp.env", fmt.Sprintf("%d variables", len(env)), fmt.Sprintf("at most %d", maxServerList))
 	}
 	name := regexp.MustCompile(envPattern)
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		field := label("mcp.env.", key, plainKey(key))
+		field := jsonfile.Label("mcp.env.", key, plainKey(key))
 		switch {
 		case !name.MatchString(key) || len(key) > maxField:
-			v.bad(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
+			v.Bad(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
 		case slices.Contains(given, key):
-			v.bad(field, "a variable that CodeForge sets", "it left out")
+			v.Bad(field, "a variable that CodeForge sets", "it left out")
 		default:
 			v.constant(a, field, key, env[key])
 		}
@@ -206,19 +208,19 @@ func (v *validator) serverEnv(a *API, env map[string]string) {
 
 func (v *validator) serverHeaders(a *API, headers map[string]string) {
 	if len(headers) > maxServerList {
-		v.bad("mcp.headers", fmt.Sprintf("%d headers", len(headers)), fmt.Sprintf("at most %d", maxServerList))
+		v.Bad("mcp.headers", fmt.Sprintf("%d headers", len(headers)), fmt.Sprintf("at most %d", maxServerList))
 	}
 	for _, key := range slices.Sorted(maps.Keys(headers)) {
-		field := label("mcp.headers.", key, plainKey(key))
+		field := jsonfile.Label("mcp.headers.", key, plainKey(key))
 		folded := foldHeader(key)
 		switch {
 		case !isToken(key) || len(key) > maxField || !httpguts.ValidHeaderFieldValue(headers[key]):
-			v.bad(field, "not a header", `a header, e.g. "Authorization": "Bearer EXAMPLE_TOKEN"`)
+			v.Bad(field, "not a header", `a header, e.g. "Authorization": "Bearer EXAMPLE_TOKEN"`)
 		case strings.HasPrefix(folded, "mcp-"), strings.HasPrefix(folded, "content-"),
 			slices.Contains([]string{"host", "connection", "transfer-encoding", "accept", "upgrade", "last-event-id"}, folded):
-			v.bad(field, "a header that the protocol sets", "it left out")
+			v.Bad(field, "a header that the protocol sets", "it left out")
 		case SinkHeader(key) && holdsName(a, headers[key]):
-			v.bad(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
+			v.Bad(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
 				"the header that the server wants, e.g. Authorization")
 		default:
 			v.constant(a, field, key, headers[key])
@@ -232,13 +234,13 @@ func (v *validator) constant(a *API, field, key, value string) {
 	const want = `the credential in "credentials", and its token name here`
 	switch {
 	case len(value) > maxServerText:
-		v.bad(field, fmt.Sprintf("a value of %d bytes", len(value)), fmt.Sprintf("at most %d", maxServerText))
+		v.Bad(field, fmt.Sprintf("a value of %d bytes", len(value)), fmt.Sprintf("at most %d", maxServerText))
 	case strings.ContainsFunc(value, unicode.IsControl):
-		v.bad(field, "a control character", "text without control characters")
+		v.Bad(field, "a control character", "text without control characters")
 	case secretLike(withoutNames(a, value)):
-		v.bad(field, "what looks like a credential", want)
+		v.Bad(field, "what looks like a credential", want)
 	case secretName(key) && !holdsName(a, value) && !harmless(value):
-		v.bad(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
+		v.Bad(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
 	}
 }
 
@@ -263,17 +265,17 @@ func (v *validator) word(field, s string, known []string) {
 		return
 	}
 	want := "one of " + strings.Join(known, ", ")
-	if near := nearest(s, known); near != "" {
+	if near := jsonfile.Nearest(s, known); near != "" {
 		want = fmt.Sprintf("did you mean %q?", near)
 	}
-	v.bad(field, strconv.Quote(cut(s)), want)
+	v.Bad(field, strconv.Quote(jsonfile.Cut(s)), want)
 }
 
 // globs checks patterns over names of tools.
 func (v *validator) globs(field string, list []string) {
-	for i, g := range v.atMost(field, list, maxServerList) {
+	for i, g := range v.AtMost(field, list, maxServerList) {
 		if g == "" || len(g) > maxField || strings.ContainsAny(g, `[]{}\`) || strings.ContainsFunc(g, unicode.IsControl) {
-			v.bad(fmt.Sprintf("%s[%d]", field, i), "not a pattern for names of tools",
+			v.Bad(fmt.Sprintf("%s[%d]", field, i), "not a pattern for names of tools",
 				`a name, in which * and ? stand for other characters, e.g. "get_*"`)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // maxField bounds the name after the colon of a surface, in bytes.
@@ -155,13 +157,4 @@ func foldHeader(name string) string {
 }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2, as methods and header names are.
-func isToken(s string) bool {
-	for i := range len(s) {
-		b := s[i]
-		alnum := 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9'
-		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(b)) {
-			return false
-		}
-	}
-	return s != ""
-}
+func isToken(s string) bool { return httpguts.ValidHeaderFieldName(s) }

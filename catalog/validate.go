@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 )
@@ -28,7 +29,7 @@ type validator struct {
 
 // validate checks all of a config, even after mistakes, so that one load reports every one of them.
 func (v *validator) validate(c config) *API {
-	a := &API{Name: v.api, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress}
+	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress}
 	a.Description = v.description(c.description)
 	a.Reference = v.reference(c.reference)
 	a.Hosts = v.hosts(c.domains)
@@ -48,10 +49,10 @@ func (v *validator) validate(c config) *API {
 	v.resources(a)
 	a.Operations = v.operations(c.operations)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
-		v.warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
+		v.Warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
 	}
 	if a.Compress && len(a.Credentials) > 0 {
-		v.warn("compress", "an API with credentials whose responses may be compressed: if one contains a credential "+
+		v.Warn("compress", "an API with credentials whose responses may be compressed: if one contains a credential "+
 			"and text from the request, its length reveals whether that text repeats a part of the credential",
 			"true only if no response of the API ever contains a credential")
 	}
@@ -65,9 +66,9 @@ func (v *validator) description(s string) string {
 	n := utf8.RuneCountInString(s)
 	switch {
 	case n > maxDescription:
-		v.bad("description", fmt.Sprintf("%d characters", n), fmt.Sprintf("at most %d", maxDescription))
+		v.Bad("description", fmt.Sprintf("%d characters", n), fmt.Sprintf("at most %d", maxDescription))
 	case strings.ContainsFunc(s, unicode.IsControl):
-		v.bad("description", "a line break or control character", "one line of text")
+		v.Bad("description", "a line break or control character", "one line of text")
 	}
 	return s
 }
@@ -79,16 +80,16 @@ func (v *validator) reference(s string) string {
 	u, err := url.Parse(s)
 	page := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
 	if !page || strings.ContainsFunc(s, unicode.IsControl) {
-		v.bad("reference", "not the address of a page", "a URL that starts with https://, e.g. https://docs.example.com/api")
+		v.Bad("reference", "not the address of a page", "a URL that starts with https://, e.g. https://docs.example.com/api")
 	}
 	return s
 }
 
 func (v *validator) hosts(domains []string) []HostPattern {
 	if domains != nil && len(domains) == 0 {
-		v.bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
+		v.Bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
 	}
-	v.atMost("domains", domains, maxDomains) // the rest is read too: the hosts of a broken API are closed
+	v.AtMost("domains", domains, maxDomains) // the rest is read too: the hosts of a broken API are closed
 	var out []HostPattern
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
@@ -99,12 +100,12 @@ func (v *validator) hosts(domains []string) []HostPattern {
 		switch {
 		case err == nil && !seen[p]:
 			seen[p], out = true, append(out, p)
-		case v.full():
-			v.count++
+		case v.Full():
+			v.Count++
 		case err != nil:
-			v.bad(fmt.Sprintf("domains[%d]", i), found(d, err), wantHost(d))
+			v.Bad(fmt.Sprintf("domains[%d]", i), found(d, err), wantHost(d))
 		default:
-			v.warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" listed twice", "each name once")
+			v.Warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" listed twice", "each name once")
 		}
 	}
 	return out
@@ -131,7 +132,7 @@ func found(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
 		return err.Error()
 	}
-	return fmt.Sprintf("%q is %v", cut(s), err)
+	return fmt.Sprintf("%q is %v", jsonfile.Cut(s), err)
 }
 
 // wantHost suggests a valid entry in place of a bad one in "domains".
@@ -159,10 +160,10 @@ func wantHost(s string) string {
 
 func (v *validator) methods(c config) Methods {
 	if c.restricted != nil && c.allowed != nil {
-		v.bad("allowed_methods", "restricted_methods is set too", "one of the two")
+		v.Bad("allowed_methods", "restricted_methods is set too", "one of the two")
 	}
 	if c.allowed != nil && len(c.allowed) == 0 {
-		v.bad("allowed_methods", "an empty list, which refuses everything", `at least one method, e.g. ["GET"]`)
+		v.Bad("allowed_methods", "an empty list, which refuses everything", `at least one method, e.g. ["GET"]`)
 	}
 	return Methods{
 		Restricted: v.methodList("restricted_methods", c.restricted),
@@ -172,25 +173,25 @@ func (v *validator) methods(c config) Methods {
 
 func (v *validator) methodList(field string, list []string) []string {
 	var out []string
-	for i, text := range v.atMost(field, list, maxMethods) {
+	for i, text := range v.AtMost(field, list, maxMethods) {
 		path := fmt.Sprintf("%s[%d]", field, i)
 		m, err := parseMethod(text)
 		switch {
 		case err != nil:
-			v.bad(path, found(text, err), `a method like "POST"`)
+			v.Bad(path, found(text, err), `a method like "POST"`)
 			continue
 		case field == "allowed_methods" && (m == "TRACE" || m == "CONNECT"):
-			v.bad(path, strconv.Quote(m)+", which is refused for every API", "a method like \"GET\"")
+			v.Bad(path, strconv.Quote(m)+", which is refused for every API", "a method like \"GET\"")
 			continue
 		case slices.Contains(out, m):
-			v.warn(path, strconv.Quote(m)+" listed twice", "each method once")
+			v.Warn(path, strconv.Quote(m)+" listed twice", "each method once")
 			continue
 		case !slices.Contains(knownMethods(), m):
 			if near := nearMethod(m); near != "" {
-				v.bad(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
+				v.Bad(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
 				continue
 			}
-			v.warn(path, strconv.Quote(m)+", which is not a known method", "one of "+strings.Join(knownMethods()[:7], ", "))
+			v.Warn(path, strconv.Quote(m)+", which is not a known method", "one of "+strings.Join(knownMethods()[:7], ", "))
 		}
 		out = append(out, m)
 	}
@@ -205,12 +206,12 @@ func (v *validator) ranges(c config) []netip.Prefix {
 	}
 	var out []netip.Prefix
 	if c.private != nil && len(c.private) == 0 {
-		v.warn("allow_private", "an empty list", "no list, which means the same")
+		v.Warn("allow_private", "an empty list", "no list, which means the same")
 	}
-	for i, text := range v.atMost("allow_private", c.private, maxRanges) {
+	for i, text := range v.AtMost("allow_private", c.private, maxRanges) {
 		p, want := parseRange(text)
 		if want != "" {
-			v.bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(cut(text)), want)
+			v.Bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(jsonfile.Cut(text)), want)
 			continue
 		}
 		out = append(out, p)
@@ -225,7 +226,7 @@ func (v *validator) cas(name string) []byte {
 	}
 	data, err := v.readNamed(name, maxCAs)
 	if err != nil {
-		v.bad("ca_file", reason(err), "a PEM file in the API's folder, or an absolute path")
+		v.Bad("ca_file", reason(err), "a PEM file in the API's folder, or an absolute path")
 		return nil
 	}
 	count, rest := 0, data
@@ -236,17 +237,17 @@ func (v *validator) cas(name string) []byte {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			v.bad("ca_file", fmt.Sprintf("a PEM block %q", cut(block.Type)), "CERTIFICATE blocks only")
+			v.Bad("ca_file", fmt.Sprintf("a PEM block %q", jsonfile.Cut(block.Type)), "CERTIFICATE blocks only")
 			return nil
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			v.bad("ca_file", fmt.Sprintf("certificate %d does not parse", count+1), "an X.509 certificate")
+			v.Bad("ca_file", fmt.Sprintf("certificate %d does not parse", count+1), "an X.509 certificate")
 			return nil
 		}
 		count++
 	}
 	if count == 0 {
-		v.bad("ca_file", "no certificate in the file", "PEM: -----BEGIN CERTIFICATE-----")
+		v.Bad("ca_file", "no certificate in the file", "PEM: -----BEGIN CERTIFICATE-----")
 		return nil
 	}
 	return data
@@ -265,7 +266,7 @@ func (v *validator) credential(raw rawCredential) Credential {
 		return c
 	}
 	if text == raw.name {
-		v.bad(raw.path(), "the token name itself", "the credential")
+		v.Bad(raw.path(), "the token name itself", "the credential")
 		return c
 	}
 	c.Value, _ = v.secretText(raw.path(), raw.source, text)
@@ -279,14 +280,14 @@ func (v *validator) secretText(path string, from source, text string) (secret.Va
 		if isReference {
 			problem, want = foundReference, wantReference
 		}
-		v.bad(path, problem, want)
+		v.Bad(path, problem, want)
 		return secret.Value{}, false
 	}
 	if isReference {
-		v.warn(path, foundReference, wantReference)
+		v.Warn(path, foundReference, wantReference)
 	}
 	if w := placeholder(text); w != "" && !isReference {
-		v.warn(path, w, "the credential itself")
+		v.Warn(path, w, "the credential itself")
 	}
 	return secret.New(text), true
 }
@@ -294,7 +295,7 @@ func (v *validator) secretText(path string, from source, text string) (secret.Va
 // oneWord warns of a token name that requests may contain by chance.
 func (v *validator) oneWord(raw rawCredential) {
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
-		v.warn(raw.path(), "a token name that is a single word, which requests may contain by chance",
+		v.Warn(raw.path(), "a token name that is a single word, which requests may contain by chance",
 			"one like "+raw.name+"_TOKEN")
 	}
 }
@@ -315,13 +316,13 @@ func (v *validator) placeholder(raw rawCredential) string {
 	isPlain := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 	switch {
 	case text == raw.name:
-		v.bad(field, "the token name itself", "it left out")
+		v.Bad(field, "the token name itself", "it left out")
 	case !isPlain:
-		v.bad(field, "a text with other characters than letters, digits, -, _ and .", want)
+		v.Bad(field, "a text with other characters than letters, digits, -, _ and .", want)
 	case strings.Count(text, raw.name) != 1:
-		v.bad(field, "a text without the token name in it, once", want)
+		v.Bad(field, "a text without the token name in it, once", want)
 	case len(text)-len(raw.name) > maxAround:
-		v.bad(field, fmt.Sprintf("%d characters besides the token name", len(text)-len(raw.name)),
+		v.Bad(field, fmt.Sprintf("%d characters besides the token name", len(text)-len(raw.name)),
 			fmt.Sprintf("at most %d", maxAround))
 	default:
 		return text
@@ -336,12 +337,12 @@ func (v *validator) resolve(path string, from source) (string, bool) {
 		return text, ok
 	}
 	if from.value != nil {
-		v.bad(path+".json", `a JSON pointer into "value"`, "the credential itself as value")
+		v.Bad(path+".json", `a JSON pointer into "value"`, "the credential itself as value")
 		return "", false
 	}
 	found, err := jsonpointer.Find([]byte(text), *from.json)
 	if err != nil {
-		v.bad(path+".json", err.Error(), `the place of the credential, e.g. "/password"`)
+		v.Bad(path+".json", err.Error(), `the place of the credential, e.g. "/password"`)
 	}
 	return found, err == nil
 }
@@ -353,19 +354,19 @@ func (v *validator) stored(path string, from source) (string, bool) {
 	case from.file != nil:
 		data, err := v.readNamed(*from.file, maxSecretFile)
 		if err != nil {
-			v.bad(path+".file", reason(err), "a file in the API's folder, or an absolute path")
+			v.Bad(path+".file", reason(err), "a file in the API's folder, or an absolute path")
 			return "", false
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 	case v.getenv == nil:
-		v.bad(path+".env",
+		v.Bad(path+".env",
 			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
 			`{"file": "/run/secrets/..."} or a value in config.json`)
 		return "", false
 	}
 	text := v.getenv(*from.env)
 	if text == "" {
-		v.bad(path+".env", "a variable that is not set", "the name of one in the environment or in .env")
+		v.Bad(path+".env", "a variable that is not set", "the name of one in the environment or in .env")
 	}
 	return text, text != ""
 }
@@ -375,21 +376,21 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 		return []Surface{{Kind: SurfaceHeader}}
 	}
 	if len(raw.in) == 0 {
-		v.bad(raw.path()+".in", "an empty list", `at least one surface, e.g. ["header"], or no list`)
+		v.Bad(raw.path()+".in", "an empty list", `at least one surface, e.g. ["header"], or no list`)
 	}
 	var out []Surface
-	for i, text := range v.atMost(raw.path()+".in", raw.in, maxSurfaces) {
+	for i, text := range v.AtMost(raw.path()+".in", raw.in, maxSurfaces) {
 		field := fmt.Sprintf("%s.in[%d]", raw.path(), i)
 		s, err := ParseSurface(text)
 		switch {
 		case err != nil:
-			v.bad(field, found(text, err), wantSurface(text))
+			v.Bad(field, found(text, err), wantSurface(text))
 			continue
 		case slices.Contains(out, s):
-			v.warn(field, strconv.Quote(s.String())+" listed twice", "each surface once")
+			v.Warn(field, strconv.Quote(s.String())+" listed twice", "each surface once")
 			continue
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
-			v.warn(field,
+			v.Warn(field,
 				strconv.Quote(s.String())+", where code could also publish the credential (in a message, in a comment)",
 				fmt.Sprintf("the one field that needs it, e.g. %q", s.String()+":key"))
 		}
@@ -403,7 +404,7 @@ func wantSurface(text string) string {
 	if kind == "header" && SinkHeader(field) {
 		return `"header", or the API's own header, e.g. "header:X-Api-Key"`
 	}
-	if near := nearest(kind, []string{"header", "query", "path", "body"}); near != "" && near != kind && !named {
+	if near := jsonfile.Nearest(kind, []string{"header", "query", "path", "body"}); near != "" && near != kind && !named {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return `"header", "header:Name", "query:name", "path" or "body:field"`

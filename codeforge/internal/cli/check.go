@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,10 +10,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
-	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -82,33 +81,9 @@ func inspectTenants(w variables, cat *catalog.Catalog) []finding {
 	if path == "" {
 		return nil
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // the user's own setting
+	_, problems, err := doctor.Tenants(path, w.getenv("MCP_AUTH_TOKEN"), cat)
 	if err != nil {
-		return []finding{{Severity: "error", File: path, Text: fmt.Sprintf("MCP_TOKENS_FILE: %v", err)}}
-	}
-	list, problems := catalog.ParseTenants(data, path)
-	own := sha256.Sum256([]byte(w.getenv("MCP_AUTH_TOKEN")))
-	for _, t := range list {
-		at := "tenants." + t.Name
-		if t.Has(own) {
-			problems = append(problems, catalog.Problem{File: path, Field: at + ".tokens", Found: "the value of MCP_AUTH_TOKEN",
-				Want: "another token: that one is the operator's"})
-		}
-		for _, name := range t.APIs {
-			if cat == nil || cat.API(name) != nil {
-				continue
-			}
-			p := catalog.Problem{File: path, Field: at + ".apis", Found: fmt.Sprintf("%q, which is no API", name),
-				Severity: catalog.Warning}
-			var known []string
-			for _, a := range cat.APIs() {
-				known = append(known, a.Name)
-			}
-			if near := typo.Nearest(name, len(name)/2, known); near != "" {
-				p.Want = fmt.Sprintf("did you mean %q?", near)
-			}
-			problems = append(problems, p)
-		}
+		return []finding{{Severity: "error", File: path, Text: err.Error()}}
 	}
 	var found []finding
 	for _, p := range problems {

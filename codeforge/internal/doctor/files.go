@@ -79,7 +79,7 @@ func port(ctx context.Context, c Config) []Finding {
 	return []Finding{ok("port", fmt.Sprintf("%d is free", c.Port))}
 }
 
-// configuration checks .env and apis/ as codeforge check does.
+// configuration checks .env, apis/ and the tenants as codeforge check does.
 func configuration(_ context.Context, c Config) []Finding {
 	var out []Finding
 	var mistakes settings.Error
@@ -111,7 +111,8 @@ func configuration(_ context.Context, c Config) []Finding {
 			active++
 		}
 	}
-	return append(out, ok("apis", fmt.Sprintf("%d of %d active", active, len(cat.APIs()))))
+	out = append(out, ok("apis", fmt.Sprintf("%d of %d active", active, len(cat.APIs()))))
+	return append(out, tenants(c, cat)...)
 }
 
 // secretSettings are the settings that other users must not read.

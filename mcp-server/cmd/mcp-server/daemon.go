@@ -212,10 +212,13 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 	about := operatorapi.About{
 		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort, Token: closed,
 	}
-	d.guard = guard.New(guard.Config{
-		AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken, Required: closed,
-		Tenant: d.tenants.Handler, Page: console.Path,
-	})
+	checks := guard.Config{
+		AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken, Required: closed, Page: console.Path,
+	}
+	if d.tenants != nil {
+		checks.Tenant = d.tenants.Handler
+	}
+	d.guard = guard.New(checks)
 	d.openConsole(ctx, getenv, about)
 	var err error
 	d.endpoint, err = endpoint.Open(ctx, endpoint.Config{

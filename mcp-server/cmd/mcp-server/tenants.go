@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
@@ -51,7 +51,7 @@ type tenants struct {
 
 // client is one tenant.
 type client struct {
-	catalog.Tenant
+	tokenfile.Tenant
 	share *queue.Share
 
 	// Of the first request on; guarded by tenants.mu.
@@ -87,7 +87,7 @@ func (t *tenants) look() {
 		last.Size() == info.Size() {
 		return
 	}
-	var list []catalog.Tenant
+	var list []tokenfile.Tenant
 	if err == nil {
 		list, err = t.read()
 	}
@@ -104,17 +104,17 @@ func (t *tenants) look() {
 	t.apply(list)
 }
 
-func (t *tenants) read() ([]catalog.Tenant, error) {
+func (t *tenants) read() ([]tokenfile.Tenant, error) {
 	f, err := os.Open(t.path) //nolint:gosec // as above
 	if err != nil {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE (for user %d): %w", os.Getuid(), err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, catalog.MaxTokensFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, tokenfile.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE: %w", err)
 	}
-	list, problems := catalog.ParseTenants(data, "MCP_TOKENS_FILE")
+	list, problems := tokenfile.Parse(data, "MCP_TOKENS_FILE")
 	if len(problems) > 0 {
 		return nil, errors.New(problems.String())
 	}
@@ -129,7 +129,7 @@ func (t *tenants) read() ([]catalog.Tenant, error) {
 
 // apply makes the tenants those of a list. Who is another one now, or is none any more, ends with all sessions and
 // calls. The caller holds mu.
-func (t *tenants) apply(list []catalog.Tenant) {
+func (t *tenants) apply(list []tokenfile.Tenant) {
 	old := map[string]*client{}
 	for _, c := range t.list {
 		old[c.Name] = c
@@ -160,9 +160,6 @@ func (t *tenants) apply(list []catalog.Tenant) {
 
 // Handler is the MCP endpoint of the tenant whose token it is, or nil. It takes the same time whoever's it is.
 func (t *tenants) Handler(token string) http.Handler {
-	if t == nil {
-		return nil
-	}
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,9 +4,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-
-	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
 // TestTenants: a shared server has a process for each tenant and one for the operator, nothing is learned of what
@@ -14,7 +13,7 @@ import (
 func TestTenants(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	session := func(name string) string {
-		return (&tenant.Tenant{Tenant: catalog.Tenant{Name: name}}).Session("same")
+		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).Session("same")
 	}
 	pid := func(run string) string {
 		return w.send(t.Context(), run, http.MethodPost, "/a/pid", `{"text":"x"}`, 0).text()

@@ -90,7 +90,11 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.carriesToken(r) && !disarm.Off("mcp-bearer") {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
-			http.Error(w, "this server requires the bearer token MCP_AUTH_TOKEN", http.StatusUnauthorized)
+			want := "this server requires the bearer token MCP_AUTH_TOKEN"
+			if g.tenant != nil {
+				want += ", or one of MCP_TOKENS_FILE"
+			}
+			http.Error(w, want, http.StatusUnauthorized)
 			return
 		}
 		bound.ServeHTTP(w, r)

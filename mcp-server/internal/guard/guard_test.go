@@ -275,6 +275,9 @@ func TestTenants(t *testing.T) {
 				if w.Code != http.StatusOK {
 					got = ""
 				}
+				if w.Code == http.StatusUnauthorized && !strings.Contains(w.Body.String(), "MCP_TOKENS_FILE") {
+					t.Errorf("%q is told %q", header, w.Body)
+				}
 				if got != want[i] || (want[i] == "") != (w.Code == http.StatusUnauthorized) {
 					t.Errorf("operator %q, %q: %d %q, want %q", operator, header, w.Code, got, want[i])
 				}

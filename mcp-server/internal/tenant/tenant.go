@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -17,7 +17,7 @@ import (
 
 // Tenant is one tenant. It is immutable.
 type Tenant struct {
-	catalog.Tenant
+	tokenfile.Tenant
 	// Share is its part of the slots.
 	Share *queue.Share
 }

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // TestNarrow: no list of APIs of a run leads beyond those of its tenant, and none becomes the empty one, which stands
 // for all.
 func TestNarrow(t *testing.T) {
-	own := &Tenant{Tenant: catalog.Tenant{Name: "a", APIs: []string{"x", "y"}}}
+	own := &Tenant{Tenant: tokenfile.Tenant{Name: "a", APIs: []string{"x", "y"}}}
 	for _, c := range []struct {
 		of         *Tenant
 		apis, want []string
@@ -39,7 +39,7 @@ func TestNarrow(t *testing.T) {
 	if v := own.View(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
 		t.Errorf("%+v of %+v", v, cat)
 	}
-	if own.Session("s") == (&Tenant{Tenant: catalog.Tenant{Name: "b"}}).Session("s") || Of(own.Session("s")) != "a" || Of("s") != "" || Of("10.0.0.1 @b x") != "" {
+	if own.Session("s") == (&Tenant{Tenant: tokenfile.Tenant{Name: "b"}}).Session("s") || Of(own.Session("s")) != "a" || Of("s") != "" || Of("10.0.0.1 @b x") != "" {
 		t.Error("sessions of tenants are not told apart")
 	}
 }

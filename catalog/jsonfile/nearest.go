@@ -1,4 +1,4 @@
-package catalog
+package jsonfile
 
 import (
 	"slices"
@@ -7,8 +7,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// nearest is the known name that a misspelt one most likely stands for, or nothing.
-func nearest(name string, known []string) string {
+// Nearest is the known name that a misspelt one most likely stands for, or nothing.
+func Nearest(name string, known []string) string {
 	folded := fold(name)
 	for from, to := range aliases() {
 		if folded == from && slices.Contains(known, to) {
@@ -25,8 +25,9 @@ func nearest(name string, known []string) string {
 }
 
 func fold(s string) string {
-	if len(s) > maxName {
-		s = s[:maxName]
+	const longest = 64
+	if len(s) > longest {
+		s = s[:longest]
 	}
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 }

@@ -1,4 +1,4 @@
-package catalog
+package tokenfile
 
 import (
 	"crypto/sha256"
@@ -16,7 +16,7 @@ func hashOf(token string) string {
 // TestTenants reads a tokens file, and asks who a token is.
 func TestTenants(t *testing.T) {
 	const alice, bob = "alice-token-0123456789", "bob-token-0123456789"
-	list, problems := ParseTenants([]byte(`{"tenants": {
+	list, problems := Parse([]byte(`{"tenants": {
 		"alice": {"tokens": ["`+hashOf(alice)+`"], "apis": ["stripe"], "skills": ["report-*"], "runs": 2, "waiting": 3, "timeout": "30s"},
 		"bob": {"tokens": ["`+bob+`"], "apis": ["*"]}}}`), "tenants.json")
 	if problems != nil || len(list) != 2 {
@@ -40,8 +40,8 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestTenantMistakes: each mistake is told with where it is and what is right, and none shows a token.
-func TestTenantMistakes(t *testing.T) {
+// TestMistakes: each mistake is told with where it is and what is right, and none shows a token.
+func TestMistakes(t *testing.T) {
 	const token = "hunter2-hunter2-hunter2"
 	one := func(rest string) string {
 		return `{"tenants": {"alice": {"tokens": ["` + token + `"], "apis": ["stripe"]` + rest + `}}}`
@@ -74,7 +74,7 @@ func TestTenantMistakes(t *testing.T) {
 		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["x"]}, "b": {"tokens": ["` + hashOf(token) + `"], "apis": ["x"]}}}`: "f: tenants.b.tokens[0]: a token that a has already; want each token once",
 		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["x"]}, "a": {"tokens": ["` + token + `"], "apis": ["*"]}}}`:         "f: tenants.a: the same key on lines 1 and 1; want each key once",
 	} {
-		list, problems := ParseTenants([]byte(text), "f")
+		list, problems := Parse([]byte(text), "f")
 		if list != nil || !strings.Contains(problems.String(), want) {
 			t.Errorf("%s\n gives %v %s\n want  %s", text, list, problems, want)
 		}
@@ -83,7 +83,7 @@ func TestTenantMistakes(t *testing.T) {
 		}
 	}
 	// All of them at once.
-	_, problems := ParseTenants([]byte(`{"tenants": {"a": {"tokens": ["x"], "apis": []}, "b": {"runs": -1}}}`), "f")
+	_, problems := Parse([]byte(`{"tenants": {"a": {"tokens": ["x"], "apis": []}, "b": {"runs": -1}}}`), "f")
 	if len(problems) != 5 {
 		t.Errorf("%d problems, want 5:\n%s", len(problems), problems)
 	}

@@ -1,4 +1,4 @@
-package catalog
+package jsonfile
 
 import (
 	"bytes"
@@ -9,32 +9,34 @@ import (
 	"unicode/utf8"
 )
 
-// kind is the type of a JSON value, as messages name it.
-type kind string
+// Kind is the type of a JSON value, as messages name it.
+type Kind string
 
+// The kinds.
 const (
-	kindNull   kind = "null"
-	kindBool   kind = "true or false"
-	kindNumber kind = "a number"
-	kindString kind = "a string"
-	kindList   kind = "a list"
-	kindObject kind = "an object"
+	Null   Kind = "null"
+	Bool   Kind = "true or false"
+	Number Kind = "a number"
+	String Kind = "a string"
+	List   Kind = "a list"
+	Object Kind = "an object"
 )
 
-// node is one JSON value, with what encoding/json drops: duplicate keys, order and position.
-type node struct {
-	kind    kind
-	text    string // of a string or a number
-	on      bool   // of a boolean
-	items   []*node
-	members []member
-	line    int
+// Node is one JSON value, with what encoding/json drops: duplicate keys, order and position.
+type Node struct {
+	Kind    Kind
+	Text    string // of a string or a number
+	On      bool   // of a boolean
+	Items   []*Node
+	Members []Member
+	Line    int // from 1
 }
 
-type member struct {
-	key   string
-	line  int
-	value *node
+// Member is one entry of an object.
+type Member struct {
+	Key   string
+	Line  int // of the key, from 1
+	Value *Node
 }
 
 // syntaxError says where text is not JSON. It quotes none of the text, which may contain a credential.
@@ -43,8 +45,8 @@ type syntaxError struct {
 	found, want  string
 }
 
-// parseJSON reads exactly one JSON value in valid UTF-8.
-func parseJSON(data []byte) (*node, *syntaxError) {
+// parse reads exactly one JSON value in valid UTF-8. Example is the object that an empty file should have.
+func parse(data []byte, example string) (*Node, *syntaxError) {
 	if bytes.HasPrefix(data, []byte("\ufeff")) {
 		return nil, &syntaxError{1, 1, "a byte order mark", "UTF-8 without one"}
 	}
@@ -53,7 +55,7 @@ func parseJSON(data []byte) (*node, *syntaxError) {
 	}
 	var probe json.RawMessage
 	if err := json.Unmarshal(data, &probe); err != nil {
-		return nil, explain(data, err)
+		return nil, explain(data, example, err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -73,13 +75,13 @@ func invalidUTF8(data []byte) int {
 }
 
 // explain names the common mistake behind an error of encoding/json.
-func explain(data []byte, err error) *syntaxError {
+func explain(data []byte, example string, err error) *syntaxError {
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {
 		return &syntaxError{1, 1, "not JSON", "one JSON object"}
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		return &syntaxError{1, 1, "an empty file", `an object, e.g. {"domains": ["api.example.com"]}`}
+		return &syntaxError{1, 1, "an empty file", "an object, e.g. " + example}
 	}
 	// Offset counts the bytes read, the offending one included.
 	off := min(max(int(syntax.Offset)-1, 0), len(data)-1)
@@ -138,39 +140,39 @@ func (t *tree) here() int {
 	return t.line + 1
 }
 
-func (t *tree) value() *node {
+func (t *tree) value() *Node {
 	tok, err := t.dec.Token()
 	if err != nil {
-		panic(fmt.Sprintf("valid JSON gave no token: %v", err)) // parseJSON checked
+		panic(fmt.Sprintf("valid JSON gave no token: %v", err)) // parse checked
 	}
-	n := &node{line: t.here()}
+	n := &Node{Line: t.here()}
 	switch v := tok.(type) {
 	case string:
-		n.kind, n.text = kindString, v
+		n.Kind, n.Text = String, v
 	case bool:
-		n.kind, n.on = kindBool, v
+		n.Kind, n.On = Bool, v
 	case json.Number:
-		n.kind, n.text = kindNumber, v.String()
+		n.Kind, n.Text = Number, v.String()
 	case nil:
-		n.kind = kindNull
+		n.Kind = Null
 	case json.Delim:
 		t.nested(n, v)
 	}
 	return n
 }
 
-func (t *tree) nested(n *node, open json.Delim) {
-	n.kind = kindList
+func (t *tree) nested(n *Node, open json.Delim) {
+	n.Kind = List
 	if open == '{' {
-		n.kind = kindObject
+		n.Kind = Object
 	}
 	for t.dec.More() {
 		v := t.value()
-		if n.kind == kindList {
-			n.items = append(n.items, v)
+		if n.Kind == List {
+			n.Items = append(n.Items, v)
 			continue
 		}
-		n.members = append(n.members, member{key: v.text, line: v.line, value: t.value()})
+		n.Members = append(n.Members, Member{Key: v.Text, Line: v.Line, Value: t.value()})
 	}
 	_, _ = t.dec.Token() // the closing bracket
 	t.here()

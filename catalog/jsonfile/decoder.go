@@ -1,0 +1,242 @@
+// Package jsonfile reads JSON files that people write, and tells them every mistake: where it is, what is there and
+// what would be right.
+//
+// It holds what the readers of such files share: values with their lines, the Decoder that collects the mistakes, the
+// Problem that is one of them, and the nearest known name. It knows no file, and nothing of credentials; no message
+// shows what may be one.
+package jsonfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// Decoder collects the mistakes of one file. Its methods that read a value leave what they read into unchanged after a
+// mistake.
+type Decoder struct {
+	// API and File are those of each Problem.
+	API, File string
+	// Problems are the mistakes that are reported.
+	Problems Problems
+	// Count is the number of all mistakes, those that are not reported included.
+	Count int
+	// Failed says that an Error is among them.
+	Failed bool
+}
+
+// maxProblems is how many mistakes of one file are reported.
+const maxProblems = 100
+
+// Bad records an error in a field.
+func (d *Decoder) Bad(field, found, want string) {
+	d.Add(Problem{API: d.API, File: d.File, Field: field, Found: found, Want: want})
+}
+
+// Warn records a warning about a field.
+func (d *Decoder) Warn(field, found, want string) {
+	d.Add(Problem{API: d.API, File: d.File, Field: field, Found: found, Want: want, Severity: Warning})
+}
+
+// Add records a mistake. The first error is always reported, and so is the number of mistakes left out.
+func (d *Decoder) Add(p Problem) {
+	d.Count++
+	if len(d.Problems) < maxProblems || p.Severity == Error && !d.Failed {
+		d.Problems = append(d.Problems, p)
+	}
+	d.Failed = d.Failed || p.Severity == Error
+}
+
+// Full reports whether further mistakes are only counted.
+func (d *Decoder) Full() bool { return len(d.Problems) >= maxProblems && d.Failed }
+
+// Root reads a file that is one object, such as example. It is nil after a mistake.
+func (d *Decoder) Root(data []byte, example string) *Node {
+	root, syntax := parse(data, example)
+	switch {
+	case syntax != nil:
+		d.Bad(fmt.Sprintf("line %d, column %d", syntax.line, syntax.column), syntax.found, syntax.want)
+	case root.Kind != Object:
+		d.Bad("", string(root.Kind), "an object, e.g. "+example)
+	default:
+		return root
+	}
+	return nil
+}
+
+// Object reads the members of an object that has the fields known, and calls read for each with its index in known and
+// its name in messages, which path precedes. It returns which fields the object has, and which it has misspelt.
+func (d *Decoder) Object(
+	path string, n *Node, known []string, read func(i int, field string, n *Node),
+) (has, misspelt map[string]bool) {
+	has, misspelt = map[string]bool{}, map[string]bool{}
+	for _, m := range d.Unique(path, n, func(key string) bool { return slices.Contains(known, key) }) {
+		i := slices.Index(known, m.Key)
+		if i < 0 {
+			if near := d.unknown(path, m, known); near != "" {
+				misspelt[near] = true
+			}
+			continue
+		}
+		has[m.Key] = true
+		read(i, path+m.Key, m.Value)
+	}
+	return has, misspelt
+}
+
+// Unique lists an object's members and reports keys that are repeated, of which it keeps the first.
+func (d *Decoder) Unique(path string, n *Node, known func(key string) bool) []Member {
+	first := map[string]int{}
+	var out []Member
+	for _, m := range n.Members {
+		if line, dup := first[m.Key]; dup {
+			d.Bad(Label(path, m.Key, known(m.Key)),
+				fmt.Sprintf("the same key on lines %d and %d", line, m.Line), "each key once")
+			continue
+		}
+		first[m.Key] = m.Line
+		out = append(out, m)
+	}
+	return out
+}
+
+// unknown reports a field that does not exist, and returns the nearest one that does.
+func (d *Decoder) unknown(path string, m Member, known []string) string {
+	if d.Full() {
+		d.Count++
+		return ""
+	}
+	near := Nearest(m.Key, known)
+	want := "one of " + strings.Join(known, ", ")
+	if near != "" {
+		want = fmt.Sprintf("did you mean %q?", near)
+	}
+	d.Bad(Label(path, m.Key, near != ""), fmt.Sprintf("unknown field on line %d", m.Line), want)
+	return near
+}
+
+// Label is the field of a message about a key. A key that neither is nor resembles a known field may be a misplaced
+// credential: it is shown only at the top level, and only if it looks like a word.
+func Label(path, key string, known bool) string {
+	const longWord = 32
+	word := path == "" && len(key) <= longWord && !strings.ContainsAny(key, "0123456789")
+	if known || word {
+		return path + Printable(key)
+	}
+	return strings.TrimSuffix(path, ".")
+}
+
+// Printable quotes a key for a message, unless it is a plain word.
+func Printable(key string) string {
+	if httpguts.ValidHeaderFieldName(key) {
+		return Cut(key)
+	}
+	return strconv.Quote(Cut(key))
+}
+
+// Cut shortens text that a message quotes.
+func Cut(s string) string { return visible.Cut(s, 80, "...") }
+
+// Str reads a string.
+func (d *Decoder) Str(field string, n *Node, to *string) {
+	switch {
+	case n.Kind != String:
+		d.Bad(field, string(n.Kind), "a string")
+	case strings.ContainsRune(n.Text, '\uFFFD'):
+		d.Bad(field, "a string with U+FFFD or half of a surrogate pair", "text saved as UTF-8")
+	default:
+		*to = n.Text
+	}
+}
+
+// Boolean reads true or false.
+func (d *Decoder) Boolean(field string, n *Node, to *bool) {
+	if n.Kind != Bool {
+		found := string(n.Kind)
+		if n.Kind == String && (n.Text == "true" || n.Text == "false") {
+			found = fmt.Sprintf("the string %q", n.Text)
+		}
+		d.Bad(field, found, "true or false, without quotes")
+		return
+	}
+	*to = n.On
+}
+
+// List reads a list of strings, such as example. An empty list is not nil; what is no list is.
+func (d *Decoder) List(field string, n *Node, example string) []string {
+	out := []string{}
+	if n.Kind != List {
+		d.Bad(field, string(n.Kind), "a list of strings, e.g. "+example)
+		return nil
+	}
+	for i, item := range n.Items {
+		var s string
+		before := d.Count
+		d.Str(fmt.Sprintf("%s[%d]", field, i), item, &s)
+		if d.Count == before {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// AtMost returns the first entries of a list, and reports a list that has more.
+func (d *Decoder) AtMost(field string, list []string, most int) []string {
+	if len(list) <= most {
+		return list
+	}
+	d.Bad(field, fmt.Sprintf("%d entries", len(list)), fmt.Sprintf("at most %d", most))
+	return list[:most]
+}
+
+// Whole reads a whole number.
+func (d *Decoder) Whole(field string, n *Node, to *int) {
+	if n.Kind != Number {
+		d.Bad(field, string(n.Kind), "a whole number, without quotes")
+		return
+	}
+	i, err := strconv.Atoi(n.Text)
+	if err != nil {
+		d.Bad(field, "a number that is not whole", "a whole number")
+		return
+	}
+	*to = i
+}
+
+// Duration reads a number of seconds, or a text such as "90s" or "10m", from a millisecond to a day.
+func (d *Decoder) Duration(field string, n *Node, to *time.Duration) {
+	const (
+		day  = 24 * time.Hour
+		want = `seconds, e.g. 90, or a text like "90s" or "10m", at most 24h`
+	)
+	var out time.Duration
+	switch n.Kind {
+	case Number:
+		seconds, err := strconv.ParseFloat(n.Text, 64)
+		if err != nil || seconds > day.Seconds() {
+			d.Bad(field, "a number that is too large", want)
+			return
+		}
+		out = time.Duration(seconds * float64(time.Second))
+	case String:
+		var err error
+		if out, err = time.ParseDuration(n.Text); err != nil {
+			d.Bad(field, "not a duration", want)
+			return
+		}
+	default:
+		d.Bad(field, string(n.Kind), want)
+		return
+	}
+	if out < time.Millisecond || out > day {
+		d.Bad(field, "less than a millisecond, or more than a day", want)
+		return
+	}
+	*to = out
+}

@@ -1,0 +1,250 @@
+// Package tokenfile reads MCP_TOKENS_FILE: who the tenants of one CodeForge are, and what each may use.
+//
+// It knows APIs by their names alone, so that mcp-server, which has no credential of theirs, may import it.
+package tokenfile
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+)
+
+// Tenant is one of several clients of one CodeForge: what it is known by, and what it may use.
+type Tenant struct {
+	// Name is 1 to 32 of a-z, 0-9 and -, and begins with a letter or digit.
+	Name string
+	// Hashes are the SHA-256 of its tokens.
+	Hashes [][sha256.Size]byte
+	// APIs are the names of those it may use, at least one. Nil: all.
+	APIs []string
+	// Skills are globs over the names of the shared skills that it may use.
+	Skills []string
+	// Runs is how many runs it may have at once, Waiting how many more may wait, Timeout the longest run. Zero: the
+	// server's own bound.
+	Runs, Waiting int
+	Timeout       time.Duration
+}
+
+// allAPIs stands for all of them, in a list of one entry.
+const allAPIs = "*"
+
+// tokenHash is what precedes a token that is given as the hexadecimal digits of its SHA-256.
+const tokenHash = "sha256:"
+
+// The bounds of a tokens file.
+const (
+	maxName    = 32
+	maxTenants = 1000
+	maxTokens  = 10
+	minToken   = 16
+	maxAPIs    = 1000 // there are no more
+	maxRuns    = 1000
+	// MaxSize is that of the largest tokens file, in bytes.
+	MaxSize = 1 << 20
+)
+
+// MayUse reports whether the tenant may use an API.
+func (t Tenant) MayUse(api string) bool { return t.APIs == nil || slices.Contains(t.APIs, api) }
+
+// Shares reports whether the tenant may use a shared skill.
+func (t Tenant) Shares(skill string) bool {
+	return slices.ContainsFunc(t.Skills, func(glob string) bool {
+		ok, err := path.Match(glob, skill)
+		return ok && err == nil
+	})
+}
+
+// Has reports whether a token with this SHA-256 is one of the tenant's. It takes the same time whichever it is.
+func (t Tenant) Has(hash [sha256.Size]byte) bool {
+	found := 0
+	for _, h := range t.Hashes {
+		found |= subtle.ConstantTimeCompare(h[:], hash[:])
+	}
+	return found == 1
+}
+
+// decoder reads a tokens file.
+type decoder struct{ jsonfile.Decoder }
+
+// Parse reads a tokens file. It reports every mistake, and no token. File is its name in messages. With any mistake
+// there are no tenants.
+func Parse(data []byte, file string) ([]Tenant, jsonfile.Problems) {
+	d := &decoder{jsonfile.Decoder{File: file}}
+	if len(data) > MaxSize {
+		d.Bad("", fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", MaxSize))
+		return nil, d.Problems
+	}
+	root := d.Root(data, example)
+	if root == nil {
+		return nil, d.Problems
+	}
+	var list []Tenant
+	top := []string{"$schema", "tenants"}
+	has, misspelt := d.Object("", root, top, func(i int, field string, n *jsonfile.Node) {
+		if i == 0 {
+			d.Str(field, n, new(string))
+			return
+		}
+		list = d.tenants(n)
+	})
+	if !has["tenants"] && !misspelt["tenants"] {
+		d.Bad("tenants", "missing", "an object, e.g. "+example)
+	}
+	d.tellApart(list)
+	if more := d.Count - len(d.Problems); more > 0 {
+		d.Problems = append(d.Problems, jsonfile.MoreMistakes(jsonfile.Problem{File: file}, more))
+	}
+	if d.Count > 0 {
+		return nil, d.Problems
+	}
+	return list, nil
+}
+
+const example = `{"tenants": {"alice": {"tokens": ["sha256:..."], "apis": ["stripe"]}}}`
+
+func (d *decoder) tenants(n *jsonfile.Node) []Tenant {
+	if n.Kind != jsonfile.Object || len(n.Members) == 0 {
+		found := string(n.Kind)
+		if n.Kind == jsonfile.Object {
+			found += " without any tenant"
+		}
+		d.Bad("tenants", found, "an object, e.g. "+example)
+		return nil
+	}
+	if len(n.Members) > maxTenants {
+		d.Bad("tenants", fmt.Sprintf("%d tenants", len(n.Members)), fmt.Sprintf("at most %d", maxTenants))
+	}
+	var list []Tenant
+	for _, m := range d.Unique("tenants.", n, validName) {
+		if !validName(m.Key) { // not shown: it may be a token
+			d.Bad(fmt.Sprintf("tenants (line %d)", m.Line), "a name that no tenant can have",
+				fmt.Sprintf("1 to %d of a-z, 0-9 and -, the first one no -", maxName))
+			continue
+		}
+		list = append(list, d.tenant(m))
+	}
+	return list
+}
+
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && name[0] != '-' &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+func (d *decoder) tenant(m jsonfile.Member) Tenant {
+	t, at := Tenant{Name: m.Key}, "tenants."+m.Key
+	if m.Value.Kind != jsonfile.Object {
+		d.Bad(at, string(m.Value.Kind), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
+		return t
+	}
+	fields := []string{"tokens", "apis", "skills", "runs", "waiting", "timeout"}
+	has, misspelt := d.Object(at+".", m.Value, fields, func(i int, field string, n *jsonfile.Node) {
+		switch fields[i] {
+		case "tokens":
+			t.Hashes = d.tokens(field, n)
+		case "apis":
+			t.APIs = d.AtMost(field, d.List(field, n, `["stripe"]`), maxAPIs)
+		case "skills":
+			t.Skills = d.skills(field, n)
+		case "runs":
+			d.bound(field, n, &t.Runs)
+		case "waiting":
+			d.bound(field, n, &t.Waiting)
+		case "timeout":
+			d.Duration(field, n, &t.Timeout)
+		}
+	})
+	maps.Copy(has, misspelt)
+	if !has["tokens"] {
+		d.Bad(at+".tokens", "missing", `at least one, e.g. ["sha256:..."]`)
+	}
+	const wantAPIs = `the names of APIs, or ["*"] for all`
+	switch {
+	case !has["apis"]:
+		d.Bad(at+".apis", "missing", wantAPIs)
+	case t.APIs != nil && len(t.APIs) == 0: // to the proxy, no name would mean all of them
+		d.Bad(at+".apis", "an empty list", wantAPIs)
+	case slices.Contains(t.APIs, allAPIs) && len(t.APIs) > 1:
+		d.Bad(at+".apis", `"*" among others`, `["*"] alone for all, or names`)
+	case slices.Contains(t.APIs, allAPIs):
+		t.APIs = nil
+	}
+	for i, name := range t.APIs {
+		if slices.Contains(t.APIs[:i], name) {
+			d.Bad(fmt.Sprintf("%s.apis[%d]", at, i), "an API that is there already", "each once")
+		}
+	}
+	return t
+}
+
+// tokens reads tokens, of which it shows nothing.
+func (d *decoder) tokens(field string, n *jsonfile.Node) (hashes [][sha256.Size]byte) {
+	list := d.List(field, n, `["sha256:..."]`)
+	if list != nil && len(list) == 0 && len(n.Items) == 0 {
+		d.Bad(field, "an empty list", `at least one, e.g. ["sha256:..."]`)
+	}
+	for i, token := range d.AtMost(field, list, maxTokens) {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		digits, hashed := strings.CutPrefix(token, tokenHash)
+		sum, err := hex.DecodeString(digits)
+		switch {
+		case hashed && (err != nil || len(sum) != sha256.Size):
+			d.Bad(at, "a hash that is not SHA-256", "64 hexadecimal digits after sha256:, as sha256sum prints them of the "+
+				"token without a line feed")
+			continue
+		case hashed:
+		case len(token) < minToken, strings.ContainsFunc(token, unprintable):
+			d.Bad(at, "a token that is too short, or has other characters", fmt.Sprintf("at least %d printable ASCII "+
+				"characters without spaces, or sha256: and the hash of them", minToken))
+			continue
+		default:
+			own := sha256.Sum256([]byte(token))
+			sum = own[:]
+		}
+		hashes = append(hashes, [sha256.Size]byte(sum))
+	}
+	return hashes
+}
+
+func unprintable(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || r == 0x7f }
+
+func (d *decoder) skills(field string, n *jsonfile.Node) []string {
+	globs := d.List(field, n, `["report-*"]`)
+	for i, glob := range globs {
+		if _, err := path.Match(glob, ""); err != nil {
+			d.Bad(fmt.Sprintf("%s[%d]", field, i), "a bracket that is not closed", `a name, or a glob like "report-*"`)
+		}
+	}
+	return globs
+}
+
+func (d *decoder) bound(field string, n *jsonfile.Node, to *int) {
+	before := d.Count
+	d.Whole(field, n, to)
+	if d.Count == before && (*to < 1 || *to > maxRuns) {
+		d.Bad(field, fmt.Sprint(*to), fmt.Sprintf("a whole number from 1 to %d", maxRuns))
+	}
+}
+
+// tellApart reports tokens that are there twice: nobody could say whose they are.
+func (d *decoder) tellApart(list []Tenant) {
+	owner := map[[sha256.Size]byte]string{}
+	for _, t := range list {
+		for i, h := range t.Hashes {
+			at := fmt.Sprintf("tenants.%s.tokens[%d]", t.Name, i)
+			if of, ok := owner[h]; ok {
+				d.Bad(at, "a token that "+of+" has already", "each token once")
+			}
+			owner[h] = t.Name
+		}
+	}
+}

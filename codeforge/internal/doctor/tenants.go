@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
+)
+
+// Tenants reads MCP_TOKENS_FILE, and finds what is wrong with it, also with the operator's token, MCP_AUTH_TOKEN, and
+// with the APIs of cat, which may be nil. It fails if it cannot read the file.
+func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, catalog.Problems, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // the user's own setting
+	if err != nil {
+		return nil, nil, fmt.Errorf("MCP_TOKENS_FILE: %w", err)
+	}
+	list, problems := tokenfile.Parse(data, path)
+	own := sha256.Sum256([]byte(operator))
+	for _, t := range list {
+		at := "tenants." + t.Name
+		if t.Has(own) {
+			problems = append(problems, catalog.Problem{File: path, Field: at + ".tokens", Found: "the value of MCP_AUTH_TOKEN",
+				Want: "another token: that one is the operator's"})
+		}
+		for _, name := range t.APIs {
+			if cat == nil || cat.API(name) != nil {
+				continue
+			}
+			p := catalog.Problem{File: path, Field: at + ".apis", Found: fmt.Sprintf("%q, which is no API", name),
+				Severity: catalog.Warning}
+			var known []string
+			for _, a := range cat.APIs() {
+				known = append(known, a.Name)
+			}
+			if near := typo.Nearest(name, len(name)/2, known); near != "" {
+				p.Want = fmt.Sprintf("did you mean %q?", near)
+			}
+			problems = append(problems, p)
+		}
+	}
+	return list, problems, nil
+}
+
+// tenants says how many there are, and what is wrong with their file first of all.
+func tenants(c Config, cat *catalog.Catalog) []Finding {
+	path := c.Settings.MCPTokensFile
+	if path == "" {
+		return nil
+	}
+	list, problems, err := Tenants(path, c.Settings.MCPAuthToken.Reveal(), cat)
+	if err != nil {
+		return []Finding{fail("tenants", err.Error(), "")}
+	}
+	errs := problems.Errors()
+	switch {
+	case len(errs) > 0:
+		return []Finding{fail("tenants", errs[0].String(), fmt.Sprintf("codeforge check lists all mistakes: %d", len(errs)))}
+	case len(problems) > 0:
+		return []Finding{warn("tenants", fmt.Sprintf("%d; %s", len(list), problems[0]), "")}
+	}
+	return []Finding{ok("tenants", fmt.Sprintf("%d in %s", len(list), path))}
+}
