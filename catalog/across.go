@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // mistake is a mistake in an API's config.json.
@@ -199,7 +199,7 @@ func unfit(c owned, byName map[string]owned) (found, want string) {
 		used, known := byName[name]
 		switch {
 		case !known && strings.Contains(name, "_"):
-			return "the token name " + jsonfile.Cut(name) + ", which no API has",
+			return "the token name " + strictjson.Cut(name) + ", which no API has",
 				"the name of a credential of an API with the host"
 		case !known: // an ordinary word
 		case !covers(used.api.Hosts, host):

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // config is config.json decoded, with defaults applied, not yet validated.
@@ -56,10 +56,10 @@ func (c *rawCredential) minted(m *rawMint) {
 func (c rawCredential) path() string { return "credentials." + c.name }
 
 // node is one value of a config.json.
-type node = jsonfile.Node
+type node = strictjson.Node
 
 // decoder collects the mistakes of one.
-type decoder struct{ jsonfile.Decoder }
+type decoder struct{ strictjson.Decoder }
 
 // decode reads a whole config.json. It continues after a mistake, so that all are reported; it is false if the text
 // cannot be parsed at all.
@@ -81,9 +81,9 @@ func (d *decoder) decode(data []byte) (config, bool) {
 
 func (d *decoder) private(c *config, n *node) {
 	switch n.Kind {
-	case jsonfile.Bool:
+	case strictjson.Bool:
 		c.privateAll = n.On
-	case jsonfile.List:
+	case strictjson.List:
 		c.private = d.List("allow_private", n, `["10.0.0.0/8"]`)
 	default:
 		d.Bad("allow_private", string(n.Kind), `true, or a list of address ranges, e.g. ["10.0.0.0/8"]`)
@@ -91,7 +91,7 @@ func (d *decoder) private(c *config, n *node) {
 }
 
 func (d *decoder) credentials(n *node) []rawCredential {
-	if n.Kind != jsonfile.Object {
+	if n.Kind != strictjson.Object {
 		d.Bad("credentials", string(n.Kind), `an object, e.g. {"EXAMPLE_TOKEN": "..."}`)
 		return nil
 	}
@@ -112,9 +112,9 @@ func (d *decoder) credentials(n *node) []rawCredential {
 }
 
 // badName reports a bad token name without showing it: it may be a misplaced credential.
-func (d *decoder) badName(m jsonfile.Member, problem string) {
+func (d *decoder) badName(m strictjson.Member, problem string) {
 	field := fmt.Sprintf("credentials (line %d)", m.Line)
-	if m.Value.Kind == jsonfile.String && nameProblem(m.Value.Text) == "" {
+	if m.Value.Kind == strictjson.String && nameProblem(m.Value.Text) == "" {
 		d.Bad(field, "a token name where the credential belongs", `the token name first: "EXAMPLE_TOKEN": "the credential"`)
 		return
 	}
@@ -158,14 +158,14 @@ func nameProblem(s string) string {
 // ValidTokenName reports whether s is [A-Z][A-Z0-9_]{4,63}.
 func ValidTokenName(s string) bool { return nameProblem(s) == "" }
 
-func (d *decoder) credential(m jsonfile.Member) (rawCredential, bool) {
+func (d *decoder) credential(m strictjson.Member) (rawCredential, bool) {
 	c, before := rawCredential{name: m.Key}, d.Count
 	switch m.Value.Kind {
-	case jsonfile.String:
+	case strictjson.String:
 		c.value = new(string)
 		d.Str(c.path(), m.Value, c.value)
 		return c, d.Count == before
-	case jsonfile.Object:
+	case strictjson.Object:
 	default:
 		d.Bad(c.path(), string(m.Value.Kind), `a string, or an object with "value", "file" or "env"`)
 		return c, false

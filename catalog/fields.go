@@ -36,7 +36,7 @@ func (s specs[T]) object() schema {
 	return out
 }
 
-// decode reads the object; see jsonfile.Decoder.Object.
+// decode reads the object; see strictjson.Decoder.Object.
 func (s specs[T]) decode(d *decoder, path string, n *node, to *T) (has, misspelt map[string]bool) {
 	return d.Object(path, n, s.names(), func(i int, field string, n *node) { s[i].read(d, to, field, n) })
 }

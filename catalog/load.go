@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // Options configure Load. The zero Options are for a first load in Docker.
@@ -61,7 +61,7 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	c := l.finish()
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
 	if more := len(l.problems) - maxReported; more > 0 {
-		l.problems = append(l.problems[:maxReported:maxReported], jsonfile.MoreMistakes(Problem{File: "apis"}, more))
+		l.problems = append(l.problems[:maxReported:maxReported], strictjson.MoreMistakes(Problem{File: "apis"}, more))
 	}
 	return c, l.problems
 }
@@ -141,7 +141,7 @@ func (l *loader) surplus(name string) {
 	if a == nil {
 		l.closed["*"] = name
 	}
-	p := Problem{API: name, File: "apis/" + jsonfile.Printable(name),
+	p := Problem{API: name, File: "apis/" + strictjson.Printable(name),
 		Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
 	l.problems = append(l.problems, p)
 	l.reject(name, a, p.String())
@@ -162,7 +162,7 @@ func (l *loader) api(name string) {
 	}
 	if bad := folderProblem(name); bad != "" {
 		l.problems = append(l.problems,
-			Problem{API: name, File: "apis/" + jsonfile.Printable(name), Found: bad, Want: wantFolder(name)})
+			Problem{API: name, File: "apis/" + strictjson.Printable(name), Found: bad, Want: wantFolder(name)})
 		return
 	}
 	if err != nil {
@@ -227,7 +227,7 @@ func (l *loader) count(a *API) {
 func (l *loader) settle(name string, a *API, v *validator) {
 	l.problems = append(l.problems, v.Problems...)
 	if more := v.Count - len(v.Problems); more > 0 {
-		l.problems = append(l.problems, jsonfile.MoreMistakes(Problem{API: name, File: v.File, Severity: Warning}, more))
+		l.problems = append(l.problems, strictjson.MoreMistakes(Problem{API: name, File: v.File, Severity: Warning}, more))
 	}
 	errs := v.Problems.Errors()
 	if len(errs) == 0 {

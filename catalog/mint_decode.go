@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // rawMint is a kind of credential decoded, not yet validated: its fields by form.
@@ -33,7 +33,7 @@ func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
 	m := &rawMint{kind: k.name, has: map[string]bool{}, text: map[string]string{}, secret: map[string]source{},
 		list: map[string][]string{}, texts: map[string]map[string]string{}, number: map[string]int{},
 		boolean: map[string]bool{}}
-	if n.Kind != jsonfile.Object {
+	if n.Kind != strictjson.Object {
 		d.Bad(path, string(n.Kind), "an object, e.g. "+k.example())
 		return m
 	}
@@ -68,7 +68,7 @@ func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
 		d.Str(path, n, &s)
 		m.text[f.name] = s
 	case formID:
-		if n.Kind == jsonfile.Number && strings.Trim(n.Text, "0123456789") == "" {
+		if n.Kind == strictjson.Number && strings.Trim(n.Text, "0123456789") == "" {
 			m.text[f.name] = n.Text
 			return
 		}
@@ -99,10 +99,10 @@ func (d *decoder) secret(path, example string, n *node) (source, bool) {
 	var s source
 	before := d.Count
 	switch n.Kind {
-	case jsonfile.String:
+	case strictjson.String:
 		s.value = d.source(path, n)
 		return s, d.Count == before
-	case jsonfile.Object:
+	case strictjson.Object:
 	default:
 		d.Bad(path, string(n.Kind), "a string, or an object, e.g. "+example)
 		return s, false
@@ -123,7 +123,7 @@ type rawClientCert struct {
 // clientCert reads "client_cert". It is nil after a mistake.
 func (d *decoder) clientCert(n *node) *rawClientCert {
 	const path, example = "client_cert", `{"cert": "client.pem", "key": {"file": "client.key"}}`
-	if n.Kind != jsonfile.Object {
+	if n.Kind != strictjson.Object {
 		d.Bad(path, string(n.Kind), "an object, e.g. "+example)
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 )
 
@@ -48,7 +48,7 @@ func (v *validator) fetch(path string, m *rawMint, ttl Seconds) *Fetch {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := jsonfile.Label(path+".headers.", name, plainKey(name))
+		field := strictjson.Label(path+".headers.", name, plainKey(name))
 		uses := tokenNames(value)
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):

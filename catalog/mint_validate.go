@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // Bounds of what stands in a kind.
@@ -102,7 +102,7 @@ func (v *validator) texts(path string, m *rawMint) {
 			v.Bad(path+"."+key, fmt.Sprintf("%d entries", len(m.texts[key])), fmt.Sprintf("at most %d", maxMintList))
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.texts[key])) {
-			field := jsonfile.Label(path+"."+key+".", name, plainKey(name))
+			field := strictjson.Label(path+"."+key+".", name, plainKey(name))
 			check(field, m.texts[key][name])
 			if secretLike(m.texts[key][name]) {
 				v.Bad(field, "what looks like a credential", want)
@@ -118,8 +118,8 @@ func (v *validator) option(path, field string, m *rawMint, known []string) strin
 		return s
 	}
 	found, want := "none of the known words", "one of "+strings.Join(known, ", ")
-	if near := jsonfile.Nearest(s, known); near != "" {
-		found, want = strconv.Quote(jsonfile.Cut(s)), fmt.Sprintf("did you mean %q?", near)
+	if near := strictjson.Nearest(s, known); near != "" {
+		found, want = strconv.Quote(strictjson.Cut(s)), fmt.Sprintf("did you mean %q?", near)
 	}
 	v.Bad(path+"."+field, found, want)
 	return ""
@@ -223,7 +223,7 @@ func (v *validator) githubApp(path string, m *rawMint) *GitHubApp {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Permissions)) {
-		field := jsonfile.Label(path+".permissions.", name, plainKey(name))
+		field := strictjson.Label(path+".permissions.", name, plainKey(name))
 		if !regexp.MustCompile(`^[a-z_]{1,64}$`).MatchString(name) {
 			v.Bad(field, "not the name of a permission", `one like "issues" or "pull_requests"`)
 		}
@@ -316,7 +316,7 @@ func (v *validator) hmac(path string, m *rawMint) *HMAC {
 	signatures := 0
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := jsonfile.Label(path+".headers.", name, plainKey(name))
+		field := strictjson.Label(path+".headers.", name, plainKey(name))
 		signatures += strings.Count(value, "{signature:")
 		for _, mark := range marks.FindAllString(value, -1) {
 			v.mark(field, mark, SignatureHeaders)
@@ -353,7 +353,7 @@ func (v *validator) mark(field, mark string, known []string) {
 		return
 	}
 	found, want := "a placeholder that does not exist", "one of "+strings.Join(known, ", ")
-	if near := jsonfile.Nearest(mark, known); near != "" {
+	if near := strictjson.Nearest(mark, known); near != "" {
 		found, want = strconv.Quote(mark), fmt.Sprintf("did you mean %q?", near)
 	}
 	v.Bad(field, found, want)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
@@ -49,7 +49,7 @@ func (l *loader) misnamed(name string) {
 	}
 	if !info.IsDir() {
 		if api, ok := loneConfig(name); ok {
-			warn(jsonfile.Printable(name), "not read", "apis/"+api+"/config.json")
+			warn(strictjson.Printable(name), "not read", "apis/"+api+"/config.json")
 		}
 		return
 	}
@@ -65,12 +65,12 @@ func (l *loader) misnamed(name string) {
 		case strings.HasSuffix(file, ".example"):
 			template = true
 		case likeConfig(file):
-			warn(jsonfile.Printable(name)+"/"+jsonfile.Printable(e.Name()), "not read", "config.json")
+			warn(strictjson.Printable(name)+"/"+strictjson.Printable(e.Name()), "not read", "config.json")
 			template = true
 		}
 	}
 	if !template {
-		warn(jsonfile.Printable(name), "a folder without config.json", "one in it, or the folder elsewhere")
+		warn(strictjson.Printable(name), "a folder without config.json", "one in it, or the folder elsewhere")
 	}
 }
 

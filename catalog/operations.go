@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // Operations is the "operations" of a config.json: where the API's operations.jsonl comes from.
@@ -36,7 +36,7 @@ func operationsFields() specs[Operations] {
 
 // operations reads "operations". It is nil if that is no object.
 func (d *decoder) operations(n *node) *Operations {
-	if n.Kind != jsonfile.Object {
+	if n.Kind != strictjson.Object {
 		d.Bad("operations", string(n.Kind), "an object, as codeforge api add --openapi writes it")
 		return nil
 	}

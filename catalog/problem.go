@@ -1,17 +1,17 @@
 package catalog
 
-import "github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+import "github.com/codeforge-mcp/codeforge/catalog/strictjson"
 
-// Problem is one mistake in apis/; see jsonfile.Problem.
-type Problem = jsonfile.Problem
+// Problem is one mistake in apis/; see strictjson.Problem.
+type Problem = strictjson.Problem
 
 // Problems is every mistake of one load, sorted by API.
-type Problems = jsonfile.Problems
+type Problems = strictjson.Problems
 
 // The severities of a Problem.
 const (
 	// Error: the API is not loaded (or its last good version stays).
-	Error = jsonfile.Error
+	Error = strictjson.Error
 	// Warning: the API is loaded, but something about it should be fixed.
-	Warning = jsonfile.Warning
+	Warning = strictjson.Warning
 )

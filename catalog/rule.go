@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/toolname"
 )
 
@@ -170,7 +170,7 @@ func ruleFields() specs[rawRule] {
 			schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
 			func(d *decoder, r *rawRule, f string, n *node) {
 				d.Str(f, n, &r.Path)
-				if n.Kind == jsonfile.String && r.Path == "" {
+				if n.Kind == strictjson.String && r.Path == "" {
 					d.Bad(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
 				}
 			}},
@@ -225,7 +225,7 @@ func rulesShape() schema {
 // rules reads "rules". It is nil if that is no list.
 func (d *decoder) rules(n *node) []Rule {
 	const example = `[{"methods": ["GET"], "then": "allow"}]`
-	if n.Kind != jsonfile.List {
+	if n.Kind != strictjson.List {
 		d.Bad("rules", string(n.Kind), "a list of rules, e.g. "+example)
 		return nil
 	}
@@ -236,7 +236,7 @@ func (d *decoder) rules(n *node) []Rule {
 		case i == maxRules:
 			d.Bad("rules", fmt.Sprintf("%d rules", len(n.Items)), fmt.Sprintf("at most %d", maxRules))
 			return out
-		case item.Kind != jsonfile.Object:
+		case item.Kind != strictjson.Object:
 			d.Bad(field, string(item.Kind), `an object, e.g. {"methods": ["GET"], "then": "allow"}`)
 		default:
 			out = append(out, d.rule(field, item))
@@ -266,7 +266,7 @@ func (d *decoder) rule(field string, n *node) Rule {
 
 func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	const example = `an object, e.g. {"amount": {"max": 5000}}`
-	if n.Kind != jsonfile.Object || len(n.Members) == 0 {
+	if n.Kind != strictjson.Object || len(n.Members) == 0 {
 		d.Bad(field, string(n.Kind), example)
 		return nil
 	}
@@ -276,12 +276,12 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	}
 	var out []FieldRule
 	for _, m := range d.Unique(field+".", n, plainKey) {
-		at := field + "." + jsonfile.Printable(m.Key)
+		at := field + "." + strictjson.Printable(m.Key)
 		if m.Key == "" || strings.Contains("."+m.Key+".", "..") || strings.ContainsAny(m.Key, "[]") {
 			d.Bad(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
 			continue
 		}
-		if m.Value.Kind != jsonfile.Object || len(m.Value.Members) == 0 {
+		if m.Value.Kind != strictjson.Object || len(m.Value.Members) == 0 {
 			d.Bad(at, string(m.Value.Kind), `an object, e.g. {"max": 5000}`)
 			continue
 		}
@@ -291,7 +291,7 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	return out
 }
 
-func (d *decoder) fieldRule(at string, m jsonfile.Member) FieldRule {
+func (d *decoder) fieldRule(at string, m strictjson.Member) FieldRule {
 	f := FieldRule{Field: m.Key}
 	conditionFields().decode(d, at+".", m.Value, &f)
 	if f.OneOf != nil && (f.Min != nil || f.Max != nil) {
@@ -301,7 +301,7 @@ func (d *decoder) fieldRule(at string, m jsonfile.Member) FieldRule {
 }
 
 func (d *decoder) number(field string, n *node) *big.Rat {
-	if n.Kind == jsonfile.Number {
+	if n.Kind == strictjson.Number {
 		if r, ok := Decimal(n.Text); ok {
 			return r
 		}
@@ -313,17 +313,17 @@ func (d *decoder) number(field string, n *node) *big.Rat {
 // values reads the value, or the values, that a field may have.
 func (d *decoder) values(field string, n *node) []FieldValue {
 	list := []*node{n}
-	if n.Kind == jsonfile.List {
+	if n.Kind == strictjson.List {
 		list = n.Items
 	}
 	out := []FieldValue{}
 	for _, v := range list {
 		switch v.Kind {
-		case jsonfile.String:
+		case strictjson.String:
 			out = append(out, FieldValue{v.Text, KindText})
-		case jsonfile.Number:
+		case strictjson.Number:
 			out = append(out, FieldValue{v.Text, KindNumber})
-		case jsonfile.Bool:
+		case strictjson.Bool:
 			out = append(out, FieldValue{fmt.Sprint(v.On), KindBool})
 		}
 	}
@@ -357,7 +357,7 @@ func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 		for j, m := range r.Methods {
 			method, err := parseMethod(m)
 			if err != nil {
-				v.Bad(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q is %v", jsonfile.Cut(m), err), "a method like GET")
+				v.Bad(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q is %v", strictjson.Cut(m), err), "a method like GET")
 				continue
 			}
 			if near := nearMethod(method); near != "" && !slices.Contains(knownMethods(), method) {

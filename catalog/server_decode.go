@@ -3,12 +3,12 @@ package catalog
 import (
 	"fmt"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // server reads "mcp". It is nil if that is no object.
 func (d *decoder) server(n *node) *Server {
-	if n.Kind != jsonfile.Object {
+	if n.Kind != strictjson.Object {
 		d.Bad("mcp", string(n.Kind), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
 		return nil
 	}
@@ -48,7 +48,7 @@ func (d *decoder) misplaced(field, with, instead string) {
 
 // texts reads an object of strings.
 func (d *decoder) texts(field string, n *node, example string) map[string]string {
-	if n.Kind != jsonfile.Object {
+	if n.Kind != strictjson.Object {
 		d.Bad(field, string(n.Kind), "an object of strings, e.g. "+example)
 		return nil
 	}
@@ -56,7 +56,7 @@ func (d *decoder) texts(field string, n *node, example string) map[string]string
 	for _, m := range d.Unique(field+".", n, plainKey) {
 		var s string
 		before := d.Count
-		d.Str(jsonfile.Label(field+".", m.Key, plainKey(m.Key)), m.Value, &s)
+		d.Str(strictjson.Label(field+".", m.Key, plainKey(m.Key)), m.Value, &s)
 		if d.Count == before {
 			out[m.Key] = s
 		}
@@ -73,7 +73,7 @@ func plainKey(s string) bool {
 
 // tools reads which tools may be used.
 func (d *decoder) tools(field string, s *Server, n *node) {
-	if n.Kind != jsonfile.Object {
+	if n.Kind != strictjson.Object {
 		d.Bad(field, string(n.Kind), `an object, e.g. {"deny": ["delete_*"]}`)
 		return
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // server checks "mcp" and puts it into the API, whose credentials are known.
@@ -43,7 +43,7 @@ func (v *validator) server(a *API, s *Server) {
 		v.word(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
 	}
 	if s.Protocol != "" && !regexp.MustCompile(protocolPattern).MatchString(s.Protocol) {
-		v.Bad("mcp.protocol", strconv.Quote(jsonfile.Cut(s.Protocol)), `a revision of the protocol, e.g. "2025-11-25"`)
+		v.Bad("mcp.protocol", strconv.Quote(strictjson.Cut(s.Protocol)), `a revision of the protocol, e.g. "2025-11-25"`)
 	}
 	v.globs("mcp.tools.allow", s.Allow)
 	v.globs("mcp.tools.deny", s.Deny)
@@ -154,9 +154,9 @@ func (v *validator) serverPackage(s string) {
 	case s == "" || packageName.MatchString(s) && len(s) <= longest:
 		return
 	case !strings.HasPrefix(s, "npm:"):
-		v.Bad("mcp.package", strconv.Quote(jsonfile.Cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
+		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
 	default:
-		v.Bad("mcp.package", strconv.Quote(jsonfile.Cut(s))+", which is not a name and an exact version",
+		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s))+", which is not a name and an exact version",
 			`"npm:@scope/server@1.2.3": what is not pinned (npx -y, a range, latest) runs whatever is published next`)
 	}
 }
@@ -194,7 +194,7 @@ func (v *validator) serverEnv(a *API, env map[string]string) {
 	}
 	name := regexp.MustCompile(envPattern)
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		field := jsonfile.Label("mcp.env.", key, plainKey(key))
+		field := strictjson.Label("mcp.env.", key, plainKey(key))
 		switch {
 		case !name.MatchString(key) || len(key) > maxField:
 			v.Bad(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
@@ -211,7 +211,7 @@ func (v *validator) serverHeaders(a *API, headers map[string]string) {
 		v.Bad("mcp.headers", fmt.Sprintf("%d headers", len(headers)), fmt.Sprintf("at most %d", maxServerList))
 	}
 	for _, key := range slices.Sorted(maps.Keys(headers)) {
-		field := jsonfile.Label("mcp.headers.", key, plainKey(key))
+		field := strictjson.Label("mcp.headers.", key, plainKey(key))
 		folded := foldHeader(key)
 		switch {
 		case !isToken(key) || len(key) > maxField || !httpguts.ValidHeaderFieldValue(headers[key]):
@@ -265,10 +265,10 @@ func (v *validator) word(field, s string, known []string) {
 		return
 	}
 	want := "one of " + strings.Join(known, ", ")
-	if near := jsonfile.Nearest(s, known); near != "" {
+	if near := strictjson.Nearest(s, known); near != "" {
 		want = fmt.Sprintf("did you mean %q?", near)
 	}
-	v.Bad(field, strconv.Quote(jsonfile.Cut(s)), want)
+	v.Bad(field, strconv.Quote(strictjson.Cut(s)), want)
 }
 
 // globs checks patterns over names of tools.

@@ -14,8 +14,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 )
 
@@ -132,7 +132,7 @@ func found(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
 		return err.Error()
 	}
-	return fmt.Sprintf("%q is %v", jsonfile.Cut(s), err)
+	return fmt.Sprintf("%q is %v", strictjson.Cut(s), err)
 }
 
 // wantHost suggests a valid entry in place of a bad one in "domains".
@@ -211,7 +211,7 @@ func (v *validator) ranges(c config) []netip.Prefix {
 	for i, text := range v.AtMost("allow_private", c.private, maxRanges) {
 		p, want := parseRange(text)
 		if want != "" {
-			v.Bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(jsonfile.Cut(text)), want)
+			v.Bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(strictjson.Cut(text)), want)
 			continue
 		}
 		out = append(out, p)
@@ -237,7 +237,7 @@ func (v *validator) cas(name string) []byte {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			v.Bad("ca_file", fmt.Sprintf("a PEM block %q", jsonfile.Cut(block.Type)), "CERTIFICATE blocks only")
+			v.Bad("ca_file", fmt.Sprintf("a PEM block %q", strictjson.Cut(block.Type)), "CERTIFICATE blocks only")
 			return nil
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
@@ -404,7 +404,8 @@ func wantSurface(text string) string {
 	if kind == "header" && SinkHeader(field) {
 		return `"header", or the API's own header, e.g. "header:X-Api-Key"`
 	}
-	if near := jsonfile.Nearest(kind, []string{"header", "query", "path", "body"}); near != "" && near != kind && !named {
+	near := strictjson.Nearest(kind, []string{"header", "query", "path", "body"})
+	if near != "" && near != kind && !named {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return `"header", "header:Name", "query:name", "path" or "body:field"`

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/catalog/jsonfile"
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
 // Tenant is one of several clients of one CodeForge: what it is known by, and what it may use.
@@ -73,12 +73,12 @@ func (t Tenant) Has(hash [sha256.Size]byte) bool {
 }
 
 // decoder reads a tokens file.
-type decoder struct{ jsonfile.Decoder }
+type decoder struct{ strictjson.Decoder }
 
 // Parse reads a tokens file. It reports every mistake, and no token. File is its name in messages. With any mistake
 // there are no tenants.
-func Parse(data []byte, file string) ([]Tenant, jsonfile.Problems) {
-	d := &decoder{jsonfile.Decoder{File: file}}
+func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
+	d := &decoder{strictjson.Decoder{File: file}}
 	if len(data) > MaxSize {
 		d.Bad("", fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", MaxSize))
 		return nil, d.Problems
@@ -89,7 +89,7 @@ func Parse(data []byte, file string) ([]Tenant, jsonfile.Problems) {
 	}
 	var list []Tenant
 	top := []string{"$schema", "tenants"}
-	has, misspelt := d.Object("", root, top, func(i int, field string, n *jsonfile.Node) {
+	has, misspelt := d.Object("", root, top, func(i int, field string, n *strictjson.Node) {
 		if i == 0 {
 			d.Str(field, n, new(string))
 			return
@@ -101,7 +101,7 @@ func Parse(data []byte, file string) ([]Tenant, jsonfile.Problems) {
 	}
 	d.tellApart(list)
 	if more := d.Count - len(d.Problems); more > 0 {
-		d.Problems = append(d.Problems, jsonfile.MoreMistakes(jsonfile.Problem{File: file}, more))
+		d.Problems = append(d.Problems, strictjson.MoreMistakes(strictjson.Problem{File: file}, more))
 	}
 	if d.Count > 0 {
 		return nil, d.Problems
@@ -111,10 +111,10 @@ func Parse(data []byte, file string) ([]Tenant, jsonfile.Problems) {
 
 const example = `{"tenants": {"alice": {"tokens": ["sha256:..."], "apis": ["stripe"]}}}`
 
-func (d *decoder) tenants(n *jsonfile.Node) []Tenant {
-	if n.Kind != jsonfile.Object || len(n.Members) == 0 {
+func (d *decoder) tenants(n *strictjson.Node) []Tenant {
+	if n.Kind != strictjson.Object || len(n.Members) == 0 {
 		found := string(n.Kind)
-		if n.Kind == jsonfile.Object {
+		if n.Kind == strictjson.Object {
 			found += " without any tenant"
 		}
 		d.Bad("tenants", found, "an object, e.g. "+example)
@@ -140,14 +140,14 @@ func validName(name string) bool {
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-func (d *decoder) tenant(m jsonfile.Member) Tenant {
+func (d *decoder) tenant(m strictjson.Member) Tenant {
 	t, at := Tenant{Name: m.Key}, "tenants."+m.Key
-	if m.Value.Kind != jsonfile.Object {
+	if m.Value.Kind != strictjson.Object {
 		d.Bad(at, string(m.Value.Kind), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
 		return t
 	}
 	fields := []string{"tokens", "apis", "skills", "runs", "waiting", "timeout"}
-	has, misspelt := d.Object(at+".", m.Value, fields, func(i int, field string, n *jsonfile.Node) {
+	has, misspelt := d.Object(at+".", m.Value, fields, func(i int, field string, n *strictjson.Node) {
 		switch fields[i] {
 		case "tokens":
 			t.Hashes = d.tokens(field, n)
@@ -187,7 +187,7 @@ func (d *decoder) tenant(m jsonfile.Member) Tenant {
 }
 
 // tokens reads tokens, of which it shows nothing.
-func (d *decoder) tokens(field string, n *jsonfile.Node) (hashes [][sha256.Size]byte) {
+func (d *decoder) tokens(field string, n *strictjson.Node) (hashes [][sha256.Size]byte) {
 	list := d.List(field, n, `["sha256:..."]`)
 	if list != nil && len(list) == 0 && len(n.Items) == 0 {
 		d.Bad(field, "an empty list", `at least one, e.g. ["sha256:..."]`)
@@ -217,7 +217,7 @@ func (d *decoder) tokens(field string, n *jsonfile.Node) (hashes [][sha256.Size]
 
 func unprintable(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || r == 0x7f }
 
-func (d *decoder) skills(field string, n *jsonfile.Node) []string {
+func (d *decoder) skills(field string, n *strictjson.Node) []string {
 	globs := d.List(field, n, `["report-*"]`)
 	for i, glob := range globs {
 		if _, err := path.Match(glob, ""); err != nil {
@@ -227,7 +227,7 @@ func (d *decoder) skills(field string, n *jsonfile.Node) []string {
 	return globs
 }
 
-func (d *decoder) bound(field string, n *jsonfile.Node, to *int) {
+func (d *decoder) bound(field string, n *strictjson.Node, to *int) {
 	before := d.Count
 	d.Whole(field, n, to)
 	if d.Count == before && (*to < 1 || *to > maxRuns) {

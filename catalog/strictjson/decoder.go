@@ -1,10 +1,10 @@
-// Package jsonfile reads JSON files that people write, and tells them every mistake: where it is, what is there and
+// Package strictjson reads JSON files that people write, and tells them every mistake: where it is, what is there and
 // what would be right.
 //
 // It holds what the readers of such files share: values with their lines, the Decoder that collects the mistakes, the
 // Problem that is one of them, and the nearest known name. It knows no file, and nothing of credentials; no message
 // shows what may be one.
-package jsonfile
+package strictjson
 
 import (
 	"fmt"
