@@ -83,9 +83,6 @@ plain='sandbox-image/cmd/sandboxd catalog catalog/operation internal/growth inte
 # In these most tests have goroutines, and some compute for long: only the others run with the race detector.
 streams='./proxy/internal/egress ./proxy/internal/scrub ./proxy/internal/swap'
 sums='^Test(Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|UnclearLate|UnclearWithoutName)$'
-# What others wrote and only computes is not instrumented either: it takes a third of the time to compile, most of all SQLite.
-computes='-gcflags=modernc.org/...=-race=false -gcflags=github.com/evanw/...=-race=false
-	-gcflags=github.com/klauspost/...=-race=false -gcflags=github.com/andybalholm/...=-race=false'
 # Packages that take long start first.
 long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 
@@ -106,8 +103,8 @@ unit() {
 		gotest $usual -run "$sums" -- ./proxy/internal/egress || status=1
 		heading "unit tests with the race detector"
 		export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
-		gotest $usual -race $computes -skip "$sums" -- $streams || status=1
-		gotest $usual -race $computes -- $long $others || status=1
+		gotest $usual -race -skip "$sums" -- $streams || status=1
+		gotest $usual -race -- $long $others || status=1
 		export CGO_ENABLED=0
 	else
 		heading "race detector: skipped, no C compiler"

@@ -176,6 +176,7 @@ func TestEdges(t *testing.T) {
 		"/apis proxy ro",
 		"/docker.sock docker-shim rw",
 		"/mcp-auth-token mcp-server ro",
+		"/mcp-tokens mcp-server ro",
 		"/redacting-strings mcp-server ro",
 		"/redacting-strings proxy ro",
 		"/resolv.conf sandbox ro",

@@ -54,13 +54,15 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 // Once is a listener that has one connection to accept, and ends with that.
 func Once(c net.Conn) net.Listener {
 	l := &once{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
-	l.conn <- &watched{c, sync.OnceFunc(func() { close(l.over) })}
+	l.end = sync.OnceFunc(func() { close(l.over) })
+	l.conn <- &watched{c, l.end}
 	return l
 }
 
 type once struct {
 	conn chan net.Conn
 	over chan struct{}
+	end  func() // closes over
 	addr net.Addr
 }
 
@@ -73,8 +75,11 @@ func (l *once) Accept() (net.Conn, error) {
 	}
 }
 
-// Close leaves the connection, which has an end of its own.
-func (l *once) Close() error { return nil }
+// Close ends Accept, for which a server waits before it closes its connections, and leaves the connection.
+func (l *once) Close() error {
+	l.end()
+	return nil
+}
 
 func (l *once) Addr() net.Addr { return l.addr }
 
