@@ -256,7 +256,8 @@ func (s *supervisor) await(ctx context.Context, d *daemon.Daemon, ready func(con
 		if err == nil {
 			return nil
 		}
-		if why == nil || ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) { // the end of the time is no reason
+		late := ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+		if why == nil || !late { // the end of the time is no reason
 			why = err
 		}
 		select {
