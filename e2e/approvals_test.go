@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -44,26 +42,12 @@ func client(t *testing.T, w *world.World, version string, answer func(context.Co
 // operate runs the command line of the operator, on the host in Docker mode.
 func operate(t *testing.T, w *world.World, args ...string) string {
 	t.Helper()
-	if w.Mode != world.Docker {
-		out, err := w.Pipe(t.Context(), "", args...)
-		if err != nil {
-			t.Errorf("codeforge %v: %v", args, err)
-		}
-		return out
-	}
-	program, err := world.Program("codeforge")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // built here
-	cmd.Dir = filepath.Join(testkit.Root(t), "docs")          // below the folder of the stack
-	cmd.Env = append(w.Stack.Environ(), "COMPOSE_PROJECT_NAME="+compose.Project, "HOME="+t.TempDir())
-	out, err := cmd.CombinedOutput()
+	out, err := w.Operate(t.Context(), t.TempDir(), args...)
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	if err != nil && !errors.As(err, &exit) || err != nil && w.Mode != world.Docker {
+		t.Errorf("codeforge %v: %v", args, err)
 	}
-	return string(out)
+	return out
 }
 
 // firstHeld waits until a request is held, and returns its id.

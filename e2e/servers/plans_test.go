@@ -39,7 +39,7 @@ except McpError as e:
 			if strings.TrimSpace(r.Out) != "read {\"planned\":1}\nplan_ended" || p == nil || p.Writes != 2 || !strings.Contains(r.Notes, `CALL  notes.leave  text "two"`) {
 				t.Fatalf("%s\n%s\n%+v", r.Out, r.Notes, p)
 			}
-			out, err := w.Pipe(ctx, "", "plan", "approve", p.ID, "--json")
+			out, err := w.Operate(ctx, t.TempDir(), "plan", "approve", p.ID, "--json")
 			testkit.Must(t, err)
 			var sent planapi.Plan
 			testkit.Must(t, json.Unmarshal([]byte(out), &sent))

@@ -12,6 +12,9 @@ import (
 	"strings"
 
 	"github.com/creack/pty"
+
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // onTerminal gives a process its own terminal before it is started. Call the returned function when the process has
@@ -49,6 +52,27 @@ func (w *World) Look(ctx context.Context, code string, args ...string) (string, 
 // Pipe runs the command line like Look, with its output in a pipe.
 func (w *World) Pipe(ctx context.Context, code string, args ...string) (string, error) {
 	return w.tool(ctx, false, code, args)
+}
+
+// Operate is Pipe for commands that ask the proxy: in Docker the host's codeforge does, below the folder of the stack.
+// Home is a folder of its own. It returns what the command printed on both outputs.
+func (w *World) Operate(ctx context.Context, home string, args ...string) (string, error) {
+	if w.Mode != Docker {
+		return w.Pipe(ctx, "", args...)
+	}
+	program, err := Program("codeforge")
+	if err != nil {
+		return "", err
+	}
+	root, err := testkit.FindRoot()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // built here
+	cmd.Dir = filepath.Join(root, "docs")
+	cmd.Env = append(w.Stack.Environ(), "COMPOSE_PROJECT_NAME="+compose.Project, "HOME="+home)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 func (w *World) tool(ctx context.Context, terminal bool, code string, args []string) (string, error) {

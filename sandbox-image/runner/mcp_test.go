@@ -141,6 +141,7 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config",
 		"--no-lock", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
 		filepath.Join(dir, "warm.ts"), filepath.Join(dir, "main.ts"))
+	cmd.Dir = "/tmp" // where a run is that is not private
 	cmd.Env = []string{"NO_COLOR=1", "HOME=/tmp", "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
 	cmd.Stdin = bytes.NewReader(input)
 	var out, errs bytes.Buffer
