@@ -203,7 +203,7 @@ func table(t *testing.T, outcomes []Outcome, absent []Attack) {
 		fmt.Fprintf(&b, "| %s | %s | %s | | absent: %s |\n", a.Section, cell(a.Name), cell(a.Expected), cell(a.NoPod))
 	}
 	fmt.Fprintf(&b, "\n%s mode: %d attacks, %d absent", world.CurrentMode(), len(outcomes), len(absent))
-	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "M", "P", "S", "*"} {
+	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "M", "P", "S", "T", "*"} {
 		fmt.Fprintf(&b, "; %s %d of %d held", s, held[s], count[s])
 	}
 	fmt.Println(b.String())
