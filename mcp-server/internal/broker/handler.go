@@ -182,18 +182,18 @@ func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
 
 // key is whose instance the call uses.
 func (c *call) key() (string, *failure) {
-	switch c.server.spec.State {
-	case "run":
+	if c.server.spec.State == "run" {
 		return c.run, nil
-	case "session":
-		session, ok := c.broker.session(c.run)
-		if !ok {
-			return "", &failure{code: cancelled, message: "the run is over"}
-		}
-		return "session " + session, nil
 	}
-	if session, _ := c.broker.session(c.run); tenant.Of(session) != "" {
-		return "tenant " + tenant.Of(session), nil // what one tenant does there, another must not see
+	session, ok := c.broker.session(c.run)
+	of := tenant.Of(session)
+	switch {
+	case !ok: // nobody knows whose it is
+		return "", &failure{code: cancelled, message: "the run is over"}
+	case c.server.spec.State == "session":
+		return "session " + session, nil
+	case of != "": // what one tenant does there, another must not see
+		return "tenant " + of, nil
 	}
 	return "", nil
 }
@@ -305,7 +305,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		}
 		return nil, f
 	}
-	if session, _ := c.broker.session(c.run); tenant.Of(session) == "" { // all are shown what was learned
+	if session, ok := c.broker.session(c.run); ok && tenant.Of(session) == "" { // all are shown what was learned
 		c.server.study(t, body, raw)
 	}
 	return marked(raw, len(t.OutputSchema) > 0, hint)

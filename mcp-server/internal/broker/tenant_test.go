@@ -26,6 +26,12 @@ func TestTenants(t *testing.T) {
 	if first == pid(bob+"-r3") || first == pid(operator+"-r4") || pid(bob+"-r3") == pid(operator+"-r4") {
 		t.Errorf("tenants share a process: %s, %s, %s", first, pid(bob+"-r3"), pid(operator+"-r4"))
 	}
+	w.mu.Lock()
+	w.over[alice+"-r5"] = true
+	w.mu.Unlock()
+	if got := pid(alice + "-r5"); got != cancelled {
+		t.Errorf("a call of a run that nobody knows, or no longer: %s", got)
+	}
 	for range 3 {
 		w.send(t.Context(), alice+"-r1", http.MethodPost, "/a/echo", `{"text":"{\"secret\":1}"}`, 0)
 	}

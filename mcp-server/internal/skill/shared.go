@@ -42,9 +42,11 @@ func (s *Store) Imported(code string, room int) map[string]string {
 				continue
 			}
 			_, source, err := s.Read(name)
-			if room -= len(file) + len(source); err != nil || room < 0 {
+			size := len(file) + len(source)
+			if err != nil || size > room {
 				continue // the import says that it is not there
 			}
+			room -= size
 			files[file] = source
 			text = append(text, source)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -369,4 +370,19 @@ func FuzzDescribe(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestImported: a tenant's run gets the skills that its code names, also through others, and those that there is room for:
+// one that is too large keeps none out.
+func TestImported(t *testing.T) {
+	s, _ := open(t, map[string]string{
+		"a-large.ts": "/** @description x */\n//" + strings.Repeat("x", 2000), "b.ts": "/** @description x */\nimport \"/skills/c.ts\";",
+		"c.ts": "/** @description x */", "unused.ts": "/** @description x */",
+	})
+	code := `import "/skills/a-large.ts"; import "/skills/b.ts";`
+	for room, want := range map[int]string{1 << 20: "a-large.ts b.ts c.ts", 1000: "b.ts c.ts", 10: ""} {
+		if got := strings.Join(slices.Sorted(maps.Keys(s.Imported(code, room))), " "); got != want {
+			t.Errorf("room for %d: %s, want %s", room, got, want)
+		}
+	}
 }
