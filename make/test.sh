@@ -77,9 +77,12 @@ again() {
 }
 
 # The race detector makes computation ten times slower, and finds nothing where no goroutine runs, or where what is tested
-# is another process. These packages compute, or start programs that are built without it. The longest comes first.
-plain='sandbox-image/cmd/sandboxd catalog catalog/operation internal/growth internal/visible mcp-server/internal/argument
-	mcp-server/internal/excerpt mcp-server/internal/patch proxy/internal/engine proxy/internal/scrub proxy/internal/swap'
+# is another process. These packages have goroutines, but compute, or start programs that are built without it. The
+# longest comes first.
+plain='sandbox-image/cmd/sandboxd internal/growth mcp-server/internal/excerpt proxy/internal/engine proxy/internal/scrub
+	proxy/internal/swap'
+# What starts a goroutine, in code or in its tests.
+starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
 # In these most tests have goroutines, and some compute for long: only the others run with the race detector.
 streams='./proxy/internal/egress ./proxy/internal/scrub ./proxy/internal/swap'
 sums='^Test(Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|UnclearLate|UnclearWithoutName)$'
@@ -90,14 +93,20 @@ long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 # bash ignores set -e in what start runs.
 # shellcheck disable=SC2046,SC2086
 unit() {
-	local usual="-vet=off -timeout 15m -p 2" others status=0 beside
-	others=$($go list ./... | grep -vE "/($(echo $plain proxy/internal/egress | tr ' ' '|'))\$")
+	local usual="-vet=off -timeout 15m -p 2" others='' quiet='' status=0 beside dir
+	for dir in $($go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...); do
+		dir=${dir#"$PWD"/}
+		case " ${plain//[[:space:]]/ } $streams $long " in
+		*" $dir "* | *" ./$dir "*) ;;
+		*) if grep -qE "$starts" "$dir"/*.go; then others="$others ./$dir"; else quiet="$quiet ./$dir"; fi ;;
+		esac
+	done
 	if ! command -v "$($go env CC)" >/dev/null && [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
 		echo "no C compiler: the race detector cannot run" >&2
 		return 1
 	fi
 	heading "unit tests that gain nothing by the race detector"
-	gotest $usual -- $(printf './%s ' $plain) &
+	gotest $usual -- $(printf './%s ' $plain) $quiet &
 	beside=$!
 	if command -v "$($go env CC)" >/dev/null; then
 		gotest $usual -run "$sums" -- ./proxy/internal/egress || status=1

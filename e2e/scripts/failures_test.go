@@ -37,7 +37,7 @@ func TestFailures(t *testing.T) {
 		stub := `#!/bin/sh
 case "$1 $*" in
 env*CC) echo cat ;;
-list*) echo m/mcp-server/cmd/mcp-server ;;
+list*) echo "$PWD/catalog" ;;
 test*-count=1\ m/*) ` + again + ` ;;
 test*"$FAILS"*) [ -z "$FAILS" ] || { printf '%s\n' "$SAYS"; exit 1; } ;;
 esac
