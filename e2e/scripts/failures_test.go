@@ -15,7 +15,7 @@ import (
 func TestFailures(t *testing.T) {
 	root, err := testkit.FindRoot()
 	testkit.Must(t, err)
-	const plain, race, end = "./catalog ", "-race", "-timeout 30m"
+	const plain, race, end = "./catalog", "-race", "-timeout 30m"
 	for _, row := range []struct {
 		name, part, fails, says string // says is what go test prints where it fails
 		again, ok               bool   // whether it passes when it runs again
