@@ -55,8 +55,9 @@ type Config struct {
 
 // Control is the control API. Make one with New.
 type Control struct {
-	conf Config
-	mux  *http.ServeMux
+	conf    Config
+	mux     *http.ServeMux
+	checked ledgerCheck
 }
 
 // New makes the API's handler.
@@ -77,6 +78,9 @@ func New(c Config) *Control {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 		s.mux.HandleFunc("GET /v1/held", value(func() any { return c.Room.List() }))
 		s.mux.HandleFunc("POST /v1/held/{id}", s.decideAny)
+	}
+	if c.Ledger != nil {
+		s.mux.HandleFunc("POST /v1/ledger/check", s.checkLedger)
 	}
 	if c.Plans != nil {
 		s.mux.HandleFunc("GET /v1/plans", value(func() any { return c.Plans.List() }))
