@@ -74,13 +74,11 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
+	s.mux.HandleFunc("POST /v1/ledger/check", s.checkLedger)
 	if c.Room != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 		s.mux.HandleFunc("GET /v1/held", value(func() any { return c.Room.List() }))
 		s.mux.HandleFunc("POST /v1/held/{id}", s.decideAny)
-	}
-	if c.Ledger != nil {
-		s.mux.HandleFunc("POST /v1/ledger/check", s.checkLedger)
 	}
 	if c.Plans != nil {
 		s.mux.HandleFunc("GET /v1/plans", value(func() any { return c.Plans.List() }))

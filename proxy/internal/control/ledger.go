@@ -28,6 +28,10 @@ type ledgerCheck struct {
 
 // checkLedger reads the ledger and says whether it is whole, or what the last reading found if that is not long ago.
 func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
+	if s.conf.Ledger == nil {
+		httpjson.Fail(w, http.StatusNotFound, "there is no ledger")
+		return
+	}
 	var heads []controlapi.KnownHead
 	if err := json.NewDecoder(r.Body).Decode(&heads); err != nil || len(heads) > maxKnown {
 		httpjson.Fail(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
