@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,16 +136,16 @@ for (let n = 0; ; n++) {
 	}
 }
 
-// mostPaint bounds the first paint of a page, and until its data is painted, in milliseconds.
+// mostPaint bounds the first paint of a page, in milliseconds, where each process that wants a core has one.
 const mostPaint = 300
 
 // paints measures the first paint of each page while requests come in, and when its data is painted, each time in a
-// document of its own, without what the browser has kept and with it. The quickest of a few counts: this machine does
-// other things too.
+// document of its own, without what the browser has kept and with it. The quickest of a few counts, and where more
+// processes want a core than there are, it may take as much longer: this machine does other things too.
 func paints(t *testing.T, w *world.World, b *tab, id string) {
 	t.Helper()
 	// What is painted is looked at when a frame begins: what was there then is painted with it, at the latest.
-	watch := `(() => { const look = () => { const at = sessionStorage.getItem("drawn"), e = at && document.querySelector(at);
+	watch := `(() => { if (location.protocol !== "http:") return; const look = () => { const at = sessionStorage.getItem("drawn"), e = at && document.querySelector(at);
 	  if (e && !document.querySelector("[aria-busy]")) requestAnimationFrame(() => setTimeout(() => { window.drawn = performance.now(); }, 0)); else requestAnimationFrame(look); }; look(); })()`
 	if _, err := chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watch}); err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func paints(t *testing.T, w *world.World, b *tab, id string) {
 			}
 			best, slowest, used := painted{First: 1e9, Drawn: 1e9}, 0.0, time.Duration(0)
 			rounds := 0
-			for ; rounds < 3 || rounds < 10 && (best.First > mostPaint || best.Drawn > mostPaint); rounds++ {
+			for ; rounds < 3 || rounds < 10 && (best.First > mostPaint || best.Drawn > mostPaint*crowd()); rounds++ {
 				eval[bool](t, b, fmt.Sprintf("sessionStorage.setItem('drawn', %q) || true", p.drawn))
 				b.open(t, "about:blank")
 				first := cpu(t, pids[0])
@@ -181,8 +182,8 @@ func paints(t *testing.T, w *world.World, b *tab, id string) {
 			}
 			t.Logf("%-10s kept %-5v first paint %3.0f ms, with its data %3.0f ms (slowest of %d: %.0f), longest answer %.0f ms, %d files of %d kB, mcp-server %v a load; load %s",
 				strings.Split(p.hash, "/")[0], kept, best.First, best.Drawn, rounds, slowest, best.Server, best.Asked, best.Size/1000, used/time.Duration(rounds), load())
-			if best.First > mostPaint || best.Drawn > mostPaint {
-				t.Errorf("%s: the first paint took %.0f ms, until its data was painted %.0f", p.hash, best.First, best.Drawn)
+			if most := mostPaint * crowd(); best.First > most || best.Drawn > most {
+				t.Errorf("%s: the first paint took %.0f ms, until its data was painted %.0f, want %.0f", p.hash, best.First, best.Drawn, most)
 			}
 		}
 	}
@@ -233,6 +234,12 @@ func cpu(t *testing.T, pid int) time.Duration {
 	system, err := strconv.Atoi(fields[12])
 	testkit.Must(t, err)
 	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// crowd is how many processes want each core, at least one.
+func crowd() float64 {
+	n, _ := strconv.ParseFloat(load(), 64) // 0 where it is not known
+	return max(1, n/float64(runtime.NumCPU()))
 }
 
 // load is how busy this machine is.
