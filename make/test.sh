@@ -139,7 +139,8 @@ docker_e2e() {
 }
 
 # What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any.
-stacks() { docker_e2e ./docker ./servers ./walk . ./release; }
+# Of the console, TestConsole and TestNewcomer run here too: each page on live data, in about a minute.
+stacks() { docker_e2e ./docker ./servers ./walk . ./release ./console; }
 attacks() {
 	local status=0
 	docker_e2e ./attack || status=1
