@@ -109,7 +109,8 @@ func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (p
 	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
 
-// CheckLedger asks whether the ledger is whole and fits checkpoints that runs were given. ErrNotFound when there is none.
+// CheckLedger asks whether the ledger is whole and fits checkpoints that runs were given. ErrNotFound when there is no
+// ledger.
 func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerCheck, error) {
 	return call[LedgerCheck](ctx, c, http.MethodPost, "/v1/ledger/check", known)
 }

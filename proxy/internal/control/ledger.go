@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// The ledger is read at most once in checkEvery, and in checkShare times what reading it took: whoever asks all the time
-// costs the proxy little.
+// The ledger is read at most once in checkEvery, and in checkShare times what reading it took: whoever asks all the
+// time costs the proxy little.
 const (
 	checkEvery = time.Minute
 	checkShare = 50
