@@ -5,10 +5,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -20,7 +25,7 @@ const (
 	busyExchanges = 65_000
 )
 
-// TestBusy: with 10,000 runs in the store and 100 requests a second coming in, the console is painted at once, its list
+// TestBusy: with 10,000 runs in the store and 100 requests a second coming in, each page is painted at once, the list
 // has no gap from its first run to its last, and an open page costs mcp-server next to nothing.
 func TestBusy(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
@@ -32,7 +37,6 @@ func TestBusy(t *testing.T) {
 	b.open(t, address(t, w))
 	b.see(t, "ol.runs", "Report 9999 of the customers")
 
-	t.Run("first paint", func(t *testing.T) { paints(t, b, 300) })
 	t.Run("scroll", func(t *testing.T) {
 		b.see(t, "ol.runs", "Report 9999 of the customers")
 		scrolls(t, b, busyRuns)
@@ -46,7 +50,10 @@ func TestBusy(t *testing.T) {
 		b.see(t, ".matrix", "STRIPE_TOKEN")
 		eval[bool](t, b, "(location.hash = '#/runs') !== ''")
 	})
-	t.Run("live", func(t *testing.T) { costsLittle(t, w, b) })
+	id, stop := asks(t, w, b)
+	t.Run("first paint", func(t *testing.T) { paints(t, w, b, id) })
+	t.Run("live", func(t *testing.T) { costsLittle(t, w, b, id) })
+	stop()
 	b.clean(t)
 }
 
@@ -107,13 +114,9 @@ func scrolls(t *testing.T, b *tab, runs int) {
 	}
 }
 
-// costsLittle measures what an open page of a run with 100 requests a second costs mcp-server.
-func costsLittle(t *testing.T, w *world.World, b *tab) {
-	pids := world.Below(w.Process.Cmd.Process.Pid, "mcp-server")
-	if len(pids) != 1 {
-		t.Fatalf("mcp-server is %v", pids)
-	}
-	const rounds, window = 2, 3 * time.Second
+// asks starts a run that asks 100 times a second. It gives its id, and a function that stops it.
+func asks(t *testing.T, w *world.World, b *tab) (string, func()) {
+	t.Helper()
 	done := later(t, w, 290, `// Asks 100 times a second
 const began = Date.now(), headers = { Authorization: "Bearer HTTPBIN_TOKEN" };
 for (let n = 0; ; n++) {
@@ -121,9 +124,78 @@ for (let n = 0; ; n++) {
   await new Promise((r) => setTimeout(r, began + n * 10 - Date.now()));
 }
 `)
-	origin := eval[string](t, b, "location.origin")
 	b.see(t, "ol.runs", "Asks 100 times a second")
 	id := eval[string](t, b, "document.querySelector('ol.runs a.run').getAttribute('href').split('/').pop()")
+	return id, func() {
+		to(t, b, "#/runs/"+id)
+		b.see(t, ".page .status", "Running")
+		b.press(t, "x")
+		if r := <-done; !strings.Contains(r.JSON, "Cancelled") {
+			t.Errorf("the run that asks ended with %s", r.JSON)
+		}
+	}
+}
+
+// mostPaint bounds the first paint of a page, in milliseconds, where each process that wants a core has one.
+const mostPaint = 300
+
+// paints measures the first paint of each page while requests come in, and when its data is painted, each time in a
+// document of its own, without what the browser has kept and with it. The quickest of a few counts, and where more
+// processes want a core than there are, it may take as much longer: this machine does other things too.
+func paints(t *testing.T, w *world.World, b *tab, id string) {
+	t.Helper()
+	// What is painted is looked at when a frame begins: what was there then is painted with it, at the latest.
+	watch := `(() => { if (location.protocol !== "http:") return; const look = () => { const at = sessionStorage.getItem("drawn"), e = at && document.querySelector(at);
+	  if (e && !document.querySelector("[aria-busy]")) requestAnimationFrame(() => setTimeout(() => { window.drawn = performance.now(); }, 0)); else requestAnimationFrame(look); }; look(); })()`
+	if _, err := chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watch}); err != nil {
+		t.Fatal(err)
+	}
+	pids := world.Below(w.Process.Cmd.Process.Pid, "mcp-server")
+	origin := eval[string](t, b, "location.origin")
+	type painted struct {
+		First, Drawn, Server float64
+		Size, Asked          int
+	}
+	for _, p := range []struct{ hash, drawn string }{
+		{"runs", "ol.runs li:nth-child(10)"}, {"runs/" + id, ".page .tiles"}, {"held", ".pane"}, {"ledger", ".matrix"}, {"apis", "#api-httpbin"},
+		{"servers", ".tiles"}, {"skills", ".pane li"}, {"alerts", "main table"}, {"settings", "main table td.ok"},
+	} {
+		for _, kept := range []bool{false, true} {
+			if _, err := chromedp.Call(b.ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: !kept}); err != nil {
+				t.Fatal(err)
+			}
+			best, slowest, used := painted{First: 1e9, Drawn: 1e9}, 0.0, time.Duration(0)
+			rounds := 0
+			for ; rounds < 3 || rounds < 10 && (best.First > mostPaint || best.Drawn > mostPaint*crowd()); rounds++ {
+				eval[bool](t, b, fmt.Sprintf("sessionStorage.setItem('drawn', %q) || true", p.drawn))
+				b.open(t, "about:blank")
+				first := cpu(t, pids[0])
+				b.open(t, origin+"/console#/"+p.hash)
+				b.wait(t, "window.drawn")
+				used += cpu(t, pids[0]) - first
+				got := eval[painted](t, b, `(() => { const all = performance.getEntriesByType("resource"), api = all.filter((e) => e.name.includes("/console/api/") && !e.name.includes("/live") && e.responseEnd && e.responseEnd < window.drawn);
+				  return { First: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 1e9, Drawn: window.drawn, Server: Math.max(0, ...api.map((e) => e.responseStart - e.requestStart)), Size: all.reduce((n, e) => n + e.transferSize, 0), Asked: all.length }; })()`)
+				slowest = max(slowest, got.Drawn)
+				got.First, got.Drawn = min(got.First, best.First), min(got.Drawn, best.Drawn)
+				best = got
+			}
+			t.Logf("%-10s kept %-5v first paint %3.0f ms, with its data %3.0f ms (slowest of %d: %.0f), longest answer %.0f ms, %d files of %d kB, mcp-server %v a load; load %s",
+				strings.Split(p.hash, "/")[0], kept, best.First, best.Drawn, rounds, slowest, best.Server, best.Asked, best.Size/1000, used/time.Duration(rounds), load())
+			if most := mostPaint * crowd(); best.First > most || best.Drawn > most {
+				t.Errorf("%s: the first paint took %.0f ms, until its data was painted %.0f, want %.0f", p.hash, best.First, best.Drawn, most)
+			}
+		}
+	}
+}
+
+// costsLittle measures what an open page of a run with 100 requests a second costs mcp-server.
+func costsLittle(t *testing.T, w *world.World, b *tab, id string) {
+	pids := world.Below(w.Process.Cmd.Process.Pid, "mcp-server")
+	if len(pids) != 1 {
+		t.Fatalf("mcp-server is %v", pids)
+	}
+	const rounds, window = 2, 3 * time.Second
+	origin := eval[string](t, b, "location.origin")
 	var open, shut time.Duration
 	for range rounds {
 		b.open(t, origin+"/console#/runs/"+id)
@@ -143,12 +215,10 @@ for (let n = 0; ; n++) {
 	}
 	b.open(t, origin+"/console#/runs/"+id)
 	b.see(t, ".page .status", "Running")
-	b.press(t, "x")
-	r := <-done
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / (rounds * window.Seconds()) }
 	t.Logf("mcp-server used %.1f %% of a core with the page open, %.1f %% without it; load %s", share(open), share(shut), load())
 	if more := share(open - shut); more > 2 {
-		t.Errorf("an open page costs mcp-server %.1f %% of a core: %s", more, r.JSON)
+		t.Errorf("an open page costs mcp-server %.1f %% of a core", more)
 	}
 }
 
@@ -163,6 +233,12 @@ func cpu(t *testing.T, pid int) time.Duration {
 	system, err := strconv.Atoi(fields[12])
 	testkit.Must(t, err)
 	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// crowd is how many processes want each core, at least one.
+func crowd() float64 {
+	n, _ := strconv.ParseFloat(load(), 64) // 0 where it is not known
+	return max(1, n/float64(runtime.NumCPU()))
 }
 
 // load is how busy this machine is.

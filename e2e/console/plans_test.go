@@ -104,7 +104,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 		t.Errorf("the console decided about what is the operator's: %d, sent %q", status, list)
 	}
 	b.complaints() // of the 409
-	if out, err := w.Pipe(ctx, "", "plan", "refuse", p.ID); err != nil {
+	if out, err := w.Operate(ctx, t.TempDir(), "plan", "refuse", p.ID); err != nil {
 		t.Errorf("%v %s", err, out)
 	}
 	b.see(t, ".page .status", "Refused")

@@ -135,6 +135,9 @@ func (l *Log) failed(err error) {
 	}
 }
 
+// Verify reads the ledger from its files, while it is written, and compares it with checkpoints that others kept.
+func (l *Log) Verify(known []Known) (Report, error) { return Verify(Dir(l.conf.Dir), "", known) }
+
 // Lost is how many records could not be written since the start.
 func (l *Log) Lost() int64 { return l.lost.Load() }
 

@@ -39,6 +39,8 @@ type Report struct {
 	Compared int `json:"compared"`
 	// Findings say what is wrong, in words. None: the ledger is whole.
 	Findings []string `json:"findings"`
+	// Head is of all records, as a checkpoint has it. Empty: records are missing, or there is none.
+	Head string `json:"head,omitempty"`
 }
 
 // Verify reads a ledger and compares it with its checkpoints and with known ones. Without a key, it uses the ledger's
@@ -257,6 +259,9 @@ func (c *Checkpoint) what() string {
 // end compares what comes after the last record.
 func (v *verification) end() {
 	v.report.Unsigned = max(0, v.tree.size-v.good)
+	if v.tree.size > 0 && !v.lost {
+		v.report.Head = v.tree.head().String()
+	}
 	slices.SortFunc(v.latest, func(a, b Known) int { return int(b.Size - a.Size) })
 	if len(v.latest) > 0 && v.latest[0].Size > v.tree.size && !disarm.Off("ledger-known") {
 		k := v.latest[0]

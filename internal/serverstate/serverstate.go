@@ -10,6 +10,8 @@ type Server struct {
 	State State  `json:"state"`
 	// Tools is how many tools code may call, nil when that is not known yet.
 	Tools *int `json:"tools,omitempty"`
+	// Bytes is how long the definitions of all its tools are, which no model is shown.
+	Bytes int `json:"bytes,omitempty"`
 	// Held is how many tools wait for the user, because they are new or not as they were accepted.
 	Held int `json:"held,omitempty"`
 	// Processes is how many processes of the server there are, Calls how many calls are in flight.
@@ -18,6 +20,9 @@ type Server struct {
 	// Problem is why the server last failed, in the server's words or ours. It is empty after a success.
 	Problem string `json:"problem,omitempty"`
 }
+
+// Down says that the server does not work: it failed, and has not answered since.
+func (s Server) Down() bool { return s.State == Failing || s.State == Stopped && s.Problem != "" }
 
 // State is what a server does.
 type State string

@@ -28,6 +28,16 @@ type Change struct {
 	After  json.RawMessage `json:"after,omitempty"`
 }
 
+// Tool is a tool of a server. The texts are the server's words.
+type Tool struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Arguments are their names, those that may be left out with a ? behind.
+	Arguments []string `json:"arguments"`
+	// May says whether code may call it: "yes", "held" until the user has seen it, or "no" by the configuration.
+	May string `json:"may"`
+}
+
 // Line is a line of a server's log.
 type Line struct {
 	At   time.Time `json:"at"`

@@ -109,6 +109,12 @@ func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (p
 	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
 
+// CheckLedger asks whether the ledger is whole and fits checkpoints that runs were given. ErrNotFound when there is no
+// ledger.
+func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerCheck, error) {
+	return call[LedgerCheck](ctx, c, http.MethodPost, "/v1/ledger/check", known)
+}
+
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
 func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
 	resp, err := c.do(ctx, http.MethodPut, "/v1/slots/"+strconv.Itoa(int(id)), r)

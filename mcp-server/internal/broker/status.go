@@ -1,11 +1,14 @@
 package broker
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // States are the servers of the catalog, in the order of their names.
@@ -31,6 +34,9 @@ func (s *server) state(now time.Time) serverstate.Server {
 		n := len(s.callable(s.tools))
 		out.Tools = &n
 		out.Held = s.held()
+		for _, t := range s.tools {
+			out.Bytes += len(t.raw)
+		}
 	}
 	if now.Before(s.breaker.until) {
 		out.State = serverstate.Failing
@@ -45,6 +51,47 @@ func (s *server) state(now time.Time) serverstate.Server {
 				out.State = serverstate.Starting
 			}
 		}
+	}
+	return out
+}
+
+// ToolList is the tools of a server as far as they are known: the server is not started.
+func (b *Broker) ToolList(name string) ([]operatorapi.Tool, error) {
+	s := b.server(name)
+	if s == nil {
+		return nil, operatorapi.ErrNoServer
+	}
+	b.mu.Lock()
+	s.recall()
+	all := slices.Clone(s.tools)
+	b.mu.Unlock()
+	out := []operatorapi.Tool{}
+	for _, t := range all {
+		one := operatorapi.Tool{Name: t.Name, Description: t.Description, Arguments: arguments(t.InputSchema), May: "yes"}
+		switch {
+		case !s.may(t):
+			one.May = "no"
+		case t.held != "":
+			one.May = "held"
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// arguments are the names of a tool's arguments, those that may be left out with a ? behind them.
+func arguments(schema json.RawMessage) []string {
+	var of struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	_ = json.Unmarshal(schema, &of) // a server may say anything
+	out := []string{}
+	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
+		if !slices.Contains(of.Required, name) {
+			name += "?"
+		}
+		out = append(out, name)
 	}
 	return out
 }

@@ -83,12 +83,14 @@ type Load struct {
 // Proxy is what the console asks the proxy.
 type Proxy interface {
 	Inspection(ctx context.Context) (controlapi.Inspection, error)
+	CheckLedger(ctx context.Context, known []controlapi.KnownHead) (controlapi.LedgerCheck, error)
 }
 
 // Servers are the MCP servers.
 type Servers interface {
 	States() []serverstate.Server
 	Log(server string) ([]operatorapi.Line, error)
+	ToolList(server string) ([]operatorapi.Tool, error)
 	Restart(server string) error
 }
 
@@ -150,6 +152,13 @@ func (c *Console) routes() *http.ServeMux {
 			return nil, errNotFound
 		}
 		return lines, err
+	})
+	handle("GET servers/{name}/tools", func(r *http.Request) (any, error) {
+		tools, err := c.cfg.Servers.ToolList(r.PathValue("name"))
+		if errors.Is(err, operatorapi.ErrNoServer) {
+			return nil, errNotFound
+		}
+		return tools, err
 	})
 	handle("POST servers/{name}/restart", func(r *http.Request) (any, error) {
 		err := c.cfg.Servers.Restart(r.PathValue("name"))

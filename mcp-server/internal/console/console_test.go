@@ -31,6 +31,10 @@ type quiet struct{}
 func (quiet) Inspection(context.Context) (controlapi.Inspection, error) {
 	return controlapi.Inspection{}, nil
 }
+func (quiet) CheckLedger(context.Context, []controlapi.KnownHead) (controlapi.LedgerCheck, error) {
+	return controlapi.LedgerCheck{}, controlapi.ErrNotFound
+}
+func (quiet) ToolList(string) ([]operatorapi.Tool, error)         { return nil, operatorapi.ErrNoServer }
 func (quiet) States() []serverstate.Server                        { return nil }
 func (quiet) Log(string) ([]operatorapi.Line, error)              { return nil, operatorapi.ErrNoServer }
 func (quiet) Restart(string) error                                { return operatorapi.ErrNoServer }

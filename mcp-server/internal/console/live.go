@@ -28,6 +28,7 @@ type versions struct {
 	Held    uint64 `json:"held"`
 	APIs    string `json:"apis"`
 	Servers uint64 `json:"servers"`
+	Down    int    `json:"down"` // how many of the servers are
 	Skills  int64  `json:"skills"`
 	Load    Load   `json:"load"`
 }
@@ -158,7 +159,13 @@ func (c *Console) look(ctx context.Context, v *versions, all bool) {
 	if !all {
 		return
 	}
-	v.Servers = sum(c.cfg.Servers.States())
+	states := c.cfg.Servers.States()
+	v.Servers, v.Down = sum(states), 0
+	for _, s := range states {
+		if s.Down() {
+			v.Down++
+		}
+	}
 	if list, err := c.cfg.Approvals.AllHeld(ctx); err == nil {
 		plans, _ := c.cfg.Approvals.Plans(ctx) // the page says why there is none
 		v.Held = sum([]any{list, plans})

@@ -9,13 +9,14 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // History is what is kept of runs.
 type History interface {
 	Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
 	Run(ctx context.Context, id string) (historyapi.Detail, error)
-	RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error)
+	RunAfter(ctx context.Context, id string, after int64, most int) (historyapi.Detail, error)
 	Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
 	Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
 	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
@@ -52,8 +53,10 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		}, q.Get("cursor")))
 	})
 	handle("GET runs/{id}", func(r *http.Request) (any, error) {
-		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // none: all
-		return kept(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after))
+		q := r.URL.Query()
+		after, _ := strconv.ParseInt(q.Get("after"), 10, 64) // none: all
+		first, _ := strconv.Atoi(q.Get("first"))
+		return kept(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after, first))
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {
@@ -68,6 +71,7 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		}, q.Get("cursor")))
 	})
 	handle("GET ledger", c.ledger)
+	handle("GET ledger/check", c.checkLedger)
 	handle("GET alerts", func(r *http.Request) (any, error) {
 		return kept(c.cfg.History.Alerts(r.Context(), r.URL.Query().Get("unseen") != ""))
 	})
@@ -79,6 +83,32 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		return kept(struct{}{}, c.cfg.History.SeeAlerts(r.Context(), n))
 	})
 	handle("GET kept", func(r *http.Request) (any, error) { return kept(c.cfg.History.Status(r.Context())) })
+}
+
+// checkTime bounds how long the proxy may take to read its ledger, and knownHeads how many runs it is compared with.
+const (
+	checkTime  = time.Minute
+	knownHeads = 200
+)
+
+// checkLedger asks the proxy whether its ledger is whole, and fits the checkpoints of the latest runs, which are kept
+// here.
+func (c *Console) checkLedger(r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
+	defer cancel()
+	known := []controlapi.KnownHead{}
+	if page, err := c.cfg.History.Runs(ctx, historyapi.Filter{Limit: knownHeads}, ""); err == nil {
+		for _, run := range page.Runs {
+			if run.Audit != "" {
+				known = append(known, controlapi.KnownHead{Run: run.ID, Audit: run.Audit})
+			}
+		}
+	}
+	found, err := c.cfg.Proxy.CheckLedger(ctx, known)
+	if errors.Is(err, controlapi.ErrNotFound) {
+		return nil, &told{http.StatusNotImplemented, "There is no ledger: AUDIT is off."}
+	}
+	return found, err
 }
 
 // Sums are for so many hours, in steps that make about a hundred bars.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -23,11 +25,21 @@ type listed struct {
 	Modified    time.Time `json:"modified"`
 	Pinned      bool      `json:"pinned,omitempty"`
 	Deleted     bool      `json:"deleted,omitempty"`
+	// Last is the latest change that is recorded.
+	Last *historyapi.SkillVersion `json:"last,omitempty"`
 	// Use is how often runs imported it, nil where that is not known.
 	Use *historyapi.SkillUse `json:"use,omitempty"`
 }
 
-// listSkills lists the skills, with how often they were used.
+// changed is when its latest recorded change was. Zero: it has not changed since it came.
+func (l listed) changed() time.Time {
+	if l.Last == nil {
+		return time.Time{}
+	}
+	return l.Last.At
+}
+
+// listSkills lists the skills, with how often they were used: what changed last comes first.
 func (c *Console) listSkills(r *http.Request) (any, error) {
 	l, err := c.cfg.Skills.List()
 	if err != nil {
@@ -38,41 +50,39 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	for i := range known {
 		uses[known[i].Skill] = &known[i]
 	}
+	versions, noStore := c.cfg.History.SkillVersions(r.Context(), "")
+	if noStore != nil {
+		versions = nil // without a store there are none
+	}
+	last := map[string]*historyapi.SkillVersion{}
+	for i, v := range versions { // the latest first
+		if last[v.Skill] == nil {
+			last[v.Skill] = &versions[i]
+		}
+	}
 	out := []listed{}
 	for _, k := range l.Skills {
 		one := listed{
 			Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name],
-			Pinned: c.cfg.Skills.Pinned(k.Name),
+			Last: last[k.Name], Pinned: c.cfg.Skills.Pinned(k.Name),
 		}
 		if err == nil && one.Use == nil {
 			one.Use = &historyapi.SkillUse{Skill: k.Name}
 		}
 		out = append(out, one)
+		delete(last, k.Name)
 	}
-	out = append(out, c.deletedSkills(r, l.Skills)...)
+	for _, v := range last {
+		if v.Deleted {
+			out = append(out, listed{Name: v.Skill, Modified: v.At, Deleted: true, Last: v})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b listed) int {
+		return cmp.Or(b.changed().Compare(a.changed()), strings.Compare(a.Name, b.Name))
+	})
 	return map[string]any{
 		"skills": out, "count": len(l.Skills), "most": skill.MaxCount, "read_only": c.cfg.Skills.ReadOnly(),
 	}, nil
-}
-
-// deletedSkills are those that are gone, and of which versions are kept.
-func (c *Console) deletedSkills(r *http.Request, have []skill.Skill) []listed {
-	versions, err := c.cfg.History.SkillVersions(r.Context(), "")
-	if err != nil {
-		return nil // without a store there are none
-	}
-	var out []listed
-	known := map[string]bool{}
-	for _, k := range have {
-		known[k.Name] = true
-	}
-	for _, v := range versions { // the latest first
-		if !known[v.Skill] && v.Deleted {
-			out = append(out, listed{Name: v.Skill, Modified: v.At, Deleted: true})
-		}
-		known[v.Skill] = true
-	}
-	return out
 }
 
 // readSkill is one skill with its source, its versions, and the source of the version before.

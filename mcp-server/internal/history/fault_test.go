@@ -305,6 +305,26 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// TestMigrationAtOnce: processes that open a new file at the same time each find it as they want it.
+func TestMigrationAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), Name)
+	dbs := make([]*sql.DB, 6)
+	for i := range dbs {
+		db, err := sql.Open("sqlite", dsn(path, true))
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		if have, err := version(db, migrations); err != nil || have != 0 { // what each saw when it began
+			t.Fatalf("%d, %v", have, err)
+		}
+		dbs[i] = db
+	}
+	for _, db := range dbs {
+		if have, err := step(db, migrations); err != nil || have == 0 {
+			t.Errorf("%d, %v", have, err)
+		}
+	}
+}
+
 // TestRetention: content goes by age and by size, runs by age and by the file's size, the oldest first; what content is
 // gone from is still listed, and not found by its words.
 func TestRetention(t *testing.T) {

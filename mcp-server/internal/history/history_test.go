@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -438,6 +439,32 @@ func TestSkills(t *testing.T) {
 	if source, err := s.SkillSource(t.Context(), "a", 2); err != nil || source != "one\n2\nthree\n" {
 		t.Errorf("%q %v", source, err)
 	}
+}
+
+// TestManyExchanges: of a run that sends more than is kept, the rest is counted, and whoever looks on is told of it. A page
+// asks for the first ones first.
+func TestManyExchanges(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	r := s.Begin(historyapi.Run{ID: "r1"}, "x")
+	for i := range maxOfRun {
+		s.Exchange(exchange("r1", i, "GET", "stripe", "api.stripe.com"))
+	}
+	settle(t, s)
+	cursor := s.Now()
+	s.Exchange(exchange("r1", maxOfRun, "GET", "stripe", "api.stripe.com"))
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	if events, err := s.Follow(ctx, cursor); err != nil || len(events) != 1 || events[0].RunID != "r1" {
+		t.Errorf("of one that is not kept: %+v, %v", events, err)
+	}
+	for _, most := range []int{0, 150} {
+		d, err := s.RunAfter(t.Context(), "r1", 0, most)
+		want := min(maxOfRun, cmp.Or(most, maxOfRun))
+		if err != nil || len(d.Exchanges) != want || d.More != (most > 0) || d.Count.Exchanges != maxOfRun+1 || d.Omitted != 1 {
+			t.Errorf("at most %d: %d exchanges, more %v, counted %d, %d omitted, %v", most, len(d.Exchanges), d.More, d.Count.Exchanges, d.Omitted, err)
+		}
+	}
+	r.End(End{})
 }
 
 // TestFollow: a follower gets every event once and in order, or is told that some are gone.

@@ -194,18 +194,19 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	s.mu.Lock()
 	r := s.live[x.Run]
 	s.mu.Unlock()
+	full := false
 	if r != nil {
 		r.mu.Lock()
 		r.kept++
 		r.count.Add(x)
-		full := r.kept > maxOfRun
+		full = r.kept > maxOfRun
 		r.mu.Unlock()
-		if full {
-			return // the receipt counts it
-		}
 	}
 	e := historyapi.Exchange{Number: s.number(), Exchange: x}
 	s.feed.publish(historyapi.Event{Kind: historyapi.EventExchange, RunID: x.Run, Exchange: &e})
+	if full {
+		return // the receipt counts it, and an open page does
+	}
 	s.put(job{do: func(ctx context.Context, tx *transaction) error {
 		err := putExchange(ctx, tx, e)
 		if err == nil && r != nil {

@@ -156,8 +156,13 @@ func openReader(dir string) (*sql.DB, error) {
 // maxReaders is how many readers read at once. Each has a cache of its own.
 const maxReaders = 4
 
+// row is a database or a transaction.
+type row interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // version is that of the schema. It must not be newer than the list of migrations.
-func version(db *sql.DB, list []string) (int, error) {
+func version(db row, list []string) (int, error) {
 	var have int
 	if err := db.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&have); err != nil {
 		return 0, err
@@ -171,24 +176,32 @@ func version(db *sql.DB, list []string) (int, error) {
 // migrate applies the migrations that a file lacks, each as a whole or not at all.
 func migrate(db *sql.DB, list []string) error {
 	have, err := version(db, list)
+	for err == nil && have < len(list) {
+		have, err = step(db, list)
+	}
+	return err
+}
+
+// step applies the next migration that a file lacks, if another process has not done so in the meantime: the
+// transaction is alone with the file from its beginning. It returns the version that the file has then.
+func step(db *sql.DB, list []string) (int, error) {
+	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for ; have < len(list); have++ {
-		tx, err := db.BeginTx(context.Background(), nil)
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(context.Background(), list[have]+fmt.Sprintf(";PRAGMA user_version = %d", have+1))
-		if err != nil {
-			_ = tx.Rollback()
-			return fmt.Errorf("to version %d: %w", have+1, err)
-		}
-		if err := tx.Commit(); err != nil {
-			return fmt.Errorf("to version %d: %w", have+1, err)
-		}
+	defer func() { _ = tx.Rollback() }() // nothing to do after a commit
+	have, err := version(tx, list)
+	if err != nil || have == len(list) {
+		return have, err
 	}
-	return nil
+	_, err = tx.ExecContext(context.Background(), list[have]+fmt.Sprintf(";PRAGMA user_version = %d", have+1))
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		return have, fmt.Errorf("to version %d: %w", have+1, err)
+	}
+	return have + 1, nil
 }
 
 // damaged reports whether an error says that the file is no sound database.

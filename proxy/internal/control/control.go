@@ -55,8 +55,9 @@ type Config struct {
 
 // Control is the control API. Make one with New.
 type Control struct {
-	conf Config
-	mux  *http.ServeMux
+	conf    Config
+	mux     *http.ServeMux
+	checked ledgerCheck
 }
 
 // New makes the API's handler.
@@ -73,6 +74,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
+	s.mux.HandleFunc("POST /v1/ledger/check", s.checkLedger)
 	if c.Room != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 		s.mux.HandleFunc("GET /v1/held", value(func() any { return c.Room.List() }))

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,6 +182,59 @@ func TestLedger(t *testing.T) {
 	rec, err := c.Unregister(t.Context(), slot.Max, 3, controlapi.Summary{})
 	if err != nil || rec.Audit != "" {
 		t.Errorf("a server's end: %q, %v", rec.Audit, err)
+	}
+}
+
+// TestLedgerCheck: mcp-server may ask whether the ledger is whole and fits what runs were given. It is not read again at
+// once, and what was changed is found when it is.
+func TestLedgerCheck(t *testing.T) {
+	control, _ := newControl(t)
+	c := serve(t, control)
+	if _, err := c.CheckLedger(t.Context(), nil); !errors.Is(err, controlapi.ErrNotFound) {
+		t.Errorf("without a ledger: %v", err)
+	}
+	dir := t.TempDir()
+	ledger, err := audit.Open(audit.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = ledger.Close() })
+	control.conf.Ledger = ledger
+	for range 3 {
+		testkit.Must(t, ledger.Append(audit.Entry{Login: &audit.Login{Name: "GMAIL_TOKEN"}}))
+	}
+	head, err := ledger.Checkpoint("r1")
+	testkit.Must(t, err)
+	known := []controlapi.KnownHead{{Run: "r1", Audit: head.String()}, {Run: "r2", Audit: "none"}}
+	check := func(again bool, known []controlapi.KnownHead) controlapi.LedgerCheck {
+		t.Helper()
+		if again {
+			control.checked.last.Checked = time.Time{}
+		}
+		got, err := c.CheckLedger(t.Context(), known)
+		testkit.Must(t, err)
+		return got
+	}
+	if got := check(false, known); got.Records != 4 || got.Compared != 1 || len(got.Findings) > 0 || got.Head != head.String() || got.Unsigned != 0 {
+		t.Errorf("a whole one: %+v", got)
+	}
+	days, err := audit.Dir(dir).Days()
+	testkit.Must(t, err)
+	file := filepath.Join(dir, days[0])
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(file, bytes.Replace(text, []byte("GMAIL"), []byte("EMAIL"), 1), 0o600))
+	if got := check(false, known); len(got.Findings) > 0 {
+		t.Errorf("it was read again at once: %+v", got)
+	}
+	if got := check(true, known); len(got.Findings) == 0 || !strings.Contains(strings.Join(got.Findings, "\n"), "record 1 was changed") {
+		t.Errorf("a changed one: %+v", got)
+	}
+	testkit.Must(t, os.WriteFile(file, text, 0o600))
+	ahead := []controlapi.KnownHead{{Run: "r3", Audit: strings.Replace(head.String(), "4 ", "9 ", 1)}}
+	if got := check(true, ahead); len(got.Findings) != 1 || !strings.Contains(got.Findings[0], "the receipt of run r3 says 9") {
+		t.Errorf("one whose end is missing: %+v", got)
+	}
+	if _, err := c.CheckLedger(t.Context(), make([]controlapi.KnownHead, maxKnown+1)); err == nil {
+		t.Error("more checkpoints than are compared were taken")
 	}
 }
 

@@ -53,8 +53,8 @@ addEventListener("keydown", (e) => {
 addEventListener("hashchange", () => { if (!location.hash.startsWith("#code=")) { set({ route: parse(location.hash) }); document.querySelector(".page")?.scrollTo(0, 0); } else begin(); });
 
 function Rail() {
-  const { load } = app.versions, held = needs().length, page = app.route.page;
-  const badges = { held: held && html`<span class="badge hot" title=${held + " to decide"}>${held}</span>`, alerts: app.alertCount && html`<span class="badge" title="not seen yet">${app.alertCount > 99 ? "99+" : app.alertCount}</span>`, apis: app.problems && html`<span class="badge err" title=${plural(app.problems, "API") + " broken"}>${app.problems}</span>` };
+  const { load, down } = app.versions, held = needs().length, page = app.route.page;
+  const badges = { held: held && html`<span class="badge hot" title=${held + " to decide"}>${held}</span>`, alerts: app.alertCount && html`<span class="badge" title="not seen yet">${app.alertCount > 99 ? "99+" : app.alertCount}</span>`, apis: app.problems && html`<span class="badge err" title=${plural(app.problems, "API") + " broken"}>${app.problems}</span>`, servers: down ? html`<span class="badge err" title=${plural(down, "server") + " down"}>${down}</span>` : 0 };
   return html`<nav class="rail" aria-label="Console"><a class="brand" href="#/runs"><${Mark} /><span>CodeForge</span><small class="num">${shown(app.about?.version ?? "")}</small></a>
     ${PAGES.map((p) => p === null ? html`<hr />` : html`<a class="nav" href=${address(p[0])} aria-current=${p[0] === page ? "page" : null} title=${p[1]}><${Icon} name=${p[2]} /><span class="lbl">${p[1]}</span>${badges[p[0]] || null}<span class="keys">g ${p[3]}</span></a>`)}
     <div class="foot"><div class="row"><span class=${"dot " + (app.frozen ? "held" : app.connected ? "pulse" : "bad")}></span><span class="lbl grow">${app.frozen ? "Frozen" : app.connected ? "Ready" : "Not connected"}${app.about ? " · " + app.about.mode : ""}</span><button type="button" class="btn quiet small" aria-label="Light or dark" title="Light or dark (t)" onClick=${flip}><${Icon} name="sun" /></button></div>

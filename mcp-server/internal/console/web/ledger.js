@@ -1,6 +1,6 @@
 // What left this machine.
 import { html, useState } from "./preact.js";
-import { Card, Chip, Name, Search, Switch, Tile, Wrong } from "./parts.js";
+import { Card, Chip, Name, Note, Search, Switch, Tile, Wrong } from "./parts.js";
 import { bytes, clock, plain, plural, shown, thousands } from "./text.js";
 import { address, app, go, useData, useNow } from "./state.js";
 import { Icon } from "./draw.js";
@@ -36,10 +36,20 @@ function Entries({ version }) {
   const [q, put] = useState(""), params = new URLSearchParams();
   for (const word of q.split(/\s+/)) { const m = entry.exec(word); if (m) params.set(m[1], m[2]); else if (word) params.set("host", word); }
   const list = useData("exchanges?" + params, version, 2000);
-  return html`<section class="card" aria-label="Entries"><header><h2 class="grow">Entries</h2><div class="narrow"><${Search} label="Filter entries" value=${q} hint="host, or name:… run:… api:…" on=${put} /></div></header>
+  return html`<section class="card" aria-label="Entries"><header class="wrap"><h2>Entries</h2><${Whole} /><span class="grow"></span><div class="narrow"><${Search} label="Filter entries" value=${q} hint="host, or name:… run:… api:…" on=${put} /></div></header>
     ${list.data?.exchanges?.length ? html`<div class="wide" tabindex="0"><table><thead><tr>${["Time", "Run", "Method", "Host and path", "Names turned into keys", "Sent", "Answer", "What was done"].map((t, i) => html`<th class=${i === 5 ? "r" : ""}>${t}</th>`)}</tr></thead><tbody>
       ${list.data.exchanges.map((x) => html`<tr key=${x.number}><td class="num faint">${clock(x.at)}</td><td>${x.run && /^r/.test(x.run) ? html`<a class="mono soft" href=${address("runs", x.run)}>${shown(x.run.slice(0, 9))}</a>` : html`<span class="mono faint">${shown(x.run ?? "")}</span>`}</td><td class="mono">${shown(x.method)}</td><td class="path"><span class=${x.outcome === "denied" ? "bad" : ""}>${shown(x.host)}</span><span class="soft">${shown((x.url ?? "").replace(/^\w+:\/\/[^/]*/, ""))}</span></td><td>${(x.swapped ?? []).map((s) => html`<${Name} name=${s.name} /> `)}</td><td class="r">${x.outcome === "denied" ? "0" : bytes(x.bytes_up)}</td><td class=${x.outcome === "served" && x.status < 400 ? "ok" : "bad"}>${x.outcome === "denied" ? "refused" : x.outcome === "served" ? x.status : x.outcome}</td><td>${x.sanitized ? html`<${Chip} cls="ok">${x.sanitized} scrubbed</${Chip}>` : null}${x.redacted ? html`<${Chip} cls="ok">${x.redacted} redacted</${Chip}>` : null}${x.code ? html`<${Chip} cls="bad">${shown(x.code)}</${Chip}>` : null}</td></tr>`)}</tbody></table></div>`
     : html`<div class="pad"><${Wrong} state=${list} empty="Nothing is like this." /></div>`}</section>`;
+}
+
+/** Whole says whether the proxy's ledger is: read there, and compared with the checkpoints that runs were given. */
+function Whole() {
+  const state = useData("ledger/check", useNow(60000)), d = state.data;
+  if (!d) return html`<span class="faint small clip">${state.error ? shown(state.error) : "The ledger is being read…"}</span>`;
+  const bad = d.findings.length > 0;
+  return html`<span class=${"status " + (bad ? "bad" : "ok")}><span class=${"row " + (bad ? "bad" : "ok")}><${Icon} name=${bad ? "no" : "ok"} />${bad ? "Broken" : "Unbroken"}</span></span>
+    <span class="faint clip num small" title="codeforge audit verify compares with more">${plural(d.records, "record")} chained by the proxy${d.head ? html`, head <span class="mono">${shown(d.head.split(" ")[1].slice(0, 12))}</span>` : ""}${d.compared ? `, fits ${plural(d.compared, "run")}` : ""}${d.lost ? `, ${thousands(d.lost)} lost` : ""}, checked ${clock(d.checked, false)}</span>
+    ${bad && html`<${Note} cls="bad">${d.findings.map((f, i) => html`${i ? html`<br />` : null}${shown(f)}`)}</${Note}>`}`;
 }
 
 /** exported is what e saves: the sums of the page, as JSON. */

@@ -159,15 +159,18 @@ function linesOf(code, x) {
   return out.filter((o) => o[1] === best).map((o) => o[0]);
 }
 
-/** useRun is a run. While it is under way, only the requests that are new are asked for. */
+/** useRun is a run: at first as many of its requests as a screen has, then all. While it is under way, only those that
+ * are new are asked for. */
 function useRun(id) {
   const known = useRef({ list: [], after: 0 }), k = known.current;
-  const state = useData("runs/" + encodeURIComponent(id), app.touched, 400, k.after ? "?after=" + k.after : ""), d = state.data;
+  const [rest, ask] = useState(0), more = !k.answer ? "?first=150" : k.after ? "?after=" + k.after : "";
+  const state = useData("runs/" + encodeURIComponent(id), app.touched + rest, 400, more), d = state.data;
+  useEffect(() => { if (d?.more) ask((n) => n + 1); }, [d]);
   if (d && k.answer !== d) {
     const news = d.exchanges ?? [], live = under(d) && k.after > 0, had = new Set(live ? k.list.map((x) => x.number) : []);
     k.answer = d;
     k.list = live ? k.list.concat(news.filter((x) => !had.has(x.number))).sort((a, b) => new Date(a.at) - new Date(b.at)) : news;
-    k.after = under(d) ? Math.max(k.after, ...news.map((x) => x.number)) : 0;
+    k.after = under(d) && !d.more ? Math.max(k.after, ...news.map((x) => x.number)) : 0;
     k.run = { ...d, exchanges: k.list };
   }
   return { ...state, data: d && k.run };
@@ -205,7 +208,7 @@ export function Run({ id }) {
       <${Tile} title="Keys scrubbed" value=${thousands(c.sanitized)} sub="from answers" />
       <${Tile} title="To the model" value=${plural(d.shown, "byte")} sub=${c.bytes_down ? "of " + bytes(c.bytes_down) : "nothing came back"} />
       <${Tile} title="Run" value=${active ? ms(total) : ms(d.wall_ms)} sub=${d.waited_ms ? "+ " + ms(d.waited_ms) + " waited" : active ? "so far" : "at once"} /></dl>
-    ${rows.length ? html`<${Card} title="Which names went where" side=${html`<a class="soft small" href=${address("ledger")}>in the ledger</a>`}><${Flow} rows=${rows} /></${Card}>
+    ${rows.length ? html`<${Card} title="Which names went where" side=${html`<a class="soft small" href=${address("ledger")} title=${d.audit ? "The ledger’s checkpoint of this run: " + plain(d.audit) : null}>in the ledger</a>`}><${Flow} rows=${rows} /></${Card}>
     <section class="card" id="requests" aria-label="Requests"><header><h2 class="grow">Requests</h2><div class="legend" aria-hidden="true">${[["rec", "answered"], ["hol", "held"], ["den", "refused or failed"], ["prt", "printed"]].map(([k, t]) => html`<span><i class=${"k-" + k}></i>${t}</span>`)}</div></header>
       <${Waterfall} run=${d} detail=${d} rows=${rows} total=${total} chosen=${row?.n} choose=${choose} open=${(n) => open(new Set([...opened, n]))} />
       ${row && html`<${Why} row=${row} hints=${d.hints ?? []} lines=${d.kept ? linesOf(code, row.x) : []} />`}</section>` : html`<p class="faint" id="requests">It sent no request.</p>`}

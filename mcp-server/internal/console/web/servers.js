@@ -1,11 +1,15 @@
 // The MCP servers behind CodeForge.
 import { html, useState } from "./preact.js";
 import { Card, Chip, Command, Note, Tile, Wrong } from "./parts.js";
-import { clock, plain, plural, shown } from "./text.js";
+import { clock, plain, plural, shown, thousands } from "./text.js";
 import { api } from "./session.js";
 import { address, app, go, say, useData } from "./state.js";
 
-const STATES = { stopped: ["stop", "", "Starts when called"], starting: ["clock", "live", "Starting"], running: ["ok", "ok", "Running"], failing: ["warn", "bad", "Failing, rests a while"] };
+const STATES = { stopped: ["stop", "", "Starts when called"], starting: ["clock", "live", "Starting"], running: ["ok", "ok", "Running"], failing: ["warn", "bad", "Failing, rests a while"], down: ["warn", "bad", "Down, tried when called"] };
+const down = (s) => s.state === "failing" || (s.state === "stopped" && !!s.problem);
+const stateOf = (s) => STATES[down(s) && s.state === "stopped" ? "down" : s.state] ?? STATES.stopped;
+const round = (n) => Math.round(n / 10) * 10;
+const MAY = { yes: ["ok", "yes"], held: ["held", "not until you accept it"], no: ["", "no"] };
 const reached = (c) => !c ? ["", ""] : c.url ? ["HTTP", c.url] : c.package ? ["package", c.package] : ["program", (c.command ?? []).join(" ")];
 
 let names = [];
@@ -22,18 +26,23 @@ function Log({ name }) {
   return html`<${Card} title=${"What " + plain(name) + " printed last, and what happened to it"}>${log.data?.length ? html`<ol class="out" tabindex="0" aria-label="Log">${log.data.map((l) => html`<li><span class="at">${clock(l.at)}</span><span class="tx">${shown(l.text)}</span></li>`)}</ol>` : html`<div class="pad"><${Wrong} state=${log} empty="Nothing." /></div>`}</${Card}>`;
 }
 
+function Tools({ name }) {
+  const state = useData(`servers/${encodeURIComponent(name)}/tools`, app.versions.servers), list = state.data ?? [];
+  return html`<${Card} title=${"Tools of " + plain(name)} side=${list[0] && html`<span class="faint small clip">as code calls them: <span class="mono">await mcp.${shown(name)}.${shown(list[0].name)}(…)</span></span>`}>${list.length ? html`<div class="wide" tabindex="0"><table><thead><tr>${["Tool", "What it says of itself", "Arguments", "May be called"].map((t) => html`<th>${t}</th>`)}</tr></thead><tbody>${list.map((t) => html`<tr key=${t.name}><td class="mono">${shown(t.name)}</td><td class="soft wrapany">${shown(t.description?.length > 200 ? t.description.slice(0, 199) + "…" : t.description ?? "")}</td><td class="mono small wrapany">${shown(t.arguments.join(" "))}</td><td><${Chip} cls=${MAY[t.may]?.[0]}>${MAY[t.may]?.[1] ?? shown(t.may)}</${Chip}></td></tr>`)}</tbody></table></div>` : html`<div class="pad"><${Wrong} state=${state} empty="Not known yet: it is asked with its first call." /></div>`}</${Card}>`;
+}
+
 export function Servers() {
   const state = useData("servers", app.versions.servers + app.versions.apis), d = state.data, id = app.route.id;
   const list = d?.states ?? [], configs = new Map((d?.configs ?? []).map((c) => [c.name, c.config]));
   names = list.map((s) => s.name);
-  const known = list.filter((s) => s.tools !== undefined), held = list.filter((s) => s.held), failing = list.filter((s) => s.state === "failing");
+  const known = list.filter((s) => s.tools !== undefined), held = list.filter((s) => s.held), failing = list.filter(down), tokens = list.reduce((n, s) => n + (s.bytes ?? 0), 0) / 4;
   return html`<main id="main"><div class="page" tabindex="-1">
     <div class="row wrap"><h1 class="grow title">MCP servers behind CodeForge</h1><span class="faint">called from code, never listed to the model</span></div>
     ${!d ? html`<${Wrong} state=${state} />` : html`
-    <dl class="tiles"><${Tile} title="Servers" value=${list.length} sub=${failing.length ? failing.length + " failing" : "none failing"} cls=${failing.length ? "bad" : ""} /><${Tile} title="Tools" value=${known.reduce((n, s) => n + s.tools, 0)} sub=${known.length < list.length ? plural(list.length - known.length, "server") + " not asked yet" : "callable from code"} /><${Tile} title="The model pays" value="0 tokens" sub="for their descriptions" cls="ok" /><${Tile} title="Processes" value=${list.reduce((n, s) => n + s.processes, 0)} sub="${plural(list.reduce((n, s) => n + s.calls, 0), "call")} in flight" /><${Tile} title="Tools held back" value=${held.reduce((n, s) => n + s.held, 0)} sub="new or changed" cls=${held.length ? "held" : ""} /></dl>
-    <${Card} title="Servers">${list.length ? html`<div class="wide" tabindex="0"><table><thead><tr>${["State", "Name", "Reached by", "Tools", "Processes", "Calls now", ""].map((t, i) => html`<th class=${i > 2 ? "r" : ""}>${t || html`<span class="sr">Action</span>`}</th>`)}</tr></thead><tbody>${list.map((s) => { const [icon, cls, text] = STATES[s.state] ?? STATES.stopped, [how, where] = reached(configs.get(s.name)); return html`<tr key=${s.name} aria-current=${s.name === id ? "true" : null}><td><${Chip} cls=${cls} icon=${icon}>${text}</${Chip}></td><td><a class="soft" href=${address("servers", s.name)}><b>${shown(s.name)}</b></a></td><td class="path"><${Chip}>${how}</${Chip}> <span class="mono soft">${shown(where)}</span></td><td class="r">${s.tools ?? "not asked"}</td><td class="r">${s.processes}</td><td class="r">${s.calls}</td><td class="r"><button type="button" class="btn small" onClick=${() => restart(s.name)}>Restart</button></td></tr>`; })}</tbody></table></div>
-      <div class="under stack">${list.filter((s) => s.problem).map((s) => html`<${Note} cls=${s.state === "failing" ? "bad" : "held"}><b>${shown(s.name)}</b>: ${shown(s.problem)}${s.state === "failing" ? " Code gets an error at once while it rests; then one call is let through to see." : ""}</${Note}>`)}
+    <dl class="tiles"><${Tile} title="Servers" value=${list.length} sub=${failing.length ? failing.length + " down" : "none down"} cls=${failing.length ? "bad" : ""} /><${Tile} title="Tools" value=${known.reduce((n, s) => n + s.tools, 0)} sub=${known.length < list.length ? plural(list.length - known.length, "server") + " not asked yet" : "callable from code"} /><${Tile} title="The model pays" value="0 tokens" sub=${tokens ? "about " + thousands(round(tokens)) + " if it saw them" : "for their descriptions"} cls="ok" /><${Tile} title="Processes" value=${list.reduce((n, s) => n + s.processes, 0)} sub="${plural(list.reduce((n, s) => n + s.calls, 0), "call")} in flight" /><${Tile} title="Tools held back" value=${held.reduce((n, s) => n + s.held, 0)} sub="new or changed" cls=${held.length ? "held" : ""} /></dl>
+    <${Card} title="Servers">${list.length ? html`<div class="wide" tabindex="0"><table><thead><tr>${["State", "Name", "Reached by", "Tools", "Kept from the model", "Processes", "Calls now", ""].map((t, i) => html`<th class=${i > 2 ? "r" : ""}>${t || html`<span class="sr">Action</span>`}</th>`)}</tr></thead><tbody>${list.map((s) => { const [icon, cls, text] = stateOf(s), [how, where] = reached(configs.get(s.name)); return html`<tr key=${s.name} aria-current=${s.name === id ? "true" : null}><td><${Chip} cls=${cls} icon=${icon}>${text}</${Chip}></td><td><a class="soft" href=${address("servers", s.name)}><b>${shown(s.name)}</b></a></td><td class="path"><${Chip}>${how}</${Chip}> <span class="mono soft">${shown(where)}</span></td><td class="r">${s.tools ?? "not asked"}</td><td class="r soft">${s.bytes ? "about " + thousands(round(s.bytes / 4)) + " tokens" : "–"}</td><td class="r">${s.processes}</td><td class="r">${s.calls}</td><td class="r"><button type="button" class="btn small" onClick=${() => restart(s.name)}>Restart</button></td></tr>`; })}</tbody></table></div>
+      <div class="under stack">${list.filter((s) => s.problem).map((s) => html`<${Note} cls=${down(s) ? "bad" : "held"}><b>${shown(s.name)}</b>: ${shown(s.problem)}${s.state === "failing" ? " Code gets an error at once while it rests; then one call is let through to see." : down(s) ? " Its next call starts it again." : ""}</${Note}>`)}
       ${held.map((s) => html`<${Note} cls="held" icon="lock"><b>${shown(s.name)}</b>: ${plural(s.held, "tool")} ${s.held === 1 ? "is" : "are"} not as you accepted ${s.held === 1 ? "it" : "them"}, and not called until you have seen the difference.</${Note}><${Command} text=${"codeforge mcp approve " + plain(s.name)} />`)}</div>` : html`<p class="pad faint">There is none. codeforge mcp add NAME adds one; codeforge mcp import takes over those that you have.</p>`}</${Card}>
-    ${id && names.includes(id) ? html`<${Log} key=${id} name=${id} />` : null}`}
+    ${id && names.includes(id) ? html`<${Tools} key=${"tools " + id} name=${id} /><${Log} key=${id} name=${id} />` : list.length ? html`<p class="faint">Choose one to see its tools, and what it printed.</p>` : null}`}
   </div></main>`;
 }

@@ -51,13 +51,13 @@ function Skill({ name, use, most, readOnly }) {
 }
 
 export function Skills() {
-  const state = useData("skills", app.versions.skills), d = state.data, { id, q } = app.route;
+  const now = useNow(30000), state = useData("skills", app.versions.skills), d = state.data, { id, q } = app.route;
   const list = (d?.skills ?? []).filter((s) => !q || (s.name + " " + s.description).toLowerCase().includes(q.toLowerCase()));
   names = list.map((s) => s.name);
   const chosen = id || (innerWidth > 760 ? names[0] ?? "" : "");
   return html`<main id="main" class=${"split " + (id ? "one" : "many")}>
-    <section class="pane" aria-label="Skills"><div class="head"><div class="row"><h1 class="grow">Skills</h1><span class="faint num small">${d ? `${d.count} of ${d.most}${d.read_only ? ", read-only" : ""}` : ""}</span></div><${Search} label="Filter skills" value=${q} hint="Filter" on=${(v) => go("skills", id, v, true)} /></div>
-      <div class="scroll"><ol>${list.map((s) => html`<li key=${s.name}><a class="run two" href=${address("skills", s.name, q)} aria-current=${s.name === chosen ? "true" : null}><span class="row"><b class="mono grow clip">${shown(s.name)}</b>${s.pinned ? html`<span class="ok" title="pinned"><${Icon} name="lock" /></span>` : null}<span class="d num">${s.deleted ? "deleted" : s.use ? (s.use.runs ? plural(s.use.runs, "run") : "unused") : ""}</span></span><span class="sub"><span class="clip">${shown(s.description)}</span></span></a></li>`)}</ol>${!list.length && html`<div class="pad"><${Wrong} state=${state} empty=${q ? "No skill is like this." : "There is no skill yet."} /></div>`}</div></section>
+    <section class="pane" aria-label="Skills"><div class="head"><div class="row"><h1 class="grow">Skills</h1><span class="faint num small">${d ? `${d.count} of ${d.most}${d.read_only ? ", read-only" : ""}, last changed first` : ""}</span></div><${Search} label="Filter skills" value=${q} hint="Filter" on=${(v) => go("skills", id, v, true)} /></div>
+      <div class="scroll"><ol>${list.map((s) => html`<li key=${s.name}><a class="run two" href=${address("skills", s.name, q)} aria-current=${s.name === chosen ? "true" : null}><span class="row"><b class="mono grow clip">${shown(s.name)}</b>${s.pinned ? html`<span class="ok" title="pinned"><${Icon} name="lock" /></span>` : null}${s.last?.version > 1 && !s.deleted ? html`<${Chip}>v${s.last.version}</${Chip}>` : null}<span class="d num">${s.deleted ? "deleted" : s.last ? ago(s.last.at, now) + " ago" : s.use?.runs ? plural(s.use.runs, "run") : s.use ? "unused" : ""}</span></span><span class="sub"><span class="clip">${s.last && !s.deleted ? html`<span class="num">+${s.last.added} −${s.last.removed}</span> ${shown(s.last.client || (HOW[s.last.by] ?? s.last.by))} · ` : ""}${shown(s.description)}</span></span></a></li>`)}</ol>${!list.length && html`<div class="pad"><${Wrong} state=${state} empty=${q ? "No skill is like this." : "There is no skill yet."} /></div>`}</div></section>
     ${chosen ? html`<${Skill} key=${chosen} name=${chosen} use=${list.find((s) => s.name === chosen)?.use} />` : html`<div class="page"></div>`}
   </main>`;
 }

@@ -5,7 +5,7 @@ import { api, request, signedIn } from "./session.js";
 const readers = new Set();
 export const app = {
   in: false, why: "", route: { page: "runs", id: "", q: "" }, frozen: false, connected: false,
-  versions: { held: 0, apis: "", servers: 0, skills: 0, load: { slots: 0, busy: 0, waiting: 0 } },
+  versions: { held: 0, apis: "", servers: 0, down: 0, skills: 0, load: { slots: 0, busy: 0, waiting: 0 } },
   alerts: 0, alertCount: 0, touched: 0, held: [], plans: [], problems: 0, about: null, dialog: "", toast: "",
 };
 /** set changes it and draws again. */
