@@ -595,7 +595,7 @@ func TestMintedUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("twenty rounds of requests")
 	}
-	const tokens, requests, rounds = 50, 2000, 10
+	const tokens, requests, rounds = 50, 500, 25
 	name := func(i int) string { return fmt.Sprintf("LOAD_TOKEN_%03d", i) }
 	var list []string
 	for i := range tokens {
