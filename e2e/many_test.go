@@ -67,7 +67,7 @@ func TestManyOperations(t *testing.T) {
 		slices.Sort(held[i])
 	}
 	t.Logf("without and with operations: %v to start, mcp-server has %v KiB", took, held)
-	if took[1][2] > took[0][2]*5/4+200*time.Millisecond {
+	if took[1][0] > took[0][0]*5/4+200*time.Millisecond { // the rest is what else the machine does
 		t.Errorf("the start took %v without operations and %v with them", took[0], took[1])
 	}
 	if more := held[1][2] - held[0][2]; more > 10<<10 {
