@@ -68,7 +68,7 @@ bench: build ## measure the tables of docs/performance.md on this machine (BENCH
 bench-tokens: build ## count what a model reads to find operations of real APIs, and how often it finds the right one
 	@GO='$(GO)' make/tokens.sh
 
-documents: build ## import every document of a public directory of APIs, and compile the types of all operations (an hour)
+documents: build ## import every document of a public directory of APIs, and compile the types of all operations (ten minutes)
 	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed
 
 fuzz: ## run every fuzz target for FUZZTIME (5s)

@@ -6,6 +6,7 @@ package catalog
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
@@ -140,6 +141,11 @@ func (c *Catalog) Version() string {
 		return ""
 	}
 	return c.version
+}
+
+// Unread reports whether a Load with Options.Soon left something for another one.
+func (c *Catalog) Unread() bool {
+	return slices.ContainsFunc(c.APIs(), func(a *API) bool { return a.OperationsFile.Unread() })
 }
 
 // APIs lists every valid API, sorted by name, inactive ones included.

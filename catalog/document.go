@@ -23,6 +23,8 @@ const (
 	// maxDocument is the largest types.d.ts or operations.jsonl, in bytes; maxDocuments bounds those of all APIs together.
 	maxDocument  = operation.MaxFile
 	maxDocuments = 256 << 20
+	// soonDocuments is how much of them a Load with Options.Soon reads.
+	soonDocuments = 64 << 10
 	// racy is how much older than its reading a file must be for its time to tell whether it was changed since.
 	racy = 2 * time.Second
 )
@@ -40,7 +42,11 @@ type Document struct {
 	// info is the file's at the time of reading. Settled means that a change since would show in it.
 	info    fs.FileInfo
 	settled bool
+	unread  bool // see Options.Soon
 }
+
+// Unread reports whether nothing is known of the document but its size and the digest that it should have.
+func (d *Document) Unread() bool { return d != nil && d.unread }
 
 // Size is the length of the text in bytes.
 func (d *Document) Size() int64 {
@@ -70,6 +76,24 @@ func (d *Document) Open() io.ReadCloser {
 func (d *Document) unchanged(now fs.FileInfo) bool {
 	return d != nil && d.settled && os.SameFile(d.info, now) &&
 		d.info.Size() == now.Size() && d.info.ModTime().Equal(now.ModTime())
+}
+
+// unread returns the document that an operations.jsonl should be, where it can wait.
+func (v *validator) unread(o *Operations) *Document {
+	d := &Document{unread: true}
+	n, err := hex.Decode(d.sum[:], []byte(o.SHA256))
+	info, err2 := v.root.Stat(v.API + "/" + operation.FileName)
+	switch {
+	case !v.soon || o.Only || err != nil || n != len(d.sum) || err2 != nil:
+		return nil
+	case !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxDocument || info.Size() > v.budget.documents:
+		return nil
+	case info.Size() <= v.budget.documents-(maxDocuments-soonDocuments):
+		return nil
+	}
+	v.budget.documents -= info.Size()
+	d.size = info.Size()
+	return d
 }
 
 // document reads a file of the API's folder, which is optional. read checks its content and must read all of it. A file
@@ -188,6 +212,9 @@ func (v *validator) documents(a, old *API) {
 	if o == nil {
 		o = &Operations{}
 	}
+	if a.OperationsFile = v.unread(o); a.OperationsFile != nil {
+		return
+	}
 	before := old.OperationsFile
 	if o.Only {
 		a.Only = operation.NewRoutes()
@@ -237,7 +264,7 @@ func checkOperations(r io.Reader, only *operation.Routes) error {
 // characters, as they are read.
 func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, found, want string)) {
 	for i, d := range []*Document{a.Types, a.OperationsFile} {
-		if d.Size() == 0 || len(x.all) == 0 {
+		if d.Size() == 0 || d.Unread() || len(x.all) == 0 {
 			continue
 		}
 		name := []string{"types.d.ts", operation.FileName}[i]

@@ -20,6 +20,9 @@ type Options struct {
 	Getenv func(string) string
 	// Previous is the catalog in use. An API whose folder does not load keeps its version of it, marked Stale.
 	Previous *Catalog
+	// Soon reads no more than 64 KiB of operations.jsonl: the files of 500 APIs take a second. Those of which a
+	// config.json has the digest, and that decide nothing (operations.only), are left for a second Load.
+	Soon bool
 }
 
 // The limits of a load. What exceeds one is refused and reported; APIs that were already in force come first, then
@@ -148,7 +151,7 @@ func (l *loader) surplus(name string) {
 }
 
 func (l *loader) validator(name string) *validator {
-	v := &validator{root: l.root, getenv: l.o.Getenv, budget: &l.budget}
+	v := &validator{root: l.root, getenv: l.o.Getenv, budget: &l.budget, soon: l.o.Soon}
 	v.API, v.File = name, "apis/"+name+"/config.json"
 	return v
 }

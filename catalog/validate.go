@@ -25,6 +25,7 @@ type validator struct {
 	root   *os.Root
 	getenv func(string) string
 	budget *budget
+	soon   bool // see Options.Soon
 }
 
 // validate checks all of a config, even after mistakes, so that one load reports every one of them.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -12,6 +13,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
+
+// release is after how many operations that were read the memory is given back that reading them took.
+const release = 1000
 
 // Library keeps the Docs of the catalog's APIs. Make it with NewLibrary and call Run. The nil Library has none.
 type Library struct {
@@ -73,6 +77,7 @@ func (l *Library) read(ctx context.Context) {
 	want, old := l.want, l.docs
 	l.mu.Unlock()
 	var docs []held
+	fetched := 0
 	for _, api := range want.APIs {
 		if api.Operations == "" {
 			continue
@@ -88,14 +93,18 @@ func (l *Library) read(ctx context.Context) {
 				slog.String("error", err.Error()))
 			continue // tried again at the next change of the catalog
 		}
+		fetched += doc.Len()
 		doc.seen, doc.version = &l.seen, api.Operations
 		docs = append(docs, held{api.Name, api.Operations, doc})
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.docs, l.version = docs, want.Version
 	close(l.done)
 	l.done = make(chan struct{})
+	l.mu.Unlock()
+	if fetched >= release {
+		debug.FreeOSMemory() // nothing else will need what the reading took
+	}
 }
 
 func (l *Library) fetch(ctx context.Context, api string) (*Doc, error) {

@@ -116,7 +116,17 @@ func value(of func() any) http.HandlerFunc {
 // document answers with a file of an active API.
 func (s *Control) document(of func(*catalog.API) *catalog.Document) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		a := s.conf.Current().Rules.Catalog.API(r.PathValue("api"))
+		snapshot := s.conf.Current()
+		a := snapshot.Rules.Catalog.API(r.PathValue("api"))
+		for a != nil && of(a).Unread() { // after a start
+			select {
+			case <-snapshot.Unread:
+			case <-r.Context().Done():
+				return
+			}
+			snapshot = s.conf.Current()
+			a = snapshot.Rules.Catalog.API(r.PathValue("api"))
+		}
 		if a == nil || !a.Active || of(a) == nil {
 			httpjson.Fail(w, http.StatusNotFound, "no such API, or it has no such file")
 			return

@@ -75,12 +75,16 @@ const (
 )
 
 // New compiles patterns. Of several with the same text the first counts.
-func New(patterns []Pattern) *Set {
+func New(patterns []Pattern) *Set { return NewAside(patterns, func() {}) }
+
+// NewAside is New beside work that must not wait for it. It calls rest every few microseconds, which may sleep.
+func NewAside(patterns []Pattern, rest func()) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]bool{}
 	var short, long, thin []int32
 	wide := map[int][]int32{}
 	for _, p := range patterns {
+		rest()
 		if p.Text == "" || seen[p.Text] {
 			continue
 		}
@@ -105,13 +109,13 @@ func New(patterns []Pattern) *Set {
 	s.hold = holdOf(s.pats)
 	for _, list := range [][]int32{short, long, thin} {
 		if len(list) > 0 {
-			s.tables = append(s.tables, newTable(s.pats, list))
+			s.tables = append(s.tables, newTable(s.pats, list, rest))
 		}
 	}
 	for _, step := range slices.Sorted(maps.Keys(wide)) {
-		s.sparse = append(s.sparse, newSparse(s.pats, wide[step], step))
+		s.sparse = append(s.sparse, newSparse(s.pats, wide[step], step, rest))
 	}
-	s.esc.compile(s.pats)
+	s.esc.compile(s.pats, rest)
 	s.buffers()
 	return s
 }

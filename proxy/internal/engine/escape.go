@@ -26,9 +26,10 @@ func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
 
 // compile indexes the patterns that may be escaped: those that are not plain by each position that may be the first
 // escape.
-func (e *escapes) compile(pats []Pattern) {
+func (e *escapes) compile(pats []Pattern, rest func()) {
 	var plain []int32
 	for i, p := range pats {
+		rest()
 		if !p.Escaped {
 			continue
 		}
@@ -46,8 +47,8 @@ func (e *escapes) compile(pats []Pattern) {
 			}
 		}
 	}
-	e.sample(pats)
-	e.spelling = newSpelling(pats, plain)
+	e.sample(pats, rest)
+	e.spelling = newSpelling(pats, plain, rest)
 }
 
 // barriers are what hardly any credential has, and nearly every document writes with escapes, besides what is not
@@ -56,7 +57,7 @@ func (e *escapes) compile(pats []Pattern) {
 const barriers = " \"'<>,:[]{}"
 
 // sample prepares possible, and which escapes may be those of a pattern.
-func (e *escapes) sample(pats []Pattern) {
+func (e *escapes) sample(pats []Pattern, rest func()) {
 	for b := range e.written {
 		// The bytes of escapes and of nearly all patterns, so that it reveals little about them.
 		e.written[b] = ' ' <= b && b <= '~'
@@ -64,6 +65,7 @@ func (e *escapes) sample(pats []Pattern) {
 	}
 	least := 1 << 30
 	for _, p := range pats {
+		rest()
 		if !p.Escaped {
 			continue
 		}

@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestLayered: the newest set above finds what the fixed one does not, from the next read on, and of two matches the
@@ -89,4 +94,39 @@ func (p *pieces) Read(b []byte) (int, error) {
 	n := copy(b[:min(len(b), p.size)], p.text)
 	p.text = p.text[n:]
 	return n, nil
+}
+
+// TestAside: a set that is compiled beside other work is the same, and lets the other work go on in each of its steps.
+func TestAside(t *testing.T) {
+	var ps []Pattern
+	for i := range 50 {
+		ps = append(ps, Forms(strings.Repeat(fmt.Sprintf("minted-canary-%d.", i), 60), i)...)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for attempt := 0; ; attempt++ {
+		began, last, longest := threadTime(), threadTime(), time.Duration(0)
+		set := NewAside(ps, func() {
+			now := threadTime()
+			longest, last = max(longest, now-last), now
+		})
+		longest = max(longest, threadTime()-last)
+		if got := replaceAll(set, "x minted-canary-7. "+ps[0].Text); got != "x minted-canary-7. <0>" {
+			t.Errorf("it finds %q", got)
+		}
+		all := threadTime() - began
+		if longest < all/10 {
+			return
+		}
+		if attempt == 3 {
+			t.Fatalf("%v of %v without a rest", longest, all)
+		}
+	}
+}
+
+// threadTime is the processor time of this thread.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
 }

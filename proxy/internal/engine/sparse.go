@@ -11,7 +11,7 @@ type sparse struct {
 	at   places
 }
 
-func newSparse(pats []Pattern, list []int32, step int) sparse {
+func newSparse(pats []Pattern, list []int32, step int, rest func()) sparse {
 	s := sparse{step: step, n: 8}
 	for _, i := range list {
 		s.n = min(s.n, (len(pats[i].Text)-1)/step+1)
@@ -22,6 +22,7 @@ func newSparse(pats []Pattern, list []int32, step int) sparse {
 	}
 	s.at = newPlaces(func(add func(uint64, place)) {
 		for _, i := range list {
+			rest()
 			off := offset(i)
 			key, _ := s.load([]byte(pats[i].Text), off)
 			add(key, place{i, int32(off)})

@@ -33,7 +33,7 @@ const (
 	escapeTail = 2 * (maxEntity + 2)
 )
 
-func newSpelling(pats []Pattern, list []int32) spelling {
+func newSpelling(pats []Pattern, list []int32, rest func()) spelling {
 	var s spelling
 	if len(list) == 0 {
 		return s
@@ -48,6 +48,7 @@ func newSpelling(pats []Pattern, list []int32) spelling {
 	s.filter = make([]uint64, 1<<width/64)
 	s.at = newPlaces(func(add func(uint64, place)) {
 		for _, i := range list {
+			rest()
 			text := pats[i].Text
 			off := len(text) - s.n
 			for off > 0 && !utf8.RuneStart(text[off]) { // a character is decoded whole

@@ -32,7 +32,7 @@ type table struct {
 // maxStride bounds how many blocks of a pattern a table knows. A longer stride gains nothing.
 const maxStride = 64
 
-func newTable(pats []Pattern, list []int32) table {
+func newTable(pats []Pattern, list []int32, rest func()) table {
 	shortest, public := len(pats[list[0]].Text), true
 	for _, i := range list {
 		shortest = min(shortest, len(pats[i].Text))
@@ -59,13 +59,17 @@ func newTable(pats []Pattern, list []int32) table {
 	}
 	t.at = newPlaces(func(add func(uint64, place)) {
 		for _, i := range list {
+			rest()
 			text := []byte(pats[i].Text)
 			for off := len(text) - t.block - t.stride + 1; off <= len(text)-t.block; off++ {
 				add(t.load(text, off), place{i, int32(off)})
 			}
 		}
 	})
-	for _, pl := range t.at.list {
+	for i, pl := range t.at.list {
+		if i%maxStride == 0 {
+			rest()
+		}
 		h := hash(t.load([]byte(pats[pl.pat].Text), int(pl.off)), t.shift)
 		t.filter[h>>6] |= 1 << (h & 63)
 	}

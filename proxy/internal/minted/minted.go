@@ -30,6 +30,8 @@ const (
 	most, mostBytes = 256, 512 << 10
 	// sweep is how often values whose time is over are looked for.
 	sweep = 10 * time.Minute
+	// stretch is how long a build works before it rests.
+	stretch = 100 * time.Microsecond
 )
 
 // ErrFull is for a credential with as many values as it may have: none is forgotten early.
@@ -201,9 +203,22 @@ func (v *Values) build(want int) {
 		lower = append(lower, known.lower...)
 	}
 	v.mu.Unlock()
-	l.set, l.lower = engine.New(all), engine.New(lower)
+	rest := breather()
+	l.set, l.lower = engine.NewAside(all, rest), engine.NewAside(lower, rest)
 	v.current.Store(l)
 	v.built = at
+}
+
+// breather returns what rests after each stretch of work for as long again, so that requests are served beside a build
+// even where all processors are busy: those who wait for the value have waited for a server.
+func breather() func() {
+	began := time.Now()
+	return func() {
+		if time.Since(began) > stretch {
+			time.Sleep(stretch)
+			began = time.Now()
+		}
+	}
 }
 
 // Run forgets values in time, until ctx ends.

@@ -65,6 +65,9 @@ type Snapshot struct {
 	Swap     *swap.Swapper
 	Public   controlapi.Catalog
 	Problems catalog.Problems
+	// Unread is closed when a Snapshot follows that has read what this one left (catalog.Options.Soon). Nil: nothing is
+	// left.
+	Unread chan struct{}
 }
 
 // Change says what a reload changed.
@@ -104,17 +107,25 @@ func (r *Reloader) Current() *Snapshot { return r.current.Load() }
 // Start loads for the first time. The logger may clean with Current.
 func (r *Reloader) Start(log *slog.Logger) {
 	r.log = log
-	r.Load()
+	r.load(true)
 }
 
 // Load reads apis/ and puts it in force if anything in it changed.
-func (r *Reloader) Load() {
+func (r *Reloader) Load() { r.load(false) }
+
+// load is Load. The first one may leave large files of operations for the next, which judges the APIs as if it were the
+// first.
+func (r *Reloader) load(soon bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.Current()
-	c, problems := catalog.Load(r.conf.Dir, catalog.Options{Getenv: r.conf.Getenv, Previous: old.Rules.Catalog})
+	options := catalog.Options{Getenv: r.conf.Getenv, Previous: old.Rules.Catalog, Soon: soon}
+	if old.Unread != nil {
+		options.Previous = nil
+	}
+	c, problems := catalog.Load(r.conf.Dir, options)
 	r.report(problems)
-	if old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&
+	if old.Unread == nil && old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&
 		problems.String() == old.Problems.String() {
 		return
 	}
@@ -128,10 +139,16 @@ func (r *Reloader) Load() {
 		Public:   public(c, problems, r.conf.YOLO),
 		Problems: problems,
 	}
+	if c.Unread() {
+		next.Unread = make(chan struct{})
+	}
 	if r.conf.Prepare != nil {
 		r.conf.Prepare(c)
 	}
 	r.current.Store(next)
+	if old.Unread != nil {
+		close(old.Unread)
+	}
 	active := 0
 	for _, a := range c.APIs() {
 		if a.Active {
