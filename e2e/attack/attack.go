@@ -112,7 +112,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), toolCalls(), plans(), canaries(), costs(), tenants(),
+		terminals(), approvals(), toolCalls(), limits(), plans(), canaries(), costs(), tenants(),
 	} {
 		all = append(all, section...)
 	}
