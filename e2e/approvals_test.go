@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -14,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // heldRules make writes wait for a person, some of them for the operator.
@@ -48,28 +46,6 @@ func operate(t *testing.T, w *world.World, args ...string) string {
 		t.Errorf("codeforge %v: %v", args, err)
 	}
 	return out
-}
-
-// firstHeld waits until a request is held, and returns its id.
-func firstHeld(t *testing.T, w *world.World) string {
-	t.Helper()
-	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		var list []struct {
-			ID      string `json:"id"`
-			Waiting bool   `json:"waiting"`
-		}
-		out := operate(t, w, "held", "--json")
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			t.Fatalf("%v in %q", err, out)
-		}
-		for _, h := range list {
-			if h.Waiting {
-				return h.ID
-			}
-		}
-	}
-	t.Fatal("nothing is held")
-	return ""
 }
 
 // TestApprovals: a request that a rule holds leaves if the user says so in the MCP client, whichever revision it speaks,
@@ -137,7 +113,7 @@ console.log(r.status, r.status === 200 ? "" : JSON.parse(text).code);`, trial, r
 					done <- outcome{r, err}
 				}()
 				if row.operator != "" {
-					id := firstHeld(t, w)
+					id := w.FirstHeld(t)
 					if n := len(w.Upstream.Seen(trial)); n != 0 {
 						t.Errorf("%d requests left before the answer", n)
 					}

@@ -15,11 +15,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(world.Main(m, func(root string) {
+		if err := registry.Fetch(root, notion); err != nil {
+			fmt.Fprintln(os.Stderr, "console:", err) // the test finds the package missing
+		}
+	}))
+}
 
 // asked is an API whose requests wait for a person.
 const asked = "d.wild.test"
