@@ -4,7 +4,8 @@
 //
 // What code in the sandbox tries is TypeScript or Python, in testdata; its README.md has the format. The runner and the judges
 // are Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs,
-// docker, skills, terminal), several runs or clients at once (neighbours, resources), tasks for the intruder (escaped,
+// docker, skills, terminal), several runs or clients at once (neighbours, resources,
+// limits), tasks for the intruder (escaped,
 // memory), programs that deno check cannot accept (imports), and a ClientHello that crypto/tls makes (hosts). Suite
 // lists both kinds.
 //
@@ -112,7 +113,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), toolCalls(), limits(), plans(), canaries(), costs(), tenants(),
+		terminals(), approvals(), shown(), toolCalls(), limits(), plans(), canaries(), costs(), tenants(),
 	} {
 		all = append(all, section...)
 	}
