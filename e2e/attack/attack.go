@@ -4,10 +4,9 @@
 //
 // What code in the sandbox tries is TypeScript or Python, in testdata; its README.md has the format. The runner and the judges
 // are Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs,
-// docker, skills, terminal), several runs or clients at once (neighbours, resources,
-// limits), tasks for the intruder (escaped,
-// memory), programs that deno check cannot accept (imports), and a ClientHello that crypto/tls makes (hosts). Suite
-// lists both kinds.
+// docker, skills, terminal), several runs or clients at once (neighbours, resources, limits), what a person is shown
+// (shown, approvals, plans), tasks for the intruder (escaped, memory), programs that deno check cannot accept (imports),
+// and a ClientHello that crypto/tls makes (hosts). Suite lists both kinds.
 //
 // An attack that could not be mounted counts as not held: where a credential must be scrubbed, the upstream must have
 // received it first.
