@@ -83,39 +83,55 @@ func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
 // way is a request's path.
 type way struct {
 	segments []operation.Segment
-	folds    []string // made for the first rule that needs them
+	folds    []string // untrailed, made for the first rule that needs them
 }
 
 // on reports whether the path is one of a rule.
 func (p *way) on(r *Rule) bool {
-	if r.Then == ActionAllow {
-		return follows(r.segments, len(p.segments), func(i int, want string) bool {
-			return want == p.segments[i].Text && p.segments[i].Plain || want == "*" && p.segments[i].Text != ""
-		})
+	loose := r.Then != ActionAllow
+	pattern, n := r.segments, len(p.segments)
+	if loose {
+		p.fold()
+		pattern, n = r.folds, len(p.folds)
 	}
-	if p.folds == nil {
-		for _, s := range p.segments {
-			p.folds = append(p.folds, folded(s.Text))
+	m := len(pattern)
+	switch {
+	case m > 0 && pattern[m-1] == "**":
+		if m--; n < m {
+			return false
 		}
+	case n != m:
+		return false
 	}
-	path := untrailed(p.folds)
-	return follows(untrailed(r.folds), len(path), func(i int, want string) bool {
-		return want == path[i] || want == "*" && path[i] != "" ||
-			i == len(path)-1 && strings.HasPrefix(path[i], want) && path[i][len(want)] == '.' // the name of a format
-	})
-}
-
-// follows reports whether n segments are those of a pattern.
-func follows(pattern []string, n int, is func(i int, want string) bool) bool {
-	for i, want := range pattern {
-		switch {
-		case want == "**":
-			return true
-		case i >= n || !is(i, want):
+	for i := m - 1; i >= 0; i-- { // most rules are none of the request's, and paths begin alike
+		if loose && !mayBe(p.folds[i], pattern[i], i == n-1) || !loose && !is(p.segments[i], pattern[i]) {
 			return false
 		}
 	}
-	return n == len(pattern)
+	return true
+}
+
+// fold makes folds of the segments.
+func (p *way) fold() {
+	if p.folds != nil {
+		return
+	}
+	p.folds = make([]string, len(p.segments))
+	for i, s := range p.segments {
+		p.folds[i] = folded(s.Text)
+	}
+	p.folds = untrailed(p.folds)
+}
+
+// is reports whether every server takes a segment for that of a pattern.
+func is(s operation.Segment, want string) bool {
+	return want == s.Text && s.Plain || want == "*" && s.Text != ""
+}
+
+// mayBe reports whether some server may do so. Both are folded.
+func mayBe(fold, want string, last bool) bool {
+	return want == fold || want == "*" && fold != "" ||
+		last && len(fold) > len(want) && fold[len(want)] == '.' && strings.HasPrefix(fold, want) // the name of a format
 }
 
 // untrailed is a path without an empty last segment.

@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,28 +51,6 @@ func operate(t *testing.T, w *world.World, args ...string) string {
 		t.Errorf("codeforge %v: %v", args, err)
 	}
 	return out
-}
-
-// firstHeld waits until a request is held, and returns its id.
-func firstHeld(t *testing.T, w *world.World) string {
-	t.Helper()
-	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		var list []struct {
-			ID      string `json:"id"`
-			Waiting bool   `json:"waiting"`
-		}
-		out := operate(t, w, "held", "--json")
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			t.Fatalf("%v in %q", err, out)
-		}
-		for _, h := range list {
-			if h.Waiting {
-				return h.ID
-			}
-		}
-	}
-	t.Fatal("nothing is held")
-	return ""
 }
 
 // TestApprovals: a request that a rule holds leaves if the user says so in the MCP client, whichever revision it speaks,
@@ -137,7 +118,7 @@ console.log(r.status, r.status === 200 ? "" : JSON.parse(text).code);`, trial, r
 					done <- outcome{r, err}
 				}()
 				if row.operator != "" {
-					id := firstHeld(t, w)
+					id := w.FirstHeld(t)
 					if n := len(w.Upstream.Seen(trial)); n != 0 {
 						t.Errorf("%d requests left before the answer", n)
 					}
@@ -195,5 +176,137 @@ console.log(r.status); await new Promise((r) => setTimeout(r, 30000));`})
 		if strings.TrimSpace(r.Out) == "" || !strings.HasPrefix(r.Out, "200") || !strings.Contains(r.JSON, `"reason":"timeout"`) {
 			t.Errorf("%s: %s", era, r.JSON)
 		}
+	}
+}
+
+// TestHeldRaces: whatever happens while a request waits, exactly the approved bytes are sent once, or nothing.
+func TestHeldRaces(t *testing.T) {
+	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
+		for i, a := range apis {
+			if a.Name == "ruled" {
+				apis[i].Config["rules"] = heldRules
+			}
+		}
+		return apis
+	}})
+	// post runs code, in a session of its own, that sends a body and waits so long for the answer. It prints the status.
+	post := func(ctx context.Context, trial, body string, seconds int) <-chan string {
+		s := client(t, w, "2025-11-25", nil)
+		done := make(chan string, 1)
+		go func() {
+			r, err := w.Do(ctx, s, world.Run{Code: fmt.Sprintf(`console.log(await fetch("https://d.wild.test/anything/race?t=%s", {method: "PUT", body: %q,
+  signal: AbortSignal.timeout(%d)}).then((r) => r.status, (e) => e.name));`, trial, body, seconds*1000)})
+			if err != nil {
+				r.Out = "no answer"
+			}
+			done <- strings.TrimSpace(r.Out)
+		}()
+		return done
+	}
+	sent := func(trial string) string {
+		var all []string
+		for _, s := range w.Upstream.Seen(trial) {
+			all = append(all, string(s.Body))
+		}
+		return strings.Join(all, " ")
+	}
+	decide := func(verb, id string) { // what is gone is an error of the command
+		_, _ = w.Operate(t.Context(), t.TempDir(), verb, id)
+	}
+	for name, race := range map[string]func(t *testing.T, trial string) (want string){
+		"the run is cancelled, then approved": func(t *testing.T, trial string) string {
+			ctx, cancel := context.WithCancel(within(t, 60))
+			done := post(ctx, trial, "first", 50)
+			id := w.FirstHeld(t)
+			cancel()
+			<-done
+			decide("approve", id)
+			return ""
+		},
+		"approved after the code gave up, then sent twice": func(t *testing.T, trial string) string {
+			done := post(within(t, 60), trial, "first", 4)
+			id := w.FirstHeld(t)
+			if got := <-done; got != "TimeoutError" {
+				t.Errorf("the code got %q", got)
+			}
+			decide("approve", id)
+			if got := <-post(within(t, 60), trial, "first", 20); got != "200" {
+				t.Errorf("the same request got %q", got)
+			}
+			if got := <-post(within(t, 60), trial, "first", 2); got != "TimeoutError" {
+				t.Errorf("the same request, again, got %q", got)
+			}
+			return "first"
+		},
+		"approved after the code gave up, then with another body": func(t *testing.T, trial string) string {
+			done := post(within(t, 60), trial, "first", 2)
+			id := w.FirstHeld(t)
+			<-done
+			decide("approve", id)
+			if got := <-post(within(t, 60), trial, "other", 2); got != "TimeoutError" {
+				t.Errorf("another body got %q", got)
+			}
+			return ""
+		},
+		"approved by two at once": func(t *testing.T, trial string) string {
+			done := post(within(t, 60), trial, "first", 50)
+			id := w.FirstHeld(t)
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() { decide("approve", id) })
+			}
+			both.Wait()
+			if got := <-done; got != "200" {
+				t.Errorf("the code got %q", got)
+			}
+			return "first"
+		},
+		"refused by one, then approved by another": func(t *testing.T, trial string) string {
+			done := post(within(t, 60), trial, "first", 50)
+			id := w.FirstHeld(t)
+			decide("refuse", id)
+			decide("approve", id)
+			if got := <-done; got != "403" {
+				t.Errorf("the code got %q", got)
+			}
+			return ""
+		},
+		"of two runs, one is approved": func(t *testing.T, trial string) string {
+			done := post(within(t, 60), trial, "first", 50)
+			id := w.FirstHeld(t)
+			ctx, cancel := context.WithCancel(within(t, 60))
+			other := post(ctx, trial, "other", 50)
+			testkit.WaitFor(t, func() bool { return strings.Count(operate(t, w, "held", "--json"), `"waiting": true`) == 2 })
+			decide("approve", id)
+			if got := <-done; got != "200" {
+				t.Errorf("the code got %q", got)
+			}
+			cancel()
+			<-other
+			return "first"
+		},
+		"the configuration changes, then approved": func(t *testing.T, trial string) string {
+			done := post(within(t, 60), trial, "first", 50)
+			id := w.FirstHeld(t)
+			path := filepath.Join(w.Dir, "apis", "ruled", "config.json")
+			text, err := os.ReadFile(path)
+			testkit.Must(t, err)
+			testkit.Must(t, os.WriteFile(path, bytes.Replace(text, []byte("rules and a limit"), []byte("rules, and a limit"), 1), 0o600))
+			testkit.WaitFor(t, func() bool { return !strings.Contains(operate(t, w, "held", "--json"), id) })
+			decide("approve", id)
+			if got := <-done; got == "200" {
+				t.Errorf("the code got %q", got)
+			}
+			return ""
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial := fmt.Sprintf("race%d", time.Now().UnixNano())
+			want := race(t, trial)
+			time.Sleep(300 * time.Millisecond) // for what should not come
+			if got := sent(trial); got != want {
+				t.Errorf("sent %q, want %q", got, want)
+			}
+		})
 	}
 }

@@ -201,6 +201,9 @@ func segments(path string) ([]string, bool) {
 // plain reports whether a segment is one for every server: nothing in it is, or decodes to, a separator, a control
 // character, a step to the same or the parent folder, or bytes that are not UTF-8, which some servers take for these.
 func plain(s string) bool {
+	if simple(s) {
+		return true
+	}
 	for range 3 {
 		name, _, _ := strings.Cut(s, ";") // which some servers leave out
 		if trimmed := strings.Trim(name, ". "); name != "" && trimmed == "" || name == "" && s != "" {

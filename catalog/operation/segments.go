@@ -24,6 +24,10 @@ func Segments(path string) ([]Segment, bool) {
 	}
 	out := make([]Segment, len(list))
 	for i, s := range list {
+		if simple(s) {
+			out[i] = Segment{s, true}
+			continue
+		}
 		once, err := url.PathUnescape(s)
 		if err != nil || strings.ContainsAny(once, "%?#;") {
 			return nil, false
@@ -31,6 +35,16 @@ func Segments(path string) ([]Segment, bool) {
 		out[i] = Segment{once, s == once || needed(s, once)}
 	}
 	return out, true
+}
+
+// simple reports whether a segment consists of letters, digits, - and _ alone, as most do: everybody reads it as it is.
+func simple(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
 }
 
 // needed reports whether only those bytes of a segment are escaped that must be: those that RFC 3986 does not have in a

@@ -4,9 +4,9 @@
 //
 // What code in the sandbox tries is TypeScript or Python, in testdata; its README.md has the format. The runner and the judges
 // are Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs,
-// docker, skills, terminal), several runs or clients at once (neighbours, resources), tasks for the intruder (escaped,
-// memory), programs that deno check cannot accept (imports), and a ClientHello that crypto/tls makes (hosts). Suite
-// lists both kinds.
+// docker, skills, terminal), several runs or clients at once (neighbours, resources, limits), what a person is shown
+// (shown, approvals, plans), tasks for the intruder (escaped, memory), programs that deno check cannot accept (imports),
+// and a ClientHello that crypto/tls makes (hosts). Suite lists both kinds.
 //
 // An attack that could not be mounted counts as not held: where a credential must be scrubbed, the upstream must have
 // received it first.
@@ -112,7 +112,7 @@ func Suite() []Attack {
 	for _, section := range [][]Attack{
 		fromFiles(),
 		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
-		terminals(), approvals(), toolCalls(), plans(), canaries(), costs(), tenants(),
+		terminals(), approvals(), shown(), toolCalls(), limits(), plans(), canaries(), costs(), tenants(),
 	} {
 		all = append(all, section...)
 	}

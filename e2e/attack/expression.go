@@ -19,7 +19,7 @@ func judges() map[string]any {
 		"intact": intact, "lastOfItsWire": lastOfItsWire, "literally": literally, "never": never, "neverWhole": neverWhole,
 		"notEchoed": notEchoed, "nothingWhole": nothingWhole, "once": once, "rangeless": rangeless, "refused": refused,
 		"scrubbed": scrubbed, "signatureHidden": Judge(signatureHidden), "signed": signed, "macked": Judge(macked), "swapped": swapped, "swappedAt": swappedAt, "undialled": undialled, "unheard": unheard, "unsent": unsent, "unsigned": Judge(unsigned),
-		"unknownBoundary": unknownBoundary, "unswapped": unswapped, "verdicts": verdicts, "weighed": weighed,
+		"unknownBoundary": unknownBoundary, "unswapped": unswapped, "verdicts": verdicts, "weighed": weighed, "within": within,
 
 		"asGet": Judge(asGet), "overweight": Judge(overweight), "basic": Judge(basic), "broken": Judge(broken), "closed": Judge(closed),
 		"documented": Judge(documented), "logged": Judge(logged), "oneHost": Judge(oneHost),

@@ -22,7 +22,7 @@ func withServers(apis []world.API) []world.API {
 			"description": "an MCP server", "mcp": map[string]any{"command": []string{"intruder", "serve"}},
 		}})
 	}
-	return withSigned(apis)
+	return WithLimits(withSigned(apis))
 }
 
 // programs is the folder that has the intruder, for SANDBOX_PROGRAMS.

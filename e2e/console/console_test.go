@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, func(root string) {
-		for _, pkg := range []string{works, ends} {
+		for _, pkg := range []string{works, ends, notion} {
 			if err := registry.Fetch(root, pkg); err != nil {
 				fmt.Fprintln(os.Stderr, "console:", err) // the tests find the package missing
 			}

@@ -62,7 +62,7 @@ func start(t *testing.T) *system {
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(s.dir) })
 	for name, mode := range map[string]os.FileMode{
-		"run": 0o700, "relay": 0o700, "skills": 0o775 | os.ModeSetgid, "ca-private": 0o700, "ca-public": 0o755, "runs": 0o755, "sandboxd": 0o711, "tmp": 0o755,
+		"run": 0o700, "relay": 0o700, "skills": 0o775 | os.ModeSetgid, "ca-private": 0o700, "ca-public": 0o755, "runs": 0o755, "sandboxd": 0o711, "tmp": 0o755, "tokens": 0o700,
 	} {
 		testkit.Must(t, os.Mkdir(s.at(name), 0o755))
 		testkit.Must(t, os.Chmod(s.at(name), mode))

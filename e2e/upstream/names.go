@@ -1,6 +1,9 @@
 package upstream
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 // The host names of the upstream. The APIs and attacks of the test suites use them, and the DNS server resolves them.
 const (
@@ -10,6 +13,7 @@ const (
 	Plain    = "plain.test"     // an API with allow_http
 	H2       = "h2.test"        // of the httpbin API; offers HTTP/2
 	Wild     = "a.wild.test"    // of an API with the domain *.wild.test
+	Limited  = "limited.test"   // whose subdomains are of APIs with limits, for those who add them
 	Signed   = "s.wild.test"    // of an API whose requests are signed, for those who add one
 	Shared   = "shared.test"    // in two APIs with different rules
 	Evil     = "evil.test"      // in no API, at a public address
@@ -89,6 +93,9 @@ func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 	}
 	if _, ok := vendors[name]; ok || mcpVendors[name] != "" {
 		return []netip.Addr{a.Public}, true
+	}
+	if strings.HasSuffix(name, "."+Limited) {
+		return []netip.Addr{a.Private}, true
 	}
 	switch name {
 	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, Ports, "b.wild.test", "c.wild.test", "d.wild.test", Signed, "x.y.wild.test", "wild.test":

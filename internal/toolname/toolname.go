@@ -1,7 +1,10 @@
 // Package toolname compares the names of MCP servers' tools.
 package toolname
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Alias is a name as code can write it: what cannot stand in an identifier becomes an underscore.
 func Alias(name string) string { return strings.Map(plain, name) }
@@ -24,28 +27,28 @@ func AliasGlob(pattern string) string {
 	}, pattern)
 }
 
-// Match matches a name with a pattern in which * stands for any characters and ? for one.
+// Match matches a name with a pattern in which * stands for any characters and ? for one. Rules ask it for every call, so
+// it copies neither.
 func Match(pattern, name string) bool {
-	p, n := []rune(pattern), []rune(name)
-	star, mark := -1, 0 // where the last * was, and how much it stands for
+	star, mark := -1, 0 // where the last * was, and where what it stands for ends
 	i, j := 0, 0
-	for j < len(n) {
+	for j < len(name) {
+		p, wide := utf8.DecodeRuneInString(pattern[i:]) // wide is 0 at the end
+		n, size := utf8.DecodeRuneInString(name[j:])
 		switch {
-		case i < len(p) && p[i] == '*':
+		case p == '*' && wide > 0:
 			star, mark = i, j
 			i++
-		case i < len(p) && (p[i] == '?' || p[i] == n[j]):
-			i++
-			j++
+		case wide > 0 && (p == '?' || p == n):
+			i += wide
+			j += size
 		case star >= 0:
-			mark++
+			_, size = utf8.DecodeRuneInString(name[mark:])
+			mark += size
 			i, j = star+1, mark
 		default:
 			return false
 		}
 	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
+	return strings.Trim(pattern[i:], "*") == ""
 }

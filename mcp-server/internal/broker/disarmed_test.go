@@ -49,6 +49,10 @@ func TestDisarmed(t *testing.T) {
 			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, controlapi.PlanRecord, "")
 			return text == "made"
 		},
+		"dry-run-approved": func(t *testing.T) bool {
+			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/read", `{"text":"made"}`, controlapi.PlanCheck, "")
+			return text == "made"
+		},
 	} {
 		t.Run(defence, func(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", defence)

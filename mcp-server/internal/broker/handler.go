@@ -284,7 +284,8 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	if f := checked(t, body); f != nil {
 		return nil, f
 	}
-	if c.plan == controlapi.PlanCheck || c.plan == controlapi.PlanRecord && !t.reads && !disarm.Off("dry-run-tools") {
+	if c.plan == controlapi.PlanCheck && !disarm.Off("dry-run-approved") ||
+		c.plan == controlapi.PlanRecord && !t.reads && !disarm.Off("dry-run-tools") {
 		c.planned = true
 		return []byte("{}"), nil
 	}

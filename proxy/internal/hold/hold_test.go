@@ -3,6 +3,7 @@ package hold
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -227,4 +228,24 @@ func TestWaiting(t *testing.T) {
 	if list, _ := r.Waiting("r1"); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}
+}
+
+// TestGoroutines: a request that waits costs no goroutine but its own.
+func TestGoroutines(t *testing.T) {
+	const many = 100
+	r := &Room{Wait: testkit.Patience}
+	ctx, cancel := context.WithCancel(t.Context())
+	before := runtime.NumGoroutine()
+	var all sync.WaitGroup
+	for i := range many {
+		q := refund("r" + strconv.Itoa(i))
+		q.Body = strconv.Itoa(i)
+		all.Go(func() { _, _ = r.Pass(ctx, q) })
+	}
+	testkit.WaitFor(t, func() bool { return len(r.List()) == many })
+	if more := runtime.NumGoroutine() - before; more != many {
+		t.Errorf("%d requests wait in %d goroutines", many, more)
+	}
+	cancel()
+	all.Wait()
 }

@@ -2,10 +2,15 @@ package policy
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // BenchmarkDecide is the decision on one request, by the number of APIs.
@@ -51,6 +56,7 @@ func BenchmarkRules(b *testing.B) {
 		rules := Rules{Catalog: load(b, apis)}
 		host, _ := catalog.ParseHost("api0.example.com")
 		b.Run(many, func(b *testing.B) {
+			defer processorTime(b)()
 			b.ReportAllocs()
 			for b.Loop() {
 				q := Request{Host: host, TLS: true, Methods: []string{"GET"}, Path: "/v1/items/4711/notes", Early: true}
@@ -62,4 +68,62 @@ func BenchmarkRules(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkCallRules is what 50 rules of each of 100 MCP servers add to a call of a tool: its judgement, and the two of a
+// call whose arguments a rule reads.
+func BenchmarkCallRules(b *testing.B) {
+	call := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"amount": 7}`))
+	call.Header.Set("Content-Type", "application/json")
+	content, err := ReadContent(call)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, more := range map[string]string{"none": "", "names": "", "globs": "*", "arguments": ""} {
+		apis := map[string]string{}
+		for i := range 100 {
+			var list []string
+			for j := range 49 {
+				list = append(list, fmt.Sprintf(`{"tools": ["things_%d_parts%s"], "then": "refuse"}`, j, more))
+			}
+			last := `{"tools": ["items_notes"], "then": "allow"}`
+			if name == "arguments" {
+				last = `{"tools": ["items_notes"], "body": {"amount": {"max": 50}}, "then": "allow"}`
+			}
+			rules := `, "rules": [` + strings.Join(append(list, last), ",") + `]`
+			if name == "none" {
+				rules = ""
+			}
+			apis[fmt.Sprintf("api%d", i)] = fmt.Sprintf(`{"description": "d", "mcp": {"command": ["x"]}%s}`, rules)
+		}
+		rules := Rules{Catalog: load(b, apis)}
+		u, _ := url.Parse("https://" + controlapi.ServersHost + "/api0/items-notes")
+		q := Request{Host: host(b, controlapi.ServersHost), TLS: true, Methods: []string{http.MethodPost}}
+		b.Run(name, func(b *testing.B) {
+			defer processorTime(b)()
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Content = nil
+				v, _ := rules.DecideCall(asker{kind: KindRun}, q, u)
+				if v.Unread {
+					q.Content = content
+					v, _ = rules.DecideCall(asker{kind: KindRun}, q, u)
+				}
+				if !v.Allow {
+					b.Fatal(v)
+				}
+			}
+		})
+	}
+}
+
+// processorTime reports it too: what else a machine does counts in the other.
+func processorTime(b *testing.B) func() {
+	used := func() int64 {
+		var u syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+		return u.Utime.Nano() + u.Stime.Nano()
+	}
+	began := used()
+	return func() { b.ReportMetric(float64(used()-began)/float64(b.N), "cpu-ns/op") }
 }

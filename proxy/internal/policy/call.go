@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -64,9 +63,10 @@ func checkCall(q Request, server *catalog.API, tool string) Verdict {
 	v := Verdict{Allow: true}
 	if server.ToolRules != nil && !disarm.Off("rules") {
 		switch rule, err := catalog.DecideCall(server.ToolRules, tool, q.content()); {
+		case errors.Is(err, catalog.ErrUnread):
+			v = unread(q.Host)
 		case err != nil:
 			v = refuse(CodeRuleUnreadable, q.Host, server.Name)
-			v.Unread = errors.Is(err, catalog.ErrUnread)
 		case rule == nil || rule.Then == catalog.ActionRefuse:
 			v = refuseRule(server.Name, server.ToolRules, rule, q)
 		case rule.Then == catalog.ActionApprove && !disarm.Off("approval"):
@@ -109,12 +109,11 @@ func joined(segments []string) string {
 
 // server is the active server of the run that has a name, or the only one that has it as an identifier: _ for -.
 func (r Rules) server(run Run, name string) *catalog.API {
-	servers := r.servers(run)
-	if i := slices.IndexFunc(servers, func(a *catalog.API) bool { return a.Name == name }); i >= 0 {
-		return servers[i]
+	if a := r.Catalog.API(name); a != nil && mayCall(run, a) {
+		return a
 	}
 	var found *catalog.API
-	for _, a := range servers {
+	for _, a := range r.servers(run) {
 		switch {
 		case strings.ReplaceAll(a.Name, "-", "_") != name:
 		case found != nil:
@@ -130,11 +129,16 @@ func (r Rules) server(run Run, name string) *catalog.API {
 func (r Rules) servers(run Run) []*catalog.API {
 	var out []*catalog.API
 	for _, a := range r.Catalog.APIs() {
-		if a.Active && a.Server != nil && (run.Includes(a.Name) || disarm.Off("server-in-run")) {
+		if mayCall(run, a) {
 			out = append(out, a)
 		}
 	}
 	return out
+}
+
+// mayCall reports whether an API is an active server that the run may use.
+func mayCall(run Run, a *catalog.API) bool {
+	return a.Active && a.Server != nil && (run.Includes(a.Name) || disarm.Off("server-in-run"))
 }
 
 // notFound says why a name is not one of the run's servers. It repeats only names of the catalog.

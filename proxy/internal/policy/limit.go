@@ -42,14 +42,13 @@ func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 		case !on:
 			continue
 		}
-		unclear := refuse(CodeRuleUnreadable, q.Host, a.Name)
-		if unclear.Unread = q.Content == nil; unclear.Unread {
-			return nil, unclear
+		if q.Content == nil {
+			return nil, unread(q.Host)
 		}
 		v, found, err := q.Content.Lookup(sum.Field)
 		amount, ok := catalog.Millionths(v.Text)
 		if err != nil || !found || !ok {
-			return nil, unclear
+			return nil, refuse(CodeRuleUnreadable, q.Host, a.Name)
 		}
 		need("sum", &sum.Limit, amount)
 	}

@@ -151,6 +151,15 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	}}
 }
 
+// unread is the verdict on a request whose content must be read first. It is judged again then, so the refusal has no hint:
+// a hint costs more than the rules.
+func unread(h catalog.Host) Verdict {
+	s := refusals[CodeRuleUnreadable]
+	return Verdict{Unread: true, Status: s.status, Refusal: controlapi.Refusal{
+		Error: s.error, Code: CodeRuleUnreadable, Host: h.String(),
+	}}
+}
+
 // RefuseCredential is the verdict for a request whose credential could not be obtained. name is its token name.
 func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	v := refuse(code, h, "")

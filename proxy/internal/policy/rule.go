@@ -21,13 +21,14 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 		for _, m := range q.Methods {
 			rule, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), q.Path, q.content())
 			switch {
-			case errors.Is(err, catalog.ErrUnread) && q.Early:
+			case errors.Is(err, catalog.ErrUnread):
+				if !q.Early {
+					return nil, unread(q.Host), false
+				}
 			case errors.Is(err, catalog.ErrPath):
 				return nil, Ambiguous("Servers could read the path in different ways.", q.Host), false
 			case err != nil:
-				v := refuse(CodeRuleUnreadable, q.Host, a.Name)
-				v.Unread = errors.Is(err, catalog.ErrUnread)
-				return nil, v, false
+				return nil, refuse(CodeRuleUnreadable, q.Host, a.Name), false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
 				return nil, refuseRule(a.Name, a.Rules, rule, q), false
 			case rule.Then != catalog.ActionAllow && (hold == nil || hold.ByAny && !rule.ByAny) && !disarm.Off("approval"):
