@@ -27,8 +27,8 @@ func AliasGlob(pattern string) string {
 	}, pattern)
 }
 
-// Match matches a name with a pattern in which * stands for any characters and ? for one. Rules ask it for every call, so
-// it copies neither.
+// Match matches a name with a pattern in which * stands for any characters and ? for one. Rules ask it for every call,
+// so it copies neither.
 func Match(pattern, name string) bool {
 	star, mark := -1, 0 // where the last * was, and where what it stands for ends
 	i, j := 0, 0

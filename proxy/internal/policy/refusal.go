@@ -151,8 +151,8 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	}}
 }
 
-// unread is the verdict on a request whose content must be read first. It is judged again then, so the refusal has no hint:
-// a hint costs more than the rules.
+// unread is the verdict on a request whose content must be read first. It is judged again then, so the refusal has no
+// hint: a hint costs more than the rules.
 func unread(h catalog.Host) Verdict {
 	s := refusals[CodeRuleUnreadable]
 	return Verdict{Unread: true, Status: s.status, Refusal: controlapi.Refusal{
