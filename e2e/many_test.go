@@ -19,9 +19,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestManyOperations: with 500 APIs whose documents have 16,000 operations, mcp-server takes at most 10 MB more than with the
-// same APIs without, and the first question after the start finds one of them. It prints how long each start took;
-// catalog.TestSoon bounds what the documents cost it.
+// TestManyOperations: with 500 APIs whose documents have 16,000 operations, mcp-server takes at most 10 MB more than with
+// the same APIs without, and a question after the start finds one of them, or says that they are still being read. It
+// prints how long each start took; catalog.TestSoon bounds what the documents cost it.
 func TestManyOperations(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: memory is that of a process of this machine")
@@ -53,8 +53,13 @@ func TestManyOperations(t *testing.T) {
 			testkit.Must(t, err)
 			took[i] = append(took[i], time.Since(began))
 			question := &mcp.CallToolParams{Name: "list_apis", Arguments: map[string]any{"query": "item 7 of shop 499"}}
-			answer, err := w.Session().CallTool(t.Context(), question)
-			text, _ := json.Marshal(answer)
+			var answer *mcp.CallToolResult
+			var text []byte
+			testkit.WaitFor(t, func() bool {
+				answer, err = w.Session().CallTool(t.Context(), question)
+				text, _ = json.Marshal(answer)
+				return !strings.Contains(string(text), "still being read") // on a busy machine
+			})
 			if err != nil || strings.Contains(string(text), "GET /shop499/items7") != (i == 1) {
 				t.Errorf("%v: %.500s", err, text)
 			}

@@ -140,3 +140,13 @@ func (l *Library) Docs(ctx context.Context) []*Doc {
 		return out
 	}
 }
+
+// Behind reports whether documents are still being read, so that Docs may lack some.
+func (l *Library) Behind() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.version != l.want.Version
+}

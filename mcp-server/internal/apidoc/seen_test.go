@@ -92,8 +92,8 @@ func TestWaitsForNobody(t *testing.T) {
 	}
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
-	if docs := l.Docs(now); len(docs) > 0 || len(l.Silent()) > 0 {
-		t.Errorf("%v", docs)
+	if docs := l.Docs(now); len(docs) > 0 || len(l.Silent()) > 0 || !l.Behind() {
+		t.Errorf("%v, behind %v", docs, l.Behind())
 	}
 	stop()
 	<-done

@@ -250,6 +250,9 @@ func tokenNames(cat controlapi.Catalog, api string) []string {
 // findNotes say what else the model must know of a search.
 func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string, hits []search.Hit) []string {
 	var notes, dark, plain []string
+	if s.cfg.Library.Behind() {
+		notes = append(notes, "Operations of APIs are still being read: ask again in a few seconds.")
+	}
 	if len(hits) > 0 && hits[0].Share < weakShare {
 		note := "Nothing fits well."
 		if i := slices.IndexFunc(places, func(p source) bool { return p.index == hits[0].Index && p.doc != nil }); i >= 0 {

@@ -130,6 +130,16 @@ func TestListBounded(t *testing.T) {
 	}
 }
 
+// TestStillReading: a search says that it lacks what has not been read yet.
+func TestStillReading(t *testing.T) {
+	library := apidoc.NewLibrary(nil, logline.New(t.Output(), "text", nil)) // nobody runs it
+	library.Follow(controlapi.Catalog{Version: "1", APIs: []controlapi.API{shopAPI()}})
+	s := &Surface{cfg: Config{Library: library}}
+	if notes := s.findNotes(controlapi.Catalog{}, nil, "", nil); len(notes) != 1 || !strings.Contains(notes[0], "still being read") {
+		t.Errorf("got %q", notes)
+	}
+}
+
 // TestMisses: a run hears what its wrong requests should have been, twice at most, and nothing of right ones.
 func TestMisses(t *testing.T) {
 	proxy := peertest.NewProxy(t)
@@ -143,8 +153,11 @@ func TestMisses(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	library.Follow(controlapi.Catalog{Version: "1", APIs: []controlapi.API{shopAPI()}})
-	library.Docs(ctx)
 	s := &Surface{cfg: Config{Library: library}}
+	library.Docs(ctx)
+	if notes := s.findNotes(controlapi.Catalog{}, nil, "", nil); len(notes) > 0 {
+		t.Errorf("of a search after everything was read: %q", notes)
+	}
 	exchange := func(status int, method, path string, apis ...string) controlapi.Exchange {
 		return controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: status, Method: method, URL: "https://api.shop.test" + path, APIs: apis}
 	}
