@@ -19,10 +19,9 @@ type Server struct {
 	Calls     int `json:"calls"`
 	// Problem is why the server last failed, in the server's words or ours. It is empty after a success.
 	Problem string `json:"problem,omitempty"`
+	// Down says that the server does not work: it failed, and has not answered since.
+	Down bool `json:"down,omitempty"`
 }
-
-// Down says that the server does not work: it failed, and has not answered since.
-func (s Server) Down() bool { return s.State == Failing || s.State == Stopped && s.Problem != "" }
 
 // State is what a server does.
 type State string

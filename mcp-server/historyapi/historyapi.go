@@ -99,8 +99,6 @@ type Detail struct {
 	Exit      string            `json:"exit,omitempty"`
 	Exchanges []Exchange        `json:"exchanges"`
 	Hints     []controlapi.Hint `json:"hints,omitempty"`
-	// More means that there are further exchanges, beyond those that were asked for.
-	More bool `json:"more,omitempty"`
 }
 
 // Text is a text of which the middle may be missing: Omitted bytes between Head and Tail.

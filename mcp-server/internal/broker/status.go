@@ -52,6 +52,7 @@ func (s *server) state(now time.Time) serverstate.Server {
 			}
 		}
 	}
+	out.Down = out.State == serverstate.Failing || out.State == serverstate.Stopped && out.Problem != ""
 	return out
 }
 

@@ -53,7 +53,7 @@ func (m *memory) Runs(_ context.Context, f historyapi.Filter, cursor string) (hi
 	return p, nil
 }
 
-func (m *memory) RunAfter(_ context.Context, id string, _ int64, _ int) (historyapi.Detail, error) {
+func (m *memory) RunAfter(_ context.Context, id string, _ int64) (historyapi.Detail, error) {
 	for _, r := range m.runs {
 		if r.ID == id {
 			return historyapi.Detail{Run: r, Kept: true}, nil

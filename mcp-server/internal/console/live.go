@@ -162,7 +162,7 @@ func (c *Console) look(ctx context.Context, v *versions, all bool) {
 	states := c.cfg.Servers.States()
 	v.Servers, v.Down = sum(states), 0
 	for _, s := range states {
-		if s.Down() {
+		if s.Down {
 			v.Down++
 		}
 	}

@@ -16,7 +16,7 @@ import (
 type History interface {
 	Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
 	Run(ctx context.Context, id string) (historyapi.Detail, error)
-	RunAfter(ctx context.Context, id string, after int64, most int) (historyapi.Detail, error)
+	RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error)
 	Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
 	Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
 	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
@@ -53,10 +53,8 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		}, q.Get("cursor")))
 	})
 	handle("GET runs/{id}", func(r *http.Request) (any, error) {
-		q := r.URL.Query()
-		after, _ := strconv.ParseInt(q.Get("after"), 10, 64) // none: all
-		first, _ := strconv.Atoi(q.Get("first"))
-		return kept(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after, first))
+		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // none: all
+		return kept(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after))
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {

@@ -211,12 +211,12 @@ func spans(ctx context.Context, q querier, run *historyapi.Run) error {
 
 // Run is all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrUnknown: there is none.
 func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
-	return s.RunAfter(ctx, id, 0, 0)
+	return s.RunAfter(ctx, id, 0)
 }
 
 // RunAfter is Run for who has it already up to an exchange, by its number: while the run is under way, only those
-// stored later are among its exchanges. With most, only so many of the first are.
-func (s *Store) RunAfter(ctx context.Context, id string, after int64, most int) (historyapi.Detail, error) {
+// stored later are among its exchanges.
+func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error) {
 	var out historyapi.Detail
 	db, err := s.db(ctx)
 	if err != nil {
@@ -247,17 +247,10 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64, most int) 
 	if !s.underWay(&out) {
 		after = 0
 	}
-	limit := -1 // all
-	if most > 0 {
-		limit = most + 1
-	}
 	out.Exchanges, err = read[historyapi.Exchange](ctx, db,
-		"SELECT data FROM exchange WHERE run = ? AND number > ? ORDER BY number LIMIT ?", out.ID, after, limit)
+		"SELECT data FROM exchange WHERE run = ? AND number > ? ORDER BY number", out.ID, after)
 	if err != nil {
 		return out, s.checked(err)
-	}
-	if most > 0 && len(out.Exchanges) > most {
-		out.Exchanges, out.More = out.Exchanges[:most], true
 	}
 	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
 	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // nobody has counted: mcp-server ended before the run

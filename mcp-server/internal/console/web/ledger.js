@@ -45,7 +45,7 @@ function Entries({ version }) {
 /** Whole says whether the proxy's ledger is: read there, and compared with the checkpoints that runs were given. */
 function Whole() {
   const state = useData("ledger/check", useNow(60000)), d = state.data;
-  if (!d) return html`<span class="faint small clip">${state.error ? shown(state.error) : "The ledger is being read…"}</span>`;
+  if (!d || state.error) return html`<span class="faint small clip">${state.error ? shown(state.error) : "The ledger is being read…"}</span>`;
   const bad = d.findings.length > 0;
   return html`<span class=${"status " + (bad ? "bad" : "ok")}><span class=${"row " + (bad ? "bad" : "ok")}><${Icon} name=${bad ? "no" : "ok"} />${bad ? "Broken" : "Unbroken"}</span></span>
     <span class="faint clip num small" title="codeforge audit verify compares with more">${plural(d.records, "record")} chained by the proxy${d.head ? html`, head <span class="mono">${shown(d.head.split(" ")[1].slice(0, 12))}</span>` : ""}${d.compared ? `, fits ${plural(d.compared, "run")}` : ""}${d.lost ? `, ${thousands(d.lost)} lost` : ""}, checked ${clock(d.checked, false)}</span>

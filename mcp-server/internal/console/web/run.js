@@ -159,18 +159,15 @@ function linesOf(code, x) {
   return out.filter((o) => o[1] === best).map((o) => o[0]);
 }
 
-/** useRun is a run: at first as many of its requests as a screen has, then all. While it is under way, only those that
- * are new are asked for. */
+/** useRun is a run. While it is under way, only the requests that are new are asked for. */
 function useRun(id) {
   const known = useRef({ list: [], after: 0 }), k = known.current;
-  const [rest, ask] = useState(0), more = !k.answer ? "?first=150" : k.after ? "?after=" + k.after : "";
-  const state = useData("runs/" + encodeURIComponent(id), app.touched + rest, 400, more), d = state.data;
-  useEffect(() => { if (d?.more) ask((n) => n + 1); }, [d]);
+  const state = useData("runs/" + encodeURIComponent(id), app.touched, 400, k.after ? "?after=" + k.after : ""), d = state.data;
   if (d && k.answer !== d) {
     const news = d.exchanges ?? [], live = under(d) && k.after > 0, had = new Set(live ? k.list.map((x) => x.number) : []);
     k.answer = d;
     k.list = live ? k.list.concat(news.filter((x) => !had.has(x.number))).sort((a, b) => new Date(a.at) - new Date(b.at)) : news;
-    k.after = under(d) && !d.more ? Math.max(k.after, ...news.map((x) => x.number)) : 0;
+    k.after = under(d) ? Math.max(k.after, ...news.map((x) => x.number)) : 0;
     k.run = { ...d, exchanges: k.list };
   }
   return { ...state, data: d && k.run };

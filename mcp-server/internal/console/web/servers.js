@@ -6,8 +6,7 @@ import { api } from "./session.js";
 import { address, app, go, say, useData } from "./state.js";
 
 const STATES = { stopped: ["stop", "", "Starts when called"], starting: ["clock", "live", "Starting"], running: ["ok", "ok", "Running"], failing: ["warn", "bad", "Failing, rests a while"], down: ["warn", "bad", "Down, tried when called"] };
-const down = (s) => s.state === "failing" || (s.state === "stopped" && !!s.problem);
-const stateOf = (s) => STATES[down(s) && s.state === "stopped" ? "down" : s.state] ?? STATES.stopped;
+const stateOf = (s) => STATES[s.down && s.state === "stopped" ? "down" : s.state] ?? STATES.stopped;
 const round = (n) => Math.round(n / 10) * 10;
 const MAY = { yes: ["ok", "yes"], held: ["held", "not until you accept it"], no: ["", "no"] };
 const reached = (c) => !c ? ["", ""] : c.url ? ["HTTP", c.url] : c.package ? ["package", c.package] : ["program", (c.command ?? []).join(" ")];
@@ -35,13 +34,13 @@ export function Servers() {
   const state = useData("servers", app.versions.servers + app.versions.apis), d = state.data, id = app.route.id;
   const list = d?.states ?? [], configs = new Map((d?.configs ?? []).map((c) => [c.name, c.config]));
   names = list.map((s) => s.name);
-  const known = list.filter((s) => s.tools !== undefined), held = list.filter((s) => s.held), failing = list.filter(down), tokens = list.reduce((n, s) => n + (s.bytes ?? 0), 0) / 4;
+  const known = list.filter((s) => s.tools !== undefined), held = list.filter((s) => s.held), failing = list.filter((x) => x.down), tokens = list.reduce((n, s) => n + (s.bytes ?? 0), 0) / 4;
   return html`<main id="main"><div class="page" tabindex="-1">
     <div class="row wrap"><h1 class="grow title">MCP servers behind CodeForge</h1><span class="faint">called from code, never listed to the model</span></div>
     ${!d ? html`<${Wrong} state=${state} />` : html`
     <dl class="tiles"><${Tile} title="Servers" value=${list.length} sub=${failing.length ? failing.length + " down" : "none down"} cls=${failing.length ? "bad" : ""} /><${Tile} title="Tools" value=${known.reduce((n, s) => n + s.tools, 0)} sub=${known.length < list.length ? plural(list.length - known.length, "server") + " not asked yet" : "callable from code"} /><${Tile} title="The model pays" value="0 tokens" sub=${tokens ? "about " + thousands(round(tokens)) + " if it saw them" : "for their descriptions"} cls="ok" /><${Tile} title="Processes" value=${list.reduce((n, s) => n + s.processes, 0)} sub="${plural(list.reduce((n, s) => n + s.calls, 0), "call")} in flight" /><${Tile} title="Tools held back" value=${held.reduce((n, s) => n + s.held, 0)} sub="new or changed" cls=${held.length ? "held" : ""} /></dl>
     <${Card} title="Servers">${list.length ? html`<div class="wide" tabindex="0"><table><thead><tr>${["State", "Name", "Reached by", "Tools", "Kept from the model", "Processes", "Calls now", ""].map((t, i) => html`<th class=${i > 2 ? "r" : ""}>${t || html`<span class="sr">Action</span>`}</th>`)}</tr></thead><tbody>${list.map((s) => { const [icon, cls, text] = stateOf(s), [how, where] = reached(configs.get(s.name)); return html`<tr key=${s.name} aria-current=${s.name === id ? "true" : null}><td><${Chip} cls=${cls} icon=${icon}>${text}</${Chip}></td><td><a class="soft" href=${address("servers", s.name)}><b>${shown(s.name)}</b></a></td><td class="path"><${Chip}>${how}</${Chip}> <span class="mono soft">${shown(where)}</span></td><td class="r">${s.tools ?? "not asked"}</td><td class="r soft">${s.bytes ? "about " + thousands(round(s.bytes / 4)) + " tokens" : "–"}</td><td class="r">${s.processes}</td><td class="r">${s.calls}</td><td class="r"><button type="button" class="btn small" onClick=${() => restart(s.name)}>Restart</button></td></tr>`; })}</tbody></table></div>
-      <div class="under stack">${list.filter((s) => s.problem).map((s) => html`<${Note} cls=${down(s) ? "bad" : "held"}><b>${shown(s.name)}</b>: ${shown(s.problem)}${s.state === "failing" ? " Code gets an error at once while it rests; then one call is let through to see." : down(s) ? " Its next call starts it again." : ""}</${Note}>`)}
+      <div class="under stack">${list.filter((s) => s.problem).map((s) => html`<${Note} cls=${s.down ? "bad" : "held"}><b>${shown(s.name)}</b>: ${shown(s.problem)}${s.state === "failing" ? " Code gets an error at once while it rests; then one call is let through to see." : s.down ? " Its next call starts it again." : ""}</${Note}>`)}
       ${held.map((s) => html`<${Note} cls="held" icon="lock"><b>${shown(s.name)}</b>: ${plural(s.held, "tool")} ${s.held === 1 ? "is" : "are"} not as you accepted ${s.held === 1 ? "it" : "them"}, and not called until you have seen the difference.</${Note}><${Command} text=${"codeforge mcp approve " + plain(s.name)} />`)}</div>` : html`<p class="pad faint">There is none. codeforge mcp add NAME adds one; codeforge mcp import takes over those that you have.</p>`}</${Card}>
     ${id && names.includes(id) ? html`<${Tools} key=${"tools " + id} name=${id} /><${Log} key=${id} name=${id} />` : list.length ? html`<p class="faint">Choose one to see its tools, and what it printed.</p>` : null}`}
   </div></main>`;
