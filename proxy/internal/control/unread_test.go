@@ -86,7 +86,7 @@ func TestUnread(t *testing.T) {
 	}
 	select {
 	case a := <-answers:
-		t.Errorf("%s was answered unread: %v, %d bytes", a.name, a.err, len(a.text))
+		t.Fatalf("%s was answered unread: %v, %d bytes", a.name, a.err, len(a.text))
 	case <-time.After(100 * time.Millisecond):
 	}
 	r.Load()
