@@ -37,7 +37,7 @@ func (c *Catalog) Holds(h Host) bool {
 // spelled is a pattern of an active API, and which letters its name has.
 type spelled struct {
 	pattern HostPattern
-	letters uint64
+	letters typo.Bag
 }
 
 // Nearest is the pattern of an active API that a misspelt host most likely means: at most three slips away. Empty if

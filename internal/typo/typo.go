@@ -24,22 +24,40 @@ func Distance(a, b string, limit int) int {
 	return inBand(a, b, min(limit, maxLen+1))
 }
 
-// Letters says which bytes a word contains, as bits that some share. See Apart.
-func Letters(word string) (set uint64) {
+// Bag says which bytes a word has, and which of them more than once, as bits that some bytes share: see Apart.
+type Bag struct{ once, twice uint64 }
+
+// Letters is the Bag of a word.
+func Letters(word string) (b Bag) {
 	for i := range len(word) {
-		set |= 1 << (word[i] & 63)
+		c := word[i]
+		bit := uint64(1) << (c&31 | c>>1&32) // one for each character of a host name
+		b.twice |= b.once & bit
+		b.once |= bit
 	}
-	return set
+	return b
 }
 
-// Apart is a number of slips that two words with these letters have between them at least: a slip adds a letter, or
+// Apart is a number of slips that two words with these letters have between them at least: a slip adds one letter, or
 // takes one away, or both.
-func Apart(a, b uint64) int { return (bits.OnesCount64(a^b) + 1) / 2 }
+func Apart(a, b Bag) int {
+	return max(bits.OnesCount64(a.once&^b.once)+bits.OnesCount64(a.twice&^b.twice),
+		bits.OnesCount64(b.once&^a.once)+bits.OnesCount64(b.twice&^a.twice))
+}
 
 // inBand is Distance by its matrix, of which it computes what is less than limit from the diagonal.
 func inBand(a, b string, limit int) int {
-	var space [3][maxLen + 2]uint16
-	before, last, row := &space[0], &space[1], &space[2]
+	const short = 32 // clearing the rows of the longest words takes more time than comparing short ones
+	if len(b) < short {
+		var rows [3][short + 1]uint16
+		return banded(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
+	}
+	var rows [3][maxLen + 2]uint16
+	return banded(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
+}
+
+// banded is inBand with the memory of three rows, each longer than b.
+func banded(a, b string, limit int, before, last, row []uint16) int {
 	for j := range min(len(b), limit) + 1 {
 		last[j] = uint16(j)
 	}

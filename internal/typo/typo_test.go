@@ -93,6 +93,24 @@ func TestDistances(t *testing.T) {
 	}
 }
 
+// TestApart: names that differ in their numbers and their end are told apart without their distance.
+func TestApart(t *testing.T) {
+	for _, r := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"host", "host", 0}, {"host", "tohs", 0}, {"hast", "host", 1}, {"hast", "hasst", 1}, {"p.m", "0nm", 2},
+		{"api0.example.org", "api101.example.com", 4}, {"api0.example.org", "api222.example.com", 4},
+	} {
+		if got := Apart(Letters(r.a), Letters(r.b)); got != r.want {
+			t.Errorf("%q and %q are %d apart, want %d", r.a, r.b, got, r.want)
+		}
+		if got := Apart(Letters(r.b), Letters(r.a)); got != r.want {
+			t.Errorf("%q and %q are %d apart, want %d", r.b, r.a, got, r.want)
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	known := []string{"GitHub", "stripe", "strips"}
 	for _, r := range []struct {

@@ -13,20 +13,28 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// BenchmarkDecide is the decision on one request, by the number of APIs.
+// BenchmarkDecide is the decision on one request, by the number of APIs. Their hosts differ in numbers; those of "alike"
+// have the same letters and digits as the one that is asked for, in another order.
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
-		apis := map[string]string{}
+		apis, alike := map[string]string{}, map[string]string{}
 		for i := range n {
-			apis[fmt.Sprintf("api%d", i)] = fmt.Sprintf(`{"description": "d", "domains": ["api%d.example.com"], "credentials": {"TOKEN_%d": "value-of-token-%d"}}`, i, i, i)
+			const config = `{"description": "d", "domains": ["api%s.example.com"], "credentials": {"TOKEN_%d": "value-of-token-%d"}}`
+			apis[fmt.Sprintf("api%d", i)] = fmt.Sprintf(config, fmt.Sprint(i), i, i)
+			alike[fmt.Sprintf("api%d", i)] = fmt.Sprintf(config, shuffled("12345678", i), i, i)
 		}
-		rules := Rules{Catalog: load(b, apis)}
-		for kind, name := range map[string]string{"known": "api0.example.com", "unknown": "api0.example.org"} {
+		all, similar := Rules{Catalog: load(b, apis)}, Rules{Catalog: load(b, alike)}
+		for kind, name := range map[string]string{"known": "api0.example.com", "unknown": "api0.example.org", "alike": "api87654321.example.com"} {
+			rules := all
+			if kind == "alike" {
+				rules = similar
+			}
 			host, err := catalog.ParseHost(name)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Run(fmt.Sprintf("apis=%d/%s", n, kind), func(b *testing.B) {
+				defer processorTime(b)()
 				b.ReportAllocs()
 				for b.Loop() {
 					if v := rules.Decide(run(nil), Request{Host: host, TLS: true, Methods: []string{"GET"}}); v.Allow != (kind == "known") {
@@ -36,6 +44,16 @@ func BenchmarkDecide(b *testing.B) {
 			})
 		}
 	}
+}
+
+// shuffled is the n-th order of some characters.
+func shuffled(s string, n int) string {
+	b := []byte(s)
+	for i := len(b); i > 1; i-- {
+		j := n % i
+		b[i-1], b[j], n = b[j], b[i-1], n/i
+	}
+	return string(b)
 }
 
 // BenchmarkRules is what 50 rules of each of 100 APIs add to a request: its judgements before and after redaction.

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -12,8 +13,11 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
@@ -153,6 +157,34 @@ func TestNearest(t *testing.T) {
 		if near == "" == strings.Contains(hint, "nearest") || !strings.Contains(hint, near) {
 			t.Errorf("%s: %s", typed, hint)
 		}
+	}
+}
+
+// TestUnknownCost: refusing a host that no API has takes little longer in a catalog of 1,000 APIs.
+func TestUnknownCost(t *testing.T) {
+	rules := func(n int) Rules {
+		apis := map[string]string{}
+		for i := range n {
+			apis[fmt.Sprintf("api%d", i)] = fmt.Sprintf(`{"description": "d", "domains": ["api%d.example.com"]}`, i)
+		}
+		return Rules{Catalog: load(t, apis)}
+	}
+	h := host(t, "api0.example.org")
+	cost := func(r Rules) time.Duration {
+		least := time.Hour
+		for range 5 {
+			least = min(least, growth.Time(func() {
+				for range 200 {
+					r.Decide(run(nil), Request{Host: h, TLS: true, Methods: []string{"GET"}})
+				}
+			}))
+		}
+		return least
+	}
+	few, many := cost(rules(1)), cost(rules(1000))
+	t.Logf("200 refusals: %v among one API, %v among 1,000", few, many)
+	if limit := 8 * time.Millisecond; many > few+limit && !testkit.Race || many > few+10*limit {
+		t.Errorf("200 refusals take %v among one API, %v among 1,000", few, many)
 	}
 }
 
