@@ -38,6 +38,7 @@ func TestRelease(t *testing.T) {
 		do   func(*testing.T, *world.World)
 	}{
 		{"the key is the proxy's alone", keyIsTheProxysAlone},
+		{"skills", shippedSkills},
 		{"doors", doors},
 		{"admission", admission},
 		{"no writes", noWrites},
@@ -87,6 +88,29 @@ func keyIsTheProxysAlone(t *testing.T, w *world.World) {
 	}
 	if len(found) != 3 {
 		t.Errorf("looked into %v, want three containers", found)
+	}
+}
+
+// shippedSkills: code imports the skills that are shipped, and leaves nothing there for later runs.
+func shippedSkills(t *testing.T, w *world.World) {
+	r := w.MustExecute(t, `import { pages } from "/skills/page-through.ts";
+console.log(typeof pages);
+for (const name of ["planted", "page-through"]) {
+  try {
+    Deno.writeTextFileSync("/skills/" + name + ".ts", "planted");
+    console.log("written");
+  } catch (e) { console.log(e.name); }
+}`)
+	if want := "function\nPermissionDenied\nPermissionDenied\n"; r.Out != want {
+		t.Errorf("out %q, want %q; notes %q", r.Out, want, r.Notes)
+	}
+	r = w.MustPython(t, `try:
+    open("/skills/planted.py", "w")
+    print("written")
+except OSError as e:
+    print(type(e).__name__)`)
+	if r.Out != "PermissionError\n" {
+		t.Errorf("Python: out %q, notes %q", r.Out, r.Notes)
 	}
 }
 

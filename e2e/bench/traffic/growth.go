@@ -51,7 +51,7 @@ func (m *measurement) steady(ctx context.Context, p *peer.Peer, c *plotting, x f
 
 func (m *measurement) byCredentials(ctx context.Context) error {
 	c := &plotting{bench.Curve{ID: "credentials", Title: "Proxy, by credentials in the catalog", X: "credentials"}}
-	for _, n := range []int{1, 8, 64, 512} {
+	for _, n := range []int{1, 8, 64, 500} { // the catalog takes 500 of an API
 		log.Printf("growth: %d credentials", n)
 		p, _, err := peer.CodeForge(peer.CodeForgeConfig{Binary: m.cfg.Binary, CA: m.ca, Credentials: n})
 		if err != nil {

@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/skills"
 )
 
 // remote listens for mcp-server in another pod, when the socket is open. Nil: it is not told to.
@@ -27,7 +29,8 @@ func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 }
 
 // closeVolumes gives a pod's volumes the modes that Docker's have by docker-compose.yml: Kubernetes makes volumes that
-// are open to all, those in memory with the sticky bit. It needs the groups that the jail has joined.
+// are open to all, those in memory with the sticky bit. It needs the groups that the jail has joined. That of the skills
+// gets those that are shipped, and code cannot write there: slots share the volume, and mcp-server does not see it.
 func closeVolumes(f serveFlags) error {
 	var errs []error
 	for _, v := range []struct {
@@ -35,12 +38,15 @@ func closeVolumes(f serveFlags) error {
 		group int
 		mode  os.FileMode
 	}{
-		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.skills, slot.GroupID, 0o770},
+		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.skills, slot.GroupID, 0o750},
 		{f.code, 0, 0o711}, {f.state, 0, 0o711}, {f.packages, 0, 0o755}, {runapi.HomesDir, 0, 0o711},
 	} {
 		info, err := os.Stat(v.path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&0o002 == 0 {
 			continue
+		}
+		if err == nil && v.path == f.skills {
+			err = shipSkills(f.skills)
 		}
 		if err == nil {
 			err = errors.Join(os.Chown(v.path, -1, v.group), os.Chmod(v.path, v.mode))
@@ -50,4 +56,22 @@ func closeVolumes(f serveFlags) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// shipSkills writes the shipped skills into a directory, readable for all who can enter it.
+func shipSkills(dir string) error {
+	list, err := skills.Files.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, entry := range list {
+		source, err := skills.Files.ReadFile(entry.Name())
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(dir, entry.Name()), source, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("writing the shipped skill %s: %w", entry.Name(), err)
+		}
+	}
+	return nil
 }

@@ -312,10 +312,11 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
 			Servers: jailServers(f),
 		})
-		if err == nil && f.listen != "" {
+		switch {
+		case err != nil:
+		case f.listen != "":
 			err = closeVolumes(f)
-		}
-		if err == nil {
+		default:
 			err = closeSkills(f.skills)
 		}
 		return j, slot.ServiceUID, err
