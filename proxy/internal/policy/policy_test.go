@@ -183,7 +183,7 @@ func TestUnknownCost(t *testing.T) {
 	}
 	few, many := cost(rules(1)), cost(rules(1000))
 	t.Logf("200 refusals: %v among one API, %v among 1,000", few, many)
-	if limit := 8 * time.Millisecond; many > few+limit && !testkit.Race || many > few+10*limit {
+	if limit := 5 * time.Millisecond; many > few+limit && !testkit.Race || many > few+10*limit {
 		t.Errorf("200 refusals take %v among one API, %v among 1,000", few, many)
 	}
 }

@@ -29,8 +29,8 @@ func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 }
 
 // closeVolumes gives a pod's volumes the modes that Docker's have by docker-compose.yml: Kubernetes makes volumes that
-// are open to all, those in memory with the sticky bit. It needs the groups that the jail has joined. That of the skills
-// gets those that are shipped, and code cannot write there: slots share the volume, and mcp-server does not see it.
+// are open to all, those in memory with the sticky bit. It needs the groups that the jail has joined. The volume of
+// the skills gets those that are shipped, and code cannot write there: slots share it, and mcp-server does not see it.
 func closeVolumes(f serveFlags) error {
 	var errs []error
 	for _, v := range []struct {
