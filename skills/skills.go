@@ -1,5 +1,5 @@
 // Package skills holds the skills that are shipped with CodeForge. mcp-server copies them into the skills directory at
-// its first start.
+// its first start, and in a pod sandboxd does.
 package skills
 
 import "embed"

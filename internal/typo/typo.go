@@ -24,7 +24,7 @@ func Distance(a, b string, limit int) int {
 	return inBand(a, b, min(limit, maxLen+1))
 }
 
-// Bag says which bytes a word has, and which of them more than once, as bits that some bytes share: see Apart.
+// Bag says which bytes a word has, and which of them at least twice. A bit stands for a byte, and some share one.
 type Bag struct{ once, twice uint64 }
 
 // Letters is the Bag of a word.
