@@ -14,7 +14,7 @@ import (
 )
 
 // noSkills is why attacks by files in /skills do not exist in Kubernetes.
-const noSkills = "what code writes to /skills stays in its pod; mcp-server has the skills that CodeForge ships, read-only"
+const noSkills = "code cannot write to /skills there: it has the skills that CodeForge ships"
 
 // skills are attempts on mcp-server through files that code wrote into /skills, besides testdata/G/planted.ts.
 func skills() []Attack {
