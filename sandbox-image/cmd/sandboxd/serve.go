@@ -20,6 +20,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -49,6 +50,7 @@ type serveFlags struct {
 	bridge, packages, programs     string
 	typescript, owner              string
 	listen, identity               string // for mcp-server in another pod
+	health, closed                 string // of a pod whose proxy is another one
 	drain                          time.Duration
 	slots, warm, servers           int
 	memory, serverMemory           int64
@@ -62,8 +64,22 @@ const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
 	keepFrom     = 4 << 10  // bytes of output above which it is kept in a file
 	maxProcesses = 256      // threads included
+	// maxOfNode is the same where the slots of all pods are one user to the node: it keeps code from taking all the
+	// processes that the node can have.
+	maxOfNode    = 8192
 	maxOpenFiles = 1024
 )
+
+// shared reports whether this is a pod that shares its proxy with others: it has no right to make its slot another user.
+func (f serveFlags) shared() bool { return f.mode == container && os.Geteuid() != 0 }
+
+// processes is how many processes the user of a slot may have.
+func (f serveFlags) processes() uint64 {
+	if f.shared() {
+		return maxOfNode
+	}
+	return maxProcesses
+}
 
 // sharedDirs bounds what one run may add to the directories that all runs share.
 func sharedDirs(f serveFlags) []quota.Dir {
@@ -99,6 +115,8 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.listen, "listen", "", "")
 	fs.StringVar(&f.identity, "identity", "", "")
 	fs.DurationVar(&f.drain, "drain", 0, "")
+	fs.StringVar(&f.health, "health", "", "")
+	fs.StringVar(&f.closed, "closed", "", "")
 	fs.IntVar(&f.slots, "slots", s.Slots, "")
 	fs.IntVar(&f.warm, "warm", s.Warm, "")
 	fs.Int64Var(&f.memory, "memory", s.Memory, "")
@@ -207,7 +225,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err := os.MkdirAll(f.state, 0o711); err != nil {
 		return err
 	}
-	generations, err := generation.Open(filepath.Join(f.state, "generation"))
+	generations, err := generation.Open(filepath.Join(f.state, "generation"), firstGeneration(f, time.Now()))
 	if err != nil {
 		return err
 	}
@@ -258,10 +276,13 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"),
 		"socket", f.socket)
 	serving = true
-	served := make(chan error, 2)
+	served := make(chan error, 3)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.Peers(0, owner)) }()
 	if far != nil {
 		go func() { served <- server.Serve(far, nil) }()
+	}
+	if f.health != "" {
+		go func() { served <- serveHealth(ctx, f.health, sandbox) }()
 	}
 	lost := make(chan error, 1)
 	if f.mode == container {
@@ -308,12 +329,15 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
 	if f.mode == container {
+		limits.Processes = f.processes()
 		j, err := jail.NewContainer(jail.ContainerConfig{
-			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
+			Shared: f.shared(), Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
 			Servers: jailServers(f),
 		})
 		switch {
 		case err != nil:
+		case f.shared():
+			return j, os.Geteuid(), errors.Join(shipSkills(f.skills), privilege.HideMemory())
 		case f.listen != "":
 			err = closeVolumes(f)
 		default:

@@ -11,7 +11,7 @@ func TestOnlyGrows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "generation")
 	var last uint64
 	for start := range 4 { // a restart after a crash: nothing is closed
-		c, err := Open(path)
+		c, err := Open(path, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestOnlyGrows(t *testing.T) {
 }
 
 func TestConcurrent(t *testing.T) {
-	c, err := Open(filepath.Join(t.TempDir(), "generation"))
+	c, err := Open(filepath.Join(t.TempDir(), "generation"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestDamaged(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(path); err == nil {
+		if _, err := Open(path, 0); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
@@ -65,7 +65,7 @@ func TestDamaged(t *testing.T) {
 // Numbers that cannot be reserved are not given out.
 func TestCannotWrite(t *testing.T) {
 	dir := t.TempDir()
-	c, err := Open(filepath.Join(dir, "generation"))
+	c, err := Open(filepath.Join(dir, "generation"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
