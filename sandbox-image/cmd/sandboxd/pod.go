@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -55,6 +59,67 @@ func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) er
 			httpjson.Fail(w, http.StatusServiceUnavailable, h.Problem)
 		}
 	}))
+}
+
+// followAuthority keeps the certificate of the proxy's authority in the file of --ca. A proxy that starts again has
+// another one.
+func followAuthority(ctx context.Context, f serveFlags, log *slog.Logger) {
+	client := &http.Client{Timeout: authorityTime, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			id, err := mtls.Load(f.identity)
+			if err != nil {
+				return nil, err
+			}
+			return id.Dial(ctx, address, mtls.Proxy)
+		},
+	}}
+	tick := time.NewTicker(authorityPause)
+	defer tick.Stop()
+	for said := ""; ; {
+		err := fetchAuthority(ctx, client, f)
+		if err != nil && err.Error() != said && ctx.Err() == nil {
+			said = err.Error()
+			log.Warn("no certificate of the proxy's authority, trying again", "error", said)
+		} else if err == nil {
+			said = ""
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+const (
+	authorityTime  = 5 * time.Second
+	authorityPause = 2 * time.Second
+	maxCertificate = 64 << 10
+)
+
+// fetchAuthority writes the certificate, if it is another one than there is.
+func fetchAuthority(ctx context.Context, client *http.Client, f serveFlags) error {
+	// http, because the connection is secured by its dialer.
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.authority+"/", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxCertificate))
+	if err != nil {
+		return err
+	}
+	if block, _ := pem.Decode(text); resp.StatusCode != http.StatusOK || block == nil {
+		return fmt.Errorf("the proxy answered %d and %d bytes that are no certificate", resp.StatusCode, len(text))
+	}
+	if now, err := os.ReadFile(f.ca); err == nil && bytes.Equal(now, text) {
+		return nil
+	}
+	return atomicfile.Write(f.ca, text, 0o644)
 }
 
 // checkClosed reports that an address which no sandbox may reach can be connected to: nothing in the cluster keeps code

@@ -50,7 +50,7 @@ type serveFlags struct {
 	bridge, packages, programs     string
 	typescript, owner              string
 	listen, identity               string // for mcp-server in another pod
-	health, closed                 string // of a pod whose proxy is another one
+	health, closed, authority      string // of a pod that shares its proxy
 	drain                          time.Duration
 	slots, warm, servers           int
 	memory, serverMemory           int64
@@ -71,7 +71,7 @@ const (
 )
 
 // shared reports whether this is a pod that shares its proxy with others: it has no right to make its slot another user.
-func (f serveFlags) shared() bool { return f.mode == container && os.Geteuid() != 0 }
+func (f serveFlags) shared() bool { return f.authority != "" }
 
 // processes is how many processes the user of a slot may have.
 func (f serveFlags) processes() uint64 {
@@ -117,6 +117,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.DurationVar(&f.drain, "drain", 0, "")
 	fs.StringVar(&f.health, "health", "", "")
 	fs.StringVar(&f.closed, "closed", "", "")
+	fs.StringVar(&f.authority, "authority", "", "")
 	fs.IntVar(&f.slots, "slots", s.Slots, "")
 	fs.IntVar(&f.warm, "warm", s.Warm, "")
 	fs.Int64Var(&f.memory, "memory", s.Memory, "")
@@ -140,6 +141,10 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	}
 	if (f.listen == "") != (f.identity == "") {
 		errs = append(errs, errors.New("--listen and --identity: want both or neither"))
+	}
+	if shared := f.authority != ""; shared != (f.health != "") || shared && f.mode != container || !shared && f.closed != "" {
+		errs = append(errs, errors.New("--health, --authority and --closed: want the first two in a container whose proxy "+
+			"is another pod, perhaps with the third, and only there"))
 	}
 	if f.slots < 1 || f.slots > slot.Max {
 		errs = append(errs, fmt.Errorf("--slots %d: want 1 to %d", f.slots, slot.Max))
@@ -283,6 +288,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	if f.health != "" {
 		go func() { served <- serveHealth(ctx, f.health, sandbox) }()
+		go followAuthority(ctx, f, log)
 	}
 	lost := make(chan error, 1)
 	if f.mode == container {

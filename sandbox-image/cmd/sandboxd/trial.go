@@ -133,7 +133,7 @@ func (t *tried) try(ctx context.Context) error {
 		}
 	}
 	return resolve(ctx, t.deno, t.port, &syscall.Credential{
-		Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID, NoSetGroups: os.Geteuid() != 0,
+		Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID, NoSetGroups: os.Geteuid() != 0, // it has those that it needs
 	})
 }
 
