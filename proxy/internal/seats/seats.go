@@ -2,7 +2,8 @@
 //
 // Contract: a slot is one pod's at a time, found by the address that the pod connects from; an address that has not been
 // registered has none. Threat: a slot that goes to another pod, and with it a connection or a registration of the first
-// one. So a slot is given away only when its pod has had no run for a while, and it begins anew for the next pod.
+// one. So a slot is given away only when its pod has no run, and it begins anew for the next pod. A registration that
+// arrives late, for a run that is over, gives nothing to code: the next run at that address has a greater generation.
 package seats
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// idle is how long a pod must have been without a registration before its slot can be another one's.
-const idle = 10 * time.Minute
+// idle is how long ago a pod must have been registered before its slot can be another one's: longer than a registration
+// takes.
+const idle = 15 * time.Second
 
 // ErrFull means that all slots are those of other pods.
 var ErrFull = errors.New("the proxy has no slot for another pod")

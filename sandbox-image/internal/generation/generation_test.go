@@ -25,6 +25,23 @@ func TestOnlyGrows(t *testing.T) {
 	}
 }
 
+// Every number is greater than the least one, and what the file says wins when it is greater.
+func TestLeast(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "generation")
+	var last uint64
+	for _, least := range []uint64{5_000_000, 0, 4_000_000, 9_000_000} {
+		c, err := Open(path, least)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Next()
+		if err != nil || n <= least || n <= last {
+			t.Errorf("%d after %d, with at least %d: %v", n, last, least, err)
+		}
+		last = n
+	}
+}
+
 func TestConcurrent(t *testing.T) {
 	c, err := Open(filepath.Join(t.TempDir(), "generation"), 0)
 	if err != nil {
