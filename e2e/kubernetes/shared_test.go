@@ -66,8 +66,12 @@ func ownRights(t *testing.T, w *world.World) {
 	work.Wait()
 }
 
-// strangers: from an address that has no run the proxy serves neither TLS nor HTTP.
-func strangers(t *testing.T, _ *world.World) {
+// strangers: to an address that has no run, while another one has, the proxy speaks neither TLS nor HTTP.
+func strangers(t *testing.T, w *world.World) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { w.MustExecute(t, fetches("meanwhile", 3), "httpbin") })
+	time.Sleep(time.Second)
 	for port, first := range map[string]string{"443": "\x16\x03\x01\x00\x01\x01", "80": "GET / HTTP/1.1\r\nHost: httpbin.test\r\n\r\n"} {
 		c, err := net.DialTimeout("tcp4", world.SharedAddress+":"+port, 5*time.Second) //nolint:noctx // it has its own
 		if err != nil {
