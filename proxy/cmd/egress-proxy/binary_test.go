@@ -236,7 +236,7 @@ func TestFailedStarts(t *testing.T) {
 		want string
 	}{
 		"no mode":             {[]string{}, nil, `--mode "": want embedded, gateway, pod or shared`},
-		"half a shared proxy": {append(slices.Clone(good), "--mode", "shared", "--inside", "10.1.0.1", "--address", "10.2.0.1"), nil, "want all of them with --listen"},
+		"half a shared proxy": {append(slices.Clone(good), "--mode", "shared", "--inside", "10.1.0.1", "--address", "10.2.0.1"), nil, "want all, with --listen"},
 		"an address alone":    {append(slices.Clone(good), "--address", "10.2.0.1"), nil, "and only then"},
 		"no directory":        {[]string{"--mode", "gateway"}, nil, "is missing"},
 		"argument":            {append(good, "x"), nil, `unexpected argument "x"`},

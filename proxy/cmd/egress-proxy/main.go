@@ -9,9 +9,9 @@
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
 // firewall of its container and listens itself; a connection's slot is its source address. In a pod an init
 // container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. In shared mode the
-// proxy is a pod of its own, for many pods of one slot each: it listens at --inside, they reach it at --address, and get
-// the authority's certificate at --publish. Settings come from the environment (internal/settings). SIGHUP reloads apis/,
-// SIGTERM and SIGINT stop cleanly.
+// proxy is a pod of its own, for many pods of one slot each: it listens at --inside, and they reach it at --address and
+// get the authority's certificate at --publish. Settings come from the environment (internal/settings). SIGHUP reloads
+// apis/, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (
@@ -126,7 +126,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	all := o.inside.Is4() && o.address.Is4() && o.publish != "" && o.listen != ""
 	some := o.inside.IsValid() || o.address.IsValid() || o.publish != ""
 	if shared := o.mode == modeShared; shared && !all || !shared && some {
-		return o, errors.New("--inside, --address and --publish: want all of them with --listen in shared mode, and only then")
+		return o, errors.New("--inside, --address and --publish: want all, with --listen, in shared mode, and only then")
 	}
 	if (o.listen == "") != (o.identity == "") {
 		return o, errors.New("--listen and --identity: want both or neither")

@@ -188,7 +188,7 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return rec, nil
 }
 
-// Forget begins a slot anew, for another pod than the one that had it: its lease ends, and any generation may come next.
+// Forget begins a slot anew, for another pod than the one that had it: its lease ends, and any generation may come.
 func (b *Book) Forget(id slot.ID) {
 	s := &b.seats[id]
 	s.change.Lock()

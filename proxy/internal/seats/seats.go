@@ -1,9 +1,9 @@
 // Package seats says which pod has which slot of a proxy that many pods share.
 //
-// Contract: a slot is one pod's at a time, found by the address that the pod connects from; an address that has not been
-// registered has none. Threat: a slot that goes to another pod, and with it a connection or a registration of the first
-// one. So a slot is given away only when its pod has no run, and it begins anew for the next pod. A registration that
-// arrives late, for a run that is over, gives nothing to code: the next run at that address has a greater generation.
+// Contract: a slot is one pod's at a time, found by the address that the pod connects from; an address that has not
+// been registered has none. Threat: a slot that goes to another pod, and with it a connection or a registration of the
+// first one. So a slot is given away only when its pod has no run, and it begins anew for the next pod. A registration
+// that arrives late, for a run that is over, gives nothing to code: the next run there has a greater generation.
 package seats
 
 import (

@@ -28,9 +28,10 @@
 // In a pod mcp-server connects to --listen, with the certificates in --identity (package internal/mtls). When serve is
 // told to end, it first refuses leases and lets runs end, for as long as --drain says.
 //
-// In the container serve is process 1: root with SETUID, SETGID and KILL. Where it is not root, its pod shares a proxy with
-// others: it has one slot, whose user is its own, gets the authority's certificate from the proxy at --authority, answers
-// the kubelet at --health, and is not ready while it can connect to --closed, an address that no sandbox may reach.
+// In the container serve is process 1: root with SETUID, SETGID and KILL. With --authority its pod shares a proxy with
+// others, and it is not root: it has one slot, whose user is its own, gets the certificate of the proxy's authority
+// there, answers the kubelet at --health, and is not ready while it can connect to --closed, an address that no sandbox
+// may reach.
 //
 // serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
 // (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),

@@ -70,7 +70,8 @@ const (
 	maxOpenFiles = 1024
 )
 
-// shared reports whether this is a pod that shares its proxy with others: it has no right to make its slot another user.
+// shared reports whether this is a pod that shares its proxy with others. It has no right to make its slot another
+// user.
 func (f serveFlags) shared() bool { return f.authority != "" }
 
 // processes is how many processes the user of a slot may have.
@@ -142,9 +143,9 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if (f.listen == "") != (f.identity == "") {
 		errs = append(errs, errors.New("--listen and --identity: want both or neither"))
 	}
-	if shared := f.authority != ""; shared != (f.health != "") || shared && f.mode != container || !shared && f.closed != "" {
-		errs = append(errs, errors.New("--health, --authority and --closed: want the first two in a container whose proxy "+
-			"is another pod, perhaps with the third, and only there"))
+	if s := f.shared(); s != (f.health != "") || s && (f.mode != container || f.listen == "") || !s && f.closed != "" {
+		errs = append(errs, errors.New("--health, --authority and --closed: want the first two, perhaps with the third, "+
+			"with --listen in a container whose proxy is another pod, and only there"))
 	}
 	if f.slots < 1 || f.slots > slot.Max {
 		errs = append(errs, fmt.Errorf("--slots %d: want 1 to %d", f.slots, slot.Max))
@@ -337,8 +338,8 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 	if f.mode == container {
 		limits.Processes = f.processes()
 		j, err := jail.NewContainer(jail.ContainerConfig{
-			Shared: f.shared(), Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
-			Servers: jailServers(f),
+			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
+			Servers: jailServers(f), Shared: f.shared(),
 		})
 		switch {
 		case err != nil:

@@ -129,8 +129,8 @@ func (p Plan) become() error {
 	return nil
 }
 
-// setGroups sets the supplementary groups of a process that becomes a group. One that has them already needs no right to
-// do so.
+// setGroups sets the supplementary groups of a process that becomes a group. One that has them already needs no right
+// to do so.
 func setGroups(gid int, groups []int) error {
 	now, err := syscall.Getgroups()
 	if err != nil {

@@ -57,9 +57,9 @@ func writes() uint64 {
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM
 }
 
-// restrictFiles allows this thread, and the program it execs, to open for reading and to list only the paths of read and
-// everything below them, and to change only what is at and below those of write, unless there are none. It does nothing
-// when there is neither, and when the kernel has no Landlock, which is an error if there are paths to write.
+// restrictFiles allows this thread, and the program it execs, to open for reading and to list only the paths of read
+// and everything below them, and to change only what is at and below those of write, unless there are none. It does
+// nothing when there is neither, and when the kernel has no Landlock, which is an error if there are paths to write.
 func restrictFiles(read, write []string) error {
 	switch {
 	case len(read)+len(write) == 0 || disarm.Off("host-files"):

@@ -100,8 +100,8 @@ func canShare(cfg ContainerConfig) error {
 	case cfg.Slots != 1 || cfg.Servers.Slots != 0:
 		return fmt.Errorf("%d slots and %d for MCP servers: without SETUID, want 1 and 0", cfg.Slots, cfg.Servers.Slots)
 	case os.Getuid() != one.UID() || os.Getgid() != slot.GroupID || !slices.Contains(groups, BasePrivateGroup):
-		return fmt.Errorf("user %d, group %d, groups %v: without SETUID, want %d, %d and %d", os.Getuid(), os.Getgid(), groups,
-			one.UID(), slot.GroupID, BasePrivateGroup)
+		return fmt.Errorf("user %d, group %d, groups %v: without SETUID, want %d, %d and %d",
+			os.Getuid(), os.Getgid(), groups, one.UID(), slot.GroupID, BasePrivateGroup)
 	case os.Getpid() != 1:
 		return errors.New("without SETUID, sandboxd must be process 1: code could end any other")
 	case !enter.CanRestrictReads():
