@@ -288,7 +288,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		go func() { served <- server.Serve(far, nil) }()
 	}
 	if f.health != "" {
-		go func() { served <- serveHealth(ctx, f.health, sandbox) }()
+		// To the end of this process: when it is told to end, runs may go on.
+		go func() { served <- serveHealth(context.WithoutCancel(ctx), f.health, sandbox) }()
 		go followAuthority(ctx, f, log)
 	}
 	lost := make(chan error, 1)
