@@ -48,13 +48,16 @@ func TestSharedOptions(t *testing.T) {
 	for options, good := range map[string]bool{
 		"":                            true,
 		"--health=:1 --authority=a:1": true,
-		"--health=:1 --authority=a:1 --closed=b:1": true,
-		"--health=:1":              false,
-		"--authority=a:1":          false,
-		"--closed=b:1":             false,
-		"--health=:1 --closed=b:1": false,
-		"--health=:1 --authority=a:1 --mode=embedded":       false,
-		"--health=:1 --authority=a:1 --listen= --identity=": false,
+		"--health=:1 --authority=a:1 --closed=1.2.3.4:1": true,
+		"--health=:1":                                      false,
+		"--authority=a:1":                                  false,
+		"--closed=1.2.3.4:1":                               false,
+		"--health=:1 --closed=1.2.3.4:1":                   false,
+		"--health=:1 --authority=a:1 --closed=b:1":         false,
+		"--health=:1 --authority=a:1 --closed=[fd00::1]:1": false,
+		"--health=:1 --authority=a:1 --closed=$(KUBERNETES_SERVICE_HOST):443": false,
+		"--health=:1 --authority=a:1 --mode=embedded":                         false,
+		"--health=:1 --authority=a:1 --listen= --identity=":                   false,
 	} {
 		f, err := parseServe(strings.Fields(given+" "+options), settings.Settings{Slots: 1, Memory: 1 << 30, ServerMemory: 1 << 30})
 		if (err == nil) != good {

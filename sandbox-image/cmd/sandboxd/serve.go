@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,6 +147,10 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if s := f.shared(); s != (f.health != "") || s && (f.mode != container || f.listen == "") || !s && f.closed != "" {
 		errs = append(errs, errors.New("--health, --authority and --closed: want the first two, perhaps with the third, "+
 			"with --listen in a container whose proxy is another pod, and only there"))
+	}
+	// Whatever cannot be connected to would count as closed.
+	if at, err := netip.ParseAddrPort(f.closed); f.closed != "" && (err != nil || !at.Addr().Is4()) {
+		errs = append(errs, fmt.Errorf("--closed %q: want an IPv4 address with its port", f.closed))
 	}
 	if f.slots < 1 || f.slots > slot.Max {
 		errs = append(errs, fmt.Errorf("--slots %d: want 1 to %d", f.slots, slot.Max))
