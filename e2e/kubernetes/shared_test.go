@@ -35,6 +35,7 @@ func TestShared(t *testing.T) {
 		{"doors of the shared proxy", sharedDoors},
 		{"code cannot touch sandboxd", besideSandboxd},
 		{"the proxy is replaced", proxyReplaced},
+		{"runs of sandboxes that are to go", drained},
 		{"sandboxes are replaced", sandboxesReplaced},
 		{"without a NetworkPolicy that is enforced", notEnforced},
 	} {
@@ -223,6 +224,26 @@ func proxyReplaced(t *testing.T, w *world.World) {
 		testkit.Must(t, err)
 	}
 	answers(t, w, "afterproxy")
+}
+
+// drained: a run of a pod that is told to go ends as it would have.
+func drained(t *testing.T, w *world.World) {
+	var work sync.WaitGroup
+	for i := range 3 {
+		work.Go(func() {
+			trial := fmt.Sprint("drained", i, ".")
+			if r, err := w.Execute(t.Context(), fetches(trial, 5), "httpbin"); err != nil || r.Out != right(trial) {
+				t.Errorf("out %q, notes %q: %v", r.Out, r.Notes, err)
+			}
+		})
+	}
+	time.Sleep(2 * time.Second)
+	_, err := world.Kube(t.Context(), "", "delete", "pods", "-n", w.Cluster.Sandboxes, "-l", "app.kubernetes.io/component=sandbox", "--wait=false")
+	testkit.Must(t, err)
+	work.Wait()
+	_, err = world.Kube(t.Context(), "", "rollout", "status", "deployment/cf-sandbox", "-n", w.Cluster.Sandboxes, "--timeout=2m")
+	testkit.Must(t, err)
+	answers(t, w, "afterdrain")
 }
 
 // sandboxesReplaced: pods with new addresses, or those of others before them, get runs.
