@@ -36,7 +36,10 @@ func TestChart(t *testing.T) {
 		"cert-manager": {"tls.source=certManager", "tls.certManager.issuerRef.name=ours"},
 		"monitored":    {"serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus"},
 		"placed":       {"sandbox.nodeSelector.pool=sandboxes", "sandbox.tolerations[0].operator=Exists", "sandbox.runtimeClassName=gvisor", "mcp.nodeSelector.pool=x"},
-		"bare":         {"networkPolicy.enabled=false", "admissionPolicy.enabled=false", "sandbox.createNamespace=false", "tls.source=existing", "mcp.tokenSecret=mine"},
+		"shared":       {"egress.mode=shared", "egress.clusterIP=10.96.77.77", "egress.ports={8080}", "apis.stripe=stripe-api", "sandbox.replicas=80"},
+		"shared, by cert-manager": {"egress.mode=shared", "egress.clusterIP=10.96.77.77", "egress.requireNetworkPolicy=false", "tls.source=certManager",
+			"tls.certManager.issuerRef.name=ours"},
+		"bare": {"networkPolicy.enabled=false", "admissionPolicy.enabled=false", "sandbox.createNamespace=false", "tls.source=existing", "mcp.tokenSecret=mine"},
 	} {
 		args := []string{"template", "cf", chart, "-n", "codeforge", "--kube-version=1.34.0"}
 		for _, v := range values {
@@ -55,6 +58,10 @@ func TestChart(t *testing.T) {
 	for name, values := range map[string]string{
 		"MCP servers with several replicas": "mcp.replicas=2,sandbox.servers=4",
 		"an unknown source of certificates": "tls.source=none",
+		"an unknown mode of egress":         "egress.mode=none",
+		"a shared proxy without an address": "egress.mode=shared",
+		"a shared proxy with MCP servers":   "egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.servers=1",
+		"a shared proxy of too many pods":   "egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.replicas=81",
 	} {
 		if out, err := run("", "helm", "template", "cf", chart, "--set", values); err == nil {
 			t.Errorf("%s is accepted:\n%.300s", name, out)

@@ -86,8 +86,10 @@ type Cluster struct {
 	Server, Sandboxes string
 	// Release is the release's name.
 	Release string
-	values  string // file
-	root    string
+	// Shared says that all sandboxes share a proxy.
+	Shared bool
+	values string // file
+	root   string
 }
 
 // startKubernetes installs the chart, with the upstream in this process.
@@ -107,7 +109,7 @@ func (w *World) startKubernetes(cfg Config) (err error) {
 		return errors.Join(err, up.Close())
 	}
 	id := strings.ToLower(rand.Text()[:6])
-	c := &Cluster{Server: "cf-" + id, Sandboxes: "cf-" + id + "-sandboxes", Release: "cf", root: root}
+	c := &Cluster{Server: "cf-" + id, Sandboxes: "cf-" + id + "-sandboxes", Release: "cf", Shared: cfg.Shared, root: root}
 	w.Cluster = c
 	w.logs = c.logs
 	w.stop = func() error {
@@ -175,7 +177,7 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 		{"create", "namespace", c.Server},
 		{"label", "namespace", c.Server, "pod-security.kubernetes.io/enforce=restricted"},
 		{"create", "namespace", c.Sandboxes},
-		{"label", "namespace", c.Sandboxes, "pod-security.kubernetes.io/enforce=privileged"},
+		{"label", "namespace", c.Sandboxes, "pod-security.kubernetes.io/enforce=" + c.level()},
 	} {
 		if _, err := Kube(ctx, "", args...); err != nil {
 			return err
@@ -224,7 +226,8 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 		tag += "-programs"
 	}
 	values, err := json.Marshal(map[string]any{
-		"image": map[string]any{"tag": tag, "pullPolicy": "Never"}, "apis": secrets, "settings": settings,
+		"egress": c.egress(),
+		"image":  map[string]any{"tag": tag, "pullPolicy": "Never"}, "apis": secrets, "settings": settings,
 		"mcp": map[string]any{"tokenSecret": "token", "replicas": max(1, cfg.Replicas)},
 		"sandbox": map[string]any{
 			"slots": cfg.Slots, "replicas": max(1, cfg.Pods), "servers": servers, "createNamespace": false, "timeoutMax": 120,
@@ -239,6 +242,26 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 		return err
 	}
 	return c.Upgrade(ctx)
+}
+
+// SharedAddress is that of a shared proxy's service.
+const SharedAddress = "10.96.77.77"
+
+// egress are the chart's values of that name. The node's network enforces no NetworkPolicy, so sandboxes must not wait
+// for it.
+func (c *Cluster) egress() map[string]any {
+	if !c.Shared {
+		return map[string]any{}
+	}
+	return map[string]any{"mode": "shared", "clusterIP": SharedAddress, "requireNetworkPolicy": false}
+}
+
+// level is what PodSecurity enforces in the sandboxes' namespace.
+func (c *Cluster) level() string {
+	if c.Shared {
+		return "restricted"
+	}
+	return "privileged"
 }
 
 // Upgrade installs the chart, or applies changed values, and waits until everything is ready.
@@ -299,8 +322,12 @@ func (c *Cluster) logs() string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var all strings.Builder
-	for namespace, component := range map[string]string{c.Server: "mcp-server", c.Sandboxes: "sandbox"} {
-		out, err := Kube(ctx, "", "logs", "-n", namespace, "-l", "app.kubernetes.io/component="+component, "--all-containers", "--tail=-1",
+	components := [][2]string{{c.Server, "mcp-server"}, {c.Sandboxes, "sandbox"}}
+	if c.Shared {
+		components = append(components, [2]string{c.Sandboxes, "proxy"})
+	}
+	for _, of := range components {
+		out, err := Kube(ctx, "", "logs", "-n", of[0], "-l", "app.kubernetes.io/component="+of[1], "--all-containers", "--tail=-1",
 			"--max-log-requests=50")
 		if err != nil {
 			fmt.Fprintln(&all, err)
@@ -324,18 +351,21 @@ func (c *Cluster) describe() string {
 	return all.String() + tail(c.logs(), 6000)
 }
 
-// control is a client of the first pod's proxy, with mcp-server's certificate.
+// control is a client of the first pod's proxy, or of the shared one, with mcp-server's certificate.
 func (c *Cluster) control() *controlapi.Client {
 	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) {
-		ip, err := Kube(ctx, "", "get", "pods", "-n", c.Sandboxes, "-o", "jsonpath={.items[0].status.podIP}")
-		if err != nil {
-			return nil, err
-		}
 		id, done, err := c.Identity(ctx, c.Server, "cf-mcp-server-tls")
 		if err != nil {
 			return nil, err
 		}
 		defer done()
+		if c.Shared {
+			return id.Dial(ctx, SharedAddress+":8444", mtls.Proxy)
+		}
+		ip, err := Kube(ctx, "", "get", "pods", "-n", c.Sandboxes, "-o", "jsonpath={.items[0].status.podIP}")
+		if err != nil {
+			return nil, err
+		}
 		return id.Dial(ctx, ip+":8444", mtls.Sandbox)
 	})
 }

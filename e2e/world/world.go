@@ -52,6 +52,8 @@ type Config struct {
 	Slots int
 	// Pods and Replicas are how many sandboxes and mcp-servers there are in Kubernetes; zero means one.
 	Pods, Replicas int
+	// Shared makes all sandboxes in Kubernetes share a proxy.
+	Shared bool
 	// TrustCA makes the proxy trust the upstream's authority for hosts in no API, for YOLO_MODE.
 	TrustCA bool
 	// Registry lets the npm packages that registry.Fetch fetched be installed. It sets TrustCA.

@@ -28,6 +28,7 @@ var ErrNotFound = errors.New("not found")
 type Client struct {
 	http *http.Client
 	dial func(context.Context) (net.Conn, error)
+	pod  string
 }
 
 // NewClient makes a client of the control API on the unix socket at path.
@@ -45,6 +46,26 @@ func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 		DisableCompression:  true,
 	}
 	return &Client{http: &http.Client{Transport: tr}, dial: dial}
+}
+
+// Of is the client for the slots of the pod with an address, at a proxy that pods share. It is closed with c.
+func (c *Client) Of(pod string) *Client { return &Client{http: c.http, dial: c.dial, pod: pod} }
+
+// slot is the path of a slot, or of something of it.
+func (c *Client) slot(id slot.ID, of string, query url.Values) string {
+	if c.pod != "" {
+		query.Set("pod", c.pod)
+	}
+	path := "/v1/slots/" + strconv.Itoa(int(id)) + of
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+// numbered is the query for a generation.
+func numbered(generation uint64) url.Values {
+	return url.Values{"generation": {strconv.FormatUint(generation, 10)}}
 }
 
 // Close closes idle connections.
@@ -117,7 +138,7 @@ func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerChec
 
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
 func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
-	resp, err := c.do(ctx, http.MethodPut, "/v1/slots/"+strconv.Itoa(int(id)), r)
+	resp, err := c.do(ctx, http.MethodPut, c.slot(id, "", url.Values{}), r)
 	if err != nil {
 		return err
 	}
@@ -127,26 +148,25 @@ func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error
 // Unregister ends a run: what is in flight is aborted and waited for. ErrFenced, and no receipt, when the generation
 // is not the registered one. The summary is for the ledger.
 func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64, s Summary) (Receipt, error) {
-	path := fmt.Sprintf("/v1/slots/%d?generation=%d", int(id), generation)
-	return call[Receipt](ctx, c, http.MethodDelete, path, s)
+	return call[Receipt](ctx, c, http.MethodDelete, c.slot(id, "", numbered(generation)), s)
 }
 
 // Drain returns what a registered slot did since it was registered or drained last, and forgets it. ErrFenced when the
 // generation is not the registered one. If there is a cause, subscribers learn what it caused.
 func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause Cause) (Receipt, error) {
-	path := fmt.Sprintf("/v1/slots/%d/drain?generation=%d", int(id), generation)
+	query := numbered(generation)
 	if cause != (Cause{}) {
-		path += "&" + url.Values{
-			"run": {cause.Run}, "call": {cause.Call}, "among": {strconv.Itoa(cause.Among)},
-		}.Encode()
+		query.Set("run", cause.Run)
+		query.Set("call", cause.Call)
+		query.Set("among", strconv.Itoa(cause.Among))
 	}
-	return call[Receipt](ctx, c, http.MethodPost, path, nil)
+	return call[Receipt](ctx, c, http.MethodPost, c.slot(id, "/drain", query), nil)
 }
 
 // Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes,
 // until the run or ctx ends.
 func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
-	resp, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/slots/%d/held?generation=%d", int(id), generation), nil)
+	resp, err := c.do(ctx, http.MethodGet, c.slot(id, "/held", numbered(generation)), nil)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func main() {
 	commands := map[string]func() *cobra.Command{
 		"kube-apiserver":          apiserver.NewAPIServerCommand,
 		"kube-controller-manager": kcm.NewControllerManagerCommand,
-		"kube-scheduler":          scheduler.NewSchedulerCommand,
+		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 		"kube-proxy":              proxy.NewProxyCommand,
 		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 		"kubectl":                 kubectl.NewDefaultKubectlCommand,

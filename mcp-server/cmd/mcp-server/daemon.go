@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
@@ -111,10 +113,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 		d.control = controlapi.NewClient(f.control)
 	} else {
-		d.fleet = fleet.New(fleet.Config{
-			Follow: f.follow, Dial: fleet.Dial(f.identity), Log: d.log,
-			Joined: func(ctx context.Context, s *sandbox.Sandbox) { d.attend(ctx, s.Control) },
-		})
+		d.fleet = fleet.New(d.fleetConfig())
 		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: d.fleet.DialRuns})
 		d.control = controlapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
@@ -172,6 +171,19 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		return nil, err
 	}
 	return d, d.open(ctx, getenv, m)
+}
+
+// fleetConfig is how the sandboxes of a cluster are found and reached, with their proxies or the one that they share.
+func (d *daemon) fleetConfig() fleet.Config {
+	f := d.flags
+	c := fleet.Config{Follow: f.follow, Dial: fleet.Dial(f.identity, mtls.Sandbox), Log: d.log}
+	if f.proxy == "" {
+		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.attend(ctx, s.Control) }
+		return c
+	}
+	dial := fleet.Dial(f.identity, mtls.Proxy)
+	c.Proxy = func(ctx context.Context) (net.Conn, error) { return dial(ctx, f.proxy) }
+	return c
 }
 
 // surfaceConfig is what clients see, by the operator's own.
@@ -277,7 +289,8 @@ func (d *daemon) serve(ctx context.Context) error {
 	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
 	if d.fleet != nil {
 		parts.Go(func() { d.fleet.Run(background) })
-	} else {
+	}
+	if d.fleet == nil || d.flags.proxy != "" {
 		parts.Go(func() { d.attend(background, d.control) })
 	}
 	if d.history.Mode() != history.Off {

@@ -26,6 +26,7 @@ type flags struct {
 	// follow, if not nil, follows the sandboxes of a cluster, and identity is for connections to them.
 	follow   func(context.Context, func([]fleet.Place)) error
 	identity *mtls.Identity
+	proxy    string // the address of the control API of the proxy that the sandboxes of a cluster share, or empty
 	control  string
 	skills   string
 	socket   string
@@ -51,6 +52,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 		"sandbox, or kubernetes:NAMESPACE/SERVICE")
 	set.StringVar(&identity, "identity", "", "directory of the certificate to show sandboxes of a cluster, with its key "+
 		"and authority")
+	set.StringVar(&f.proxy, "proxy", "", "address of the control API of a proxy that the sandboxes of a cluster share")
 	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on when this is told to end")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
@@ -82,6 +84,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	if f.control == "" && !inCluster {
 		problems = append(problems, errors.New("--control is required"))
 	}
+	if f.proxy != "" && !inCluster {
+		problems = append(problems, errors.New("--proxy: want --sandbox kubernetes:NAMESPACE/SERVICE with it"))
+	}
 	if f.skills == "" {
 		problems = append(problems, errors.New("--skills is required"))
 	}
@@ -108,6 +113,7 @@ func (f *flags) cluster(name, identity string, getenv func(string) string) error
 	if err != nil {
 		return err
 	}
+	slices.Shared = f.proxy != ""
 	f.follow = slices.Follow
 	f.identity, err = mtls.Load(identity)
 	return err

@@ -34,17 +34,19 @@ type Config struct {
 	Follow func(ctx context.Context, on func([]Place)) error
 	// Dial connects to an address of a pod, host:port.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Proxy connects to the control API of the proxy that all pods share. Nil: each pod has its own.
+	Proxy func(ctx context.Context) (net.Conn, error)
 	// Joined, if not nil, runs in a goroutine of its own for each pod, until its context ends.
 	Joined func(context.Context, *sandbox.Sandbox)
 	Log    *slog.Logger
 }
 
-// Dial is how pods are connected to, with the identity of mcp-server.
-func Dial(id *mtls.Identity) func(ctx context.Context, address string) (net.Conn, error) {
+// Dial is how what has a role is connected to, with the identity of mcp-server.
+func Dial(id *mtls.Identity, role string) func(ctx context.Context, address string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTime)
 		defer cancel()
-		return id.Dial(ctx, address, mtls.Sandbox)
+		return id.Dial(ctx, address, role)
 	}
 }
 
@@ -142,9 +144,7 @@ func (f *Fleet) join(ctx context.Context, place Place) *pod {
 		Dial:      func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Runs) },
 		PingEvery: pingEvery,
 	})
-	p.Control = controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) {
-		return f.cfg.Dial(ctx, place.Control)
-	})
+	p.Control = f.control(place)
 	log := f.cfg.Log.With(slog.String("pod", place.Runs))
 	p.Catalog = published.New(published.Config{Control: p.Control, Sandbox: p.Runs, Log: log})
 	ctx, p.leave = context.WithCancel(ctx)
@@ -155,6 +155,15 @@ func (f *Fleet) join(ctx context.Context, place Place) *pod {
 	}
 	log.Info("a sandbox has joined", logline.Tag("mcp"))
 	return p
+}
+
+// control is a client of a pod's proxy.
+func (f *Fleet) control(place Place) *controlapi.Client {
+	if f.cfg.Proxy != nil {
+		host, _, _ := net.SplitHostPort(place.Runs) // a place has an address
+		return controlapi.NewClientOver(f.cfg.Proxy).Of(host)
+	}
+	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
 }
 
 // part removes a pod that has gone, unless it has runs. The caller holds mu.
@@ -282,6 +291,9 @@ func (f *Fleet) DialRuns(ctx context.Context) (net.Conn, error) {
 
 // DialControl is DialRuns for the proxy's control API.
 func (f *Fleet) DialControl(ctx context.Context) (net.Conn, error) {
+	if f.cfg.Proxy != nil {
+		return f.cfg.Proxy(ctx)
+	}
 	return f.dial(ctx, func(p Place) string { return p.Control })
 }
 

@@ -25,6 +25,8 @@ type Slices struct {
 	// Server is the URL of the API server, Account the folder of the service account: token and ca.crt. The token is read
 	// for each request, because Kubernetes replaces it.
 	Server, Account string
+	// Shared says that the pods share a proxy.
+	Shared bool
 }
 
 // InCluster are the slices of a service, followed with the pod's own account.
@@ -53,7 +55,7 @@ const (
 type Place struct {
 	// ID is different for every pod there ever was.
 	ID string
-	// Runs and Control are addresses, host:port.
+	// Runs and Control are addresses, host:port. Without a port of its own for that, a pod has no proxy.
 	Runs, Control string
 	// Ready says that the pod may get new leases.
 	Ready bool
@@ -88,15 +90,16 @@ const (
 	portControl = "control"
 )
 
-// places are the pods of a slice. Those without an address, a port or a pod are none.
-func (s slice) places() []Place {
+// places are the pods of a slice. Those without an address, a port or a pod are none; that of a proxy is none that
+// pods have which share one.
+func (s slice) places(shared bool) []Place {
 	ports := map[string]int{}
 	for _, p := range s.Ports {
 		if p.Name != nil && p.Port != nil {
 			ports[*p.Name] = *p.Port
 		}
 	}
-	if s.AddressType != "IPv4" || ports[portRuns] == 0 || ports[portControl] == 0 {
+	if s.AddressType != "IPv4" || ports[portRuns] == 0 || ports[portControl] == 0 && !shared {
 		return nil
 	}
 	var out []Place
@@ -126,7 +129,7 @@ func (s *Slices) Follow(ctx context.Context, on func([]Place)) error {
 	tell := func() {
 		var list []Place
 		for _, one := range all {
-			list = append(list, one.places()...)
+			list = append(list, one.places(s.Shared)...)
 		}
 		on(list)
 	}

@@ -92,3 +92,27 @@ func TestFollowStranger(t *testing.T) {
 		t.Error("followed")
 	}
 }
+
+// TestFollowShared: pods that share a proxy have no port of one, which other pods must have.
+func TestFollowShared(t *testing.T) {
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("watch") {
+			w.WriteHeader(http.StatusGone)
+			return
+		}
+		slice := strings.Replace(endpoints("one", "9", endpoint("u1", "10.0.0.1", `"ready":true`)), `,{"name":"control","port":8444}`, "", 1)
+		fmt.Fprintf(w, `{"metadata":{"resourceVersion":"10"},"items":[%s]}`, slice)
+	}))
+	defer api.Close()
+	account := t.TempDir()
+	testkit.Must(t, os.WriteFile(filepath.Join(account, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(account, "token"), []byte("t0ken"), 0o600))
+	for shared, want := range map[bool]int{true: 1, false: 0} {
+		s := &fleet.Slices{Namespace: "boxes", Service: "cf-sandbox", Server: api.URL, Account: account, Shared: shared}
+		heard := -1
+		_ = s.Follow(t.Context(), func(list []fleet.Place) { heard = len(list) }) // until the watch is refused
+		if heard != want {
+			t.Errorf("shared %v: %d pods, want %d", shared, heard, want)
+		}
+	}
+}

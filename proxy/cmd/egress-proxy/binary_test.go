@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -234,14 +235,16 @@ func TestFailedStarts(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"no mode":        {[]string{}, nil, `--mode "": want embedded, gateway or pod`},
-		"no directory":   {[]string{"--mode", "gateway"}, nil, "is missing"},
-		"argument":       {append(good, "x"), nil, `unexpected argument "x"`},
-		"setting":        {good, map[string]string{"YOLO_MODE": "perhaps"}, "YOLO_MODE"},
-		"no listeners":   {good, nil, "no listener was inherited"},
-		"wrong count":    {good, map[string]string{"LISTEN_FDS": "2", "LISTEN_FDNAMES": "slot0-http"}, "does not count"},
-		"wrong name":     {good, map[string]string{"LISTEN_FDS": "1", "LISTEN_FDNAMES": "door"}, "want slotN-kind"},
-		"unknown option": {[]string{"--colour"}, nil, "flag provided but not defined"},
+		"no mode":             {[]string{}, nil, `--mode "": want embedded, gateway, pod or shared`},
+		"half a shared proxy": {append(slices.Clone(good), "--mode", "shared", "--inside", "10.1.0.1", "--address", "10.2.0.1"), nil, "want all, with --listen"},
+		"an address alone":    {append(slices.Clone(good), "--address", "10.2.0.1"), nil, "and only then"},
+		"no directory":        {[]string{"--mode", "gateway"}, nil, "is missing"},
+		"argument":            {append(good, "x"), nil, `unexpected argument "x"`},
+		"setting":             {good, map[string]string{"YOLO_MODE": "perhaps"}, "YOLO_MODE"},
+		"no listeners":        {good, nil, "no listener was inherited"},
+		"wrong count":         {good, map[string]string{"LISTEN_FDS": "2", "LISTEN_FDNAMES": "slot0-http"}, "does not count"},
+		"wrong name":          {good, map[string]string{"LISTEN_FDS": "1", "LISTEN_FDNAMES": "door"}, "want slotN-kind"},
+		"unknown option":      {[]string{"--colour"}, nil, "flag provided but not defined"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer

@@ -12,12 +12,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/firewall"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 )
 
 // gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
 // redirected to a port without a listener.
 func gateway(n slot.Network) (inputs, error) {
-	in, err := forAll(n)
+	in, err := forAll(n.Proxy(), n.Slot)
 	if err != nil {
 		return in, err
 	}
@@ -33,16 +34,26 @@ func gateway(n slot.Network) (inputs, error) {
 
 // pod listens at the proxy's address in a pod, which the init container has set up: see sandboxd hold --pod.
 func pod(n slot.Network) (inputs, error) {
-	in, err := forAll(n)
+	in, err := forAll(n.Proxy(), n.Slot)
 	if err != nil {
 		return in, err
 	}
 	return in, in.resolve(n.Proxy())
 }
 
+// shared listens for many pods at the proxy's own pod's address. A Service brings them there.
+func shared(at netip.Addr, pods *seats.Seats) (inputs, error) {
+	in, err := forAll(at, pods.Find)
+	if err != nil {
+		return in, err
+	}
+	in.anyAsks = true
+	return in, in.resolve(at)
+}
+
 // forAll listens on the ports that are always open, for every slot.
-func forAll(n slot.Network) (inputs, error) {
-	in := inputs{asker: asker(n), seats: []*slot.ID{nil}, open: opener(n)}
+func forAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (inputs, error) {
+	in := inputs{find: find, seats: []*slot.ID{nil}, open: opener(at, find)}
 	for _, port := range []uint16{80, 443} {
 		l, err := in.open(nil, port)
 		if err != nil {
@@ -73,14 +84,16 @@ func (in *inputs) resolve(a netip.Addr) error {
 
 // opener listens on a port of the proxy's address on the sandbox's network, and no other, for every slot. Below 1024 it
 // needs net.ipv4.ip_unprivileged_port_start to be 0, or CAP_NET_BIND_SERVICE.
-func opener(n slot.Network) func(*slot.ID, uint16) (entrance.Listener, error) {
+func opener(
+	address netip.Addr, find func(netip.Addr) (slot.ID, bool),
+) func(*slot.ID, uint16) (entrance.Listener, error) {
 	return func(_ *slot.ID, port uint16) (entrance.Listener, error) {
-		at := netip.AddrPortFrom(n.Proxy(), port).String()
+		at := netip.AddrPortFrom(address, port).String()
 		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", at)
 		if err != nil {
 			return entrance.Listener{}, err
 		}
-		return entrance.Listener{TCP: l.(*net.TCPListener), Port: port, Network: n}, nil
+		return entrance.Listener{TCP: l.(*net.TCPListener), Port: port, Find: find}, nil
 	}
 }
 

@@ -1,14 +1,17 @@
 // Command egress-proxy is the only way out of the sandbox.
 //
-//	egress-proxy --mode embedded|gateway|pod --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
+//	egress-proxy --mode embedded|gateway|pod|shared --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
 //	             --tokens DIR --credentials SOCKET --audit DIR [--listen ADDR --identity DIR]
+//	             [--inside IP --address IP --publish ADDR]
 //	egress-proxy health --control SOCKET [--linger TIME]
 //	egress-proxy relay
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
 // firewall of its container and listens itself; a connection's slot is its source address. In a pod an init
-// container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. Settings come
-// from the environment (internal/settings). SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
+// container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. In shared mode the
+// proxy is a pod of its own, for many pods of one slot each: it listens at --inside, and they reach it at --address and
+// get the authority's certificate at --publish. Settings come from the environment (internal/settings). SIGHUP reloads
+// apis/, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (
@@ -18,9 +21,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
@@ -65,6 +70,7 @@ const (
 	modeEmbedded = "embedded"
 	modeGateway  = "gateway"
 	modePod      = "pod"
+	modeShared   = "shared"
 )
 
 // options are the command line.
@@ -78,6 +84,8 @@ type options struct {
 	credentials     string
 	listen          string
 	identity        string
+	inside, address netip.Addr // in shared mode
+	publish         string
 	profile         bool
 	endpoint        uint16
 }
@@ -87,7 +95,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs := flag.NewFlagSet("egress-proxy", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.mode, "mode", "", "`embedded` (inherited listeners), gateway (a container between two networks) "+
-		"or pod (a sidecar)")
+		"pod (a sidecar) or shared (for many pods)")
 	fs.StringVar(&o.apis, "apis", "apis", "`directory` of the APIs")
 	fs.StringVar(&o.private, "ca-private", "", "`directory` of the authority's key")
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
@@ -97,6 +105,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.credentials, "credentials", "", "unix `socket` for logins")
 	fs.StringVar(&o.listen, "listen", "", "`address` of the control API for mcp-server in another pod, host:port")
 	fs.StringVar(&o.identity, "identity", "", "`directory` of the certificate to show there, with its key and authority")
+	fs.TextVar(&o.inside, "inside", netip.Addr{}, "shared: `address` to listen at")
+	fs.TextVar(&o.address, "address", netip.Addr{}, "shared: `address` at which sandboxes reach the proxy")
+	fs.StringVar(&o.publish, "publish", "", "shared: `address` where sandboxes get the authority's certificate, host:port")
 	fs.BoolVar(&o.profile, "profile", false, "serve /debug/pprof on the control socket")
 	endpoint := fs.Uint("endpoint", 0, "`port` of CodeForge's own MCP endpoint on loopback, which no API may reach")
 	if err := fs.Parse(args); err != nil {
@@ -109,8 +120,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if o.mode != modeEmbedded && o.mode != modeGateway && o.mode != modePod {
-		return o, fmt.Errorf("--mode %q: want embedded, gateway or pod", o.mode)
+	if !slices.Contains([]string{modeEmbedded, modeGateway, modePod, modeShared}, o.mode) {
+		return o, fmt.Errorf("--mode %q: want embedded, gateway, pod or shared", o.mode)
+	}
+	all := o.inside.Is4() && o.address.Is4() && o.publish != "" && o.listen != ""
+	some := o.inside.IsValid() || o.address.IsValid() || o.publish != ""
+	if shared := o.mode == modeShared; shared && !all || !shared && some {
+		return o, errors.New("--inside, --address and --publish: want all, with --listen, in shared mode, and only then")
 	}
 	if (o.listen == "") != (o.identity == "") {
 		return o, errors.New("--listen and --identity: want both or neither")

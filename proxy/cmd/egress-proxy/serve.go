@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"log"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -24,6 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
@@ -51,6 +54,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -72,6 +76,10 @@ type daemon struct {
 	ports    *ports.Ports
 	remote   net.Listener // for mcp-server in another pod; nil: there is none
 	ready    atomic.Bool
+
+	authority *authority.Authority
+	pods      *seats.Seats // of pods that share the proxy; nil: none do
+	publish   net.Listener // where those get the authority's certificate
 }
 
 // serve runs the proxy until ctx ends.
@@ -84,6 +92,9 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	g.Go(func() error { return d.control.Serve(ctx, l) })
 	if d.remote != nil {
 		g.Go(func() error { return d.control.Serve(ctx, d.remote) })
+	}
+	if d.publish != nil {
+		g.Go(func() error { return httpjson.Serve(ctx, d.publish, http.HandlerFunc(d.certificate)) })
 	}
 	g.Go(func() error {
 		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, audit.Dir(o.audit)))
@@ -106,6 +117,12 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	return err
 }
 
+// certificate answers with the authority's certificate, and nothing else.
+func (d *daemon) certificate(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: d.authority.Certificate().Raw}) // the client notices
+}
+
 // open does everything that can fail before the proxy serves. l is the control socket, logins that of credentials.
 func open(
 	ctx context.Context, o options, getenv func(string) string, stderr io.Writer,
@@ -114,11 +131,18 @@ func open(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	in, mode, err := sockets(o, set.Network, getenv)
+	d = &daemon{}
+	if o.mode == modeShared {
+		d.pods = seats.New(seats.Config{
+			Busy:   func(id slot.ID) bool { return d.book.Busy(id) },
+			Forget: func(id slot.ID) { d.book.Forget(id) },
+		})
+	}
+	in, mode, err := sockets(o, set.Network, d.pods, getenv)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if d, err = assemble(o, set, in, getenv, stderr); err != nil {
+	if err = d.assemble(o, set, in, getenv, stderr); err != nil {
 		return nil, nil, nil, err
 	}
 	if l, err = unixsocket.Listen(ctx, o.control, mode); err != nil {
@@ -132,28 +156,33 @@ func open(
 			return nil, nil, nil, err
 		}
 	}
+	if o.publish != "" {
+		if d.publish, err = mtls.Listen(ctx, o.publish, o.identity, mtls.Sandbox); err != nil {
+			return nil, nil, nil, err
+		}
+	}
 	return d, l, logins, secure(o.mode)
 }
 
 // assemble builds the parts and loads the catalog.
-func assemble(
+func (d *daemon) assemble(
 	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
-) (*daemon, error) {
+) error {
 	pool, err := newPool(o, set)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ca, err := authority.New(authority.Config{Private: o.private, Public: o.public})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d := &daemon{}
+	d.authority = ca
 	redactor := redact.New(set.RedactingStrings)
 	clean := func(s string) string { return redactor.String(d.reloader.Current().Scrub.Loggable(s)) }
 	d.log = logline.New(stderr, set.LogFormat, clean)
 	log.SetOutput(unquoted{d.log})
 	if err := d.openLedger(o, set); err != nil {
-		return nil, err
+		return err
 	}
 	journals := receipt.Config{Log: d.log, Clean: clean}
 	if d.ledger != nil {
@@ -205,7 +234,7 @@ func assemble(
 	})
 	d.budget = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
 	if err := d.budget.Load(); err != nil {
-		return nil, fmt.Errorf("reading what was spent of limits: %w", err)
+		return fmt.Errorf("reading what was spent of limits: %w", err)
 	}
 	handler = egress.New(egress.Config{
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
@@ -219,18 +248,19 @@ func assemble(
 		Refused: refused(journal, d.log),
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
 		Known:   func(h catalog.Host) bool { return d.reloader.Current().Rules.Known(h) },
-		Allow:   in.asker,
+		Allow:   in.asker(),
+		Address: o.address,
 		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
-		Asked: d.asked(set.Network, journal),
+		Asked: d.asked(in.find, journal),
 	})
 	d.control = control.New(control.Config{
 		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Room: d.room, Plans: d.plans,
-		Ready: d.problem, Profile: o.profile, Ledger: d.ledger,
+		Ready: d.problem, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
@@ -251,7 +281,7 @@ func assemble(
 			return 0
 		})
 	d.reloader.Start(d.log)
-	return d, nil
+	return nil
 }
 
 // lockTime is how long a proxy that starts waits for another one that ends to leave the ledger.
@@ -360,10 +390,10 @@ func hangups() <-chan struct{} {
 
 // asked raises the alarm for a name that carries what no request may. No name leaves the machine, so this tells of the
 // attempt.
-func (d *daemon) asked(n slot.Network, j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
+func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
 	return func(seat *slot.ID, from netip.Addr, name string) {
 		if seat == nil {
-			id, ok := n.Slot(from)
+			id, ok := find(from)
 			if !ok {
 				return
 			}
@@ -383,9 +413,13 @@ func (d *daemon) asked(n slot.Network, j *receipt.Journal) func(*slot.ID, netip.
 	}
 }
 
-// asker limits who may ask the resolver, in gateway mode.
-func asker(n slot.Network) func(netip.Addr) bool {
-	return func(a netip.Addr) bool { _, ok := n.Slot(a); return ok }
+// asker limits who may ask the resolver, where addresses tell. A pod that shares the proxy may ask before it has a run:
+// no name leaves here.
+func (in inputs) asker() func(netip.Addr) bool {
+	if in.find == nil || in.anyAsks {
+		return nil
+	}
+	return func(a netip.Addr) bool { _, ok := in.find(a); return ok }
 }
 
 // The modes of the sockets' files: in Docker access to its volume is the boundary of the control socket, and mcp-server

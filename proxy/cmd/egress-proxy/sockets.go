@@ -10,6 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/slotport"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 )
 
 // inputs are the sockets that the sandbox can reach.
@@ -19,19 +20,26 @@ type inputs struct {
 	streams   []net.Listener
 	// packetSlots and streamSlots are the slots of packets and streams.
 	packetSlots, streamSlots []*slot.ID
-	asker                    func(netip.Addr) bool // who may ask the resolver; nil: everyone who reaches it
-	seats                    []*slot.ID            // where further ports are opened, see ports.Config
+	find                     func(netip.Addr) (slot.ID, bool) // the slot of an address; nil: each slot has own sockets
+	anyAsks                  bool                             // an address without a slot may ask the resolver too
+	seats                    []*slot.ID                       // where further ports are opened, see ports.Config
 	open                     func(*slot.ID, uint16) (entrance.Listener, error)
 }
 
-// sockets opens or inherits the sockets, and returns the mode of the control socket.
-func sockets(o options, n slot.Network, getenv func(string) string) (inputs, fs.FileMode, error) {
+// sockets opens or inherits the sockets, and returns the mode of the control socket. pods are those that
+// share the proxy.
+func sockets(
+	o options, n slot.Network, pods *seats.Seats, getenv func(string) string,
+) (inputs, fs.FileMode, error) {
 	switch o.mode {
 	case modeGateway:
 		in, err := gateway(n)
 		return in, fileGateway, err
 	case modePod:
 		in, err := pod(n)
+		return in, fileOwner, err
+	case modeShared:
+		in, err := shared(o.inside, pods)
 		return in, fileOwner, err
 	}
 	files, err := slot.Inherited(getenv)

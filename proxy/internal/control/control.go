@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 )
 
 const (
@@ -47,6 +49,8 @@ type Config struct {
 	Plans Plans
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
+	// Pods are those that share the proxy, each with one slot, whose number is 0 to it. Nil: slots are the proxy's own.
+	Pods *seats.Seats
 	// Ledger is nil when there is none.
 	Ledger *audit.Log
 	// Profile adds /debug/pprof.
@@ -141,7 +145,7 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 }
 
 func (s *Control) register(w http.ResponseWriter, r *http.Request) {
-	id, ok := slotOf(w, r)
+	id, ok := s.slotOf(w, r)
 	if !ok {
 		return
 	}
@@ -180,7 +184,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := leaseOf(w, r)
+	id, generation, ok := s.leaseOf(w, r)
 	if !ok {
 		return
 	}
@@ -217,7 +221,7 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 
 // drain answers what a slot has done so far, and lets it go on.
 func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := leaseOf(w, r)
+	id, generation, ok := s.leaseOf(w, r)
 	if !ok {
 		return
 	}
@@ -255,8 +259,8 @@ func causeOf(q url.Values) (controlapi.Cause, bool) {
 }
 
 // leaseOf parses {n} and ?generation=.
-func leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
-	id, ok := slotOf(w, r)
+func (s *Control) leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
+	id, ok := s.slotOf(w, r)
 	if !ok {
 		return 0, 0, false
 	}
@@ -289,8 +293,37 @@ func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slotOf parses {n}, only in the form in which the client writes it.
-func slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
+// slotOf is the slot that a request is about. Where pods share the proxy, a registration gives one to the pod at the
+// address ?pod=, and the number is the pod's own.
+func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
+	id, ok := numberOf(w, r)
+	text := r.URL.Query()["pod"]
+	if !ok || s.conf.Pods == nil && text == nil {
+		return id, ok
+	}
+	if s.conf.Pods == nil || id != 0 || len(text) != 1 {
+		httpjson.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
+		return 0, false
+	}
+	pod, err := netip.ParseAddr(text[0])
+	if err != nil || !pod.Is4() {
+		httpjson.Fail(w, http.StatusBadRequest, "pod: want an IPv4 address")
+		return 0, false
+	}
+	if r.Method == http.MethodPut {
+		if id, err = s.conf.Pods.Take(pod); err != nil {
+			httpjson.Fail(w, http.StatusServiceUnavailable, err.Error())
+		}
+		return id, err == nil
+	}
+	if id, ok = s.conf.Pods.Find(pod); !ok {
+		httpjson.Fail(w, http.StatusConflict, "the pod has no slot")
+	}
+	return id, ok
+}
+
+// numberOf parses {n}, only in the form in which the client writes it.
+func numberOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	id := slot.ID(n)
 	if err != nil || !id.Valid() || strconv.Itoa(n) != r.PathValue("n") {

@@ -54,7 +54,7 @@ func answerDecision(w http.ResponseWriter, what any, err error) {
 
 // waiting streams what a run waits for, a line for each change, until its lease or the reader ends.
 func (s *Control) waiting(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := leaseOf(w, r)
+	id, generation, ok := s.leaseOf(w, r)
 	if !ok {
 		return
 	}

@@ -166,7 +166,7 @@ func identify(l Listener, c net.Conn) (slot.ID, error) {
 	if err != nil {
 		return 0, errNoSlot
 	}
-	id, ok := l.Network.Slot(from.Addr())
+	id, ok := l.Find(from.Addr())
 	if !ok {
 		return 0, errNoSlot
 	}

@@ -16,6 +16,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -48,8 +49,8 @@ type Listener struct {
 	Port uint16
 	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot.
 	Slot *slot.ID
-	// Network is where the slots have their addresses, if Slot is nil.
-	Network slot.Network
+	// Find is the slot of a source address, if Slot is nil. It is false for an address that has none.
+	Find func(netip.Addr) (slot.ID, bool)
 }
 
 // Config holds what an Entrance needs.
@@ -141,8 +142,8 @@ func New(c Config) (*Entrance, error) {
 // connections that it accepted stay. Those that were made before are closed: a Drain before this one did not see them,
 // so the run that made them may be over.
 func (e *Entrance) Add(l Listener) (remove func(), err error) {
-	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.Valid() {
-		return nil, errors.New("entrance: a listener has no socket, no port, or a slot that does not exist")
+	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.Valid() || l.Slot == nil && l.Find == nil {
+		return nil, errors.New("entrance: a listener has no socket, no port, no slot, or one that does not exist")
 	}
 	a := newAcceptor(l, e.admit)
 	e.mu.Lock()

@@ -188,6 +188,30 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return rec, nil
 }
 
+// Forget begins a slot anew, for another pod than the one that had it: its lease ends, and any generation may come.
+func (b *Book) Forget(id slot.ID) {
+	s := &b.seats[id]
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.mu.Lock()
+	old := s.lease
+	s.lease, s.last = nil, 0
+	s.mu.Unlock()
+	if old == nil {
+		return
+	}
+	old.end()
+	if old.Plan != nil {
+		old.Plan.Discard()
+	}
+}
+
+// Busy reports whether a slot has a lease that has not ended.
+func (b *Book) Busy(id slot.ID) bool {
+	l := b.Holder(id)
+	return l != nil && l.ctx.Err() == nil
+}
+
 // Of is the lease of a slot. The generation must be the one that holds the slot, else ErrFenced.
 func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 	if !id.Valid() {

@@ -31,6 +31,8 @@ const (
 type Config struct {
 	// Known reports whether a host has an address.
 	Known func(catalog.Host) bool
+	// Address is what the resolver answers with. Zero means slot.SyntheticAddr.
+	Address netip.Addr
 	// Allow reports whether a query from this address is answered. Nil: every address may ask, which is right where
 	// only a slot's own namespace can reach the socket.
 	Allow func(netip.Addr) bool
@@ -54,6 +56,7 @@ type Resolver struct {
 // New makes a resolver; Serve starts it.
 func New(c Config) *Resolver {
 	c.Patience = cmp.Or(c.Patience, tcpTimeout)
+	c.Address = cmp.Or(c.Address, slot.SyntheticAddr)
 	r := &Resolver{conf: c}
 	for i, p := range c.Packets {
 		r.servers = append(r.servers, &dns.Server{
@@ -162,7 +165,7 @@ func (r *Resolver) answer(q *dns.Msg) *dns.Msg {
 		return a
 	}
 	if question.Qtype == dns.TypeA {
-		b := slot.SyntheticAddr.As4()
+		b := r.conf.Address.As4()
 		a.Answer = []dns.RR{&dns.A{
 			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl},
 			A:   net.IP(b[:]),

@@ -4,7 +4,7 @@
 //	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH]
 //	               [--code DIR] [--owner FILE] [--servers N] [--server-memory BYTES] [--bridge PATH]
 //	               [--packages DIR] [--programs DIR] [--typescript DIR]
-//	               [--listen ADDR --identity DIR] [--drain TIME]
+//	               [--listen ADDR --identity DIR] [--drain TIME] [--health ADDR --authority ADDR [--closed ADDR]]
 //	sandboxd attach --socket SOCKET                   hands its stdio to serve, and exits when serve is done with it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
 //	sandboxd hold [--announce FILE]                   sets up and owns the network namespace of the container
@@ -28,7 +28,10 @@
 // In a pod mcp-server connects to --listen, with the certificates in --identity (package internal/mtls). When serve is
 // told to end, it first refuses leases and lets runs end, for as long as --drain says.
 //
-// In the container serve is process 1: root with SETUID, SETGID and KILL.
+// In the container serve is process 1: root with SETUID, SETGID and KILL. With --authority its pod shares a proxy with
+// others, and it is not root: it has one slot, whose user is its own, gets the certificate of the proxy's authority
+// there, answers the kubelet at --health, and is not ready while it can connect to --closed, an address that no sandbox
+// may reach.
 //
 // serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
 // (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),

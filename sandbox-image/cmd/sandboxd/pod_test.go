@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -34,6 +37,38 @@ func TestCloseVolumes(t *testing.T) {
 			if info, err := os.Stat(path); err != nil || info.Mode() != mode|os.ModeDir {
 				t.Errorf("%s of mode %v: %v %v, want %v", filepath.Base(path), made, info.Mode(), err, mode)
 			}
+		}
+	}
+}
+
+// The options of a pod that shares its proxy belong together, and its generations begin with the time, after all of an
+// earlier pod with its address.
+func TestSharedOptions(t *testing.T) {
+	const given = "--mode=container --socket=/s --deno=/d --ca=/c --runs=/r --skills=/k --tmp=/t --state=/v --identity=/i --listen=1.2.3.4:1"
+	for options, good := range map[string]bool{
+		"":                            true,
+		"--health=:1 --authority=a:1": true,
+		"--health=:1 --authority=a:1 --closed=1.2.3.4:1": true,
+		"--health=:1":                                      false,
+		"--authority=a:1":                                  false,
+		"--closed=1.2.3.4:1":                               false,
+		"--health=:1 --closed=1.2.3.4:1":                   false,
+		"--health=:1 --authority=a:1 --closed=b:1":         false,
+		"--health=:1 --authority=a:1 --closed=[fd00::1]:1": false,
+		"--health=:1 --authority=a:1 --closed=$(KUBERNETES_SERVICE_HOST):443": false,
+		"--health=:1 --authority=a:1 --mode=embedded":                         false,
+		"--health=:1 --authority=a:1 --listen= --identity=":                   false,
+	} {
+		f, err := parseServe(strings.Fields(given+" "+options), settings.Settings{Slots: 1, Memory: 1 << 30, ServerMemory: 1 << 30})
+		if (err == nil) != good {
+			t.Errorf("%q: %v", options, err)
+		}
+		want := uint64(0)
+		if f.shared() {
+			want = 5000
+		}
+		if got := firstGeneration(f, time.Unix(5, 0)); good && got != want {
+			t.Errorf("%q: the first generation is after %d, want %d", options, got, want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -49,6 +51,7 @@ type serveFlags struct {
 	bridge, packages, programs     string
 	typescript, owner              string
 	listen, identity               string // for mcp-server in another pod
+	health, closed, authority      string // of a pod that shares its proxy
 	drain                          time.Duration
 	slots, warm, servers           int
 	memory, serverMemory           int64
@@ -62,8 +65,23 @@ const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
 	keepFrom     = 4 << 10  // bytes of output above which it is kept in a file
 	maxProcesses = 256      // threads included
+	// maxOfNode is the same where the slots of all pods are one user to the node: it keeps code from taking all the
+	// processes that the node can have.
+	maxOfNode    = 8192
 	maxOpenFiles = 1024
 )
+
+// shared reports whether this is a pod that shares its proxy with others. It has no right to make its slot another
+// user.
+func (f serveFlags) shared() bool { return f.authority != "" }
+
+// processes is how many processes the user of a slot may have.
+func (f serveFlags) processes() uint64 {
+	if f.shared() {
+		return maxOfNode
+	}
+	return maxProcesses
+}
 
 // sharedDirs bounds what one run may add to the directories that all runs share.
 func sharedDirs(f serveFlags) []quota.Dir {
@@ -99,6 +117,9 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.listen, "listen", "", "")
 	fs.StringVar(&f.identity, "identity", "", "")
 	fs.DurationVar(&f.drain, "drain", 0, "")
+	fs.StringVar(&f.health, "health", "", "")
+	fs.StringVar(&f.closed, "closed", "", "")
+	fs.StringVar(&f.authority, "authority", "", "")
 	fs.IntVar(&f.slots, "slots", s.Slots, "")
 	fs.IntVar(&f.warm, "warm", s.Warm, "")
 	fs.Int64Var(&f.memory, "memory", s.Memory, "")
@@ -122,6 +143,14 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	}
 	if (f.listen == "") != (f.identity == "") {
 		errs = append(errs, errors.New("--listen and --identity: want both or neither"))
+	}
+	if s := f.shared(); s != (f.health != "") || s && (f.mode != container || f.listen == "") || !s && f.closed != "" {
+		errs = append(errs, errors.New("--health, --authority and --closed: want the first two, perhaps with the third, "+
+			"with --listen in a container whose proxy is another pod, and only there"))
+	}
+	// Whatever cannot be connected to would count as closed.
+	if at, err := netip.ParseAddrPort(f.closed); f.closed != "" && (err != nil || !at.Addr().Is4()) {
+		errs = append(errs, fmt.Errorf("--closed %q: want an IPv4 address with its port", f.closed))
 	}
 	if f.slots < 1 || f.slots > slot.Max {
 		errs = append(errs, fmt.Errorf("--slots %d: want 1 to %d", f.slots, slot.Max))
@@ -207,7 +236,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err := os.MkdirAll(f.state, 0o711); err != nil {
 		return err
 	}
-	generations, err := generation.Open(filepath.Join(f.state, "generation"))
+	generations, err := generation.Open(filepath.Join(f.state, "generation"), firstGeneration(f, time.Now()))
 	if err != nil {
 		return err
 	}
@@ -258,10 +287,15 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"),
 		"socket", f.socket)
 	serving = true
-	served := make(chan error, 2)
+	served := make(chan error, 3)
 	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.Peers(0, owner)) }()
 	if far != nil {
 		go func() { served <- server.Serve(far, nil) }()
+	}
+	if f.health != "" {
+		// To the end of this process: when it is told to end, runs may go on.
+		go func() { served <- serveHealth(context.WithoutCancel(ctx), f.health, sandbox) }()
+		go followAuthority(ctx, f, log)
 	}
 	lost := make(chan error, 1)
 	if f.mode == container {
@@ -308,12 +342,15 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
 	if f.mode == container {
+		limits.Processes = f.processes()
 		j, err := jail.NewContainer(jail.ContainerConfig{
 			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
-			Servers: jailServers(f),
+			Servers: jailServers(f), Shared: f.shared(),
 		})
 		switch {
 		case err != nil:
+		case f.shared():
+			return j, os.Geteuid(), errors.Join(shipSkills(f.skills), privilege.HideMemory())
 		case f.listen != "":
 			err = closeVolumes(f)
 		default:

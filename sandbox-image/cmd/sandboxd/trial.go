@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"strings"
 	"sync/atomic"
@@ -19,15 +20,18 @@ const (
 	// trialTime bounds one trial, trialPause is the pause before the next one.
 	trialTime  = 20 * time.Second
 	trialPause = time.Second
+	// watchPause is how often it is tried whether what must be closed still is.
+	watchPause = 30 * time.Second
 )
 
 // trialHost is a host that the proxy answers itself, whatever APIs there are: that of the tools of MCP servers.
 const trialHost = "mcp.codeforge.internal"
 
 // trialCode does what fetch() begins with: it resolves a name, as the system's configuration says. Nothing leaves: the
-// port is one that the slots' filter refuses.
+// port is one that the slots' filter refuses, or one at which the proxy closes connections of a slot without a run.
 const trialCode = `try {
-  await Deno.connect({ hostname: "` + trialHost + `", port: 1 });
+  (await Deno.connect({ hostname: "` + trialHost + `", port: Number(Deno.args[0]) })).close();
+  console.log("resolved");
 } catch (e) {
   console.log(e instanceof Deno.errors.ConnectionRefused ? "resolved" : e.message);
 }`
@@ -37,14 +41,19 @@ const trialCode = `try {
 type tried struct {
 	*pool.Pool
 	deno    string
-	servers bool // there are slots for MCP servers
+	port    string // to connect to
+	servers bool   // there are slots for MCP servers
+	closed  string // an address that no sandbox may reach, or empty
 	log     *slog.Logger
 
 	problem atomic.Pointer[string]
 }
 
 func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *tried {
-	t := &tried{Pool: p, deno: f.deno, servers: f.servers > 0, log: log}
+	t := &tried{Pool: p, deno: f.deno, port: "1", servers: f.servers > 0, closed: f.closed, log: log}
+	if f.shared() {
+		t.port = "443"
+	}
 	t.because("it is being tried whether code can resolve names")
 	return t
 }
@@ -66,7 +75,11 @@ func (t *tried) run(ctx context.Context) {
 		err := t.try(ctx)
 		if err == nil {
 			t.problem.Store(nil)
-			return
+			if t.closed == "" {
+				return
+			}
+			t.watch(ctx)
+			continue
 		}
 		if text := err.Error(); text != said && ctx.Err() == nil {
 			t.because(text)
@@ -80,10 +93,32 @@ func (t *tried) run(ctx context.Context) {
 	}
 }
 
+// watch returns when what must be closed is no longer, or ctx ends.
+func (t *tried) watch(ctx context.Context) {
+	tick := time.NewTicker(watchPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := checkClosed(ctx, t.closed); err != nil {
+			t.because(err.Error())
+			return
+		}
+	}
+}
+
 // try runs the code as the user of a free slot, with that slot's network, but not as a run. In a slot for MCP servers
 // nothing else is started meanwhile. If there is none, it takes a slot for runs, once the interpreter there has
 // started.
 func (t *tried) try(ctx context.Context) error {
+	if t.closed != "" {
+		if err := checkClosed(ctx, t.closed); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
 	lease, err := t.Acquire(ctx, runapi.LeaseRequest{Server: t.servers})
@@ -97,13 +132,15 @@ func (t *tried) try(ctx context.Context) error {
 			return fmt.Errorf("trying whether code can resolve names: %w", err)
 		}
 	}
-	return resolve(ctx, t.deno, &syscall.Credential{Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID})
+	return resolve(ctx, t.deno, t.port, &syscall.Credential{
+		Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID, NoSetGroups: os.Geteuid() != 0, // it has those that it needs
+	})
 }
 
 // resolve runs the code as a user.
-func resolve(ctx context.Context, deno string, user *syscall.Credential) error {
+func resolve(ctx context.Context, deno, port string, user *syscall.Credential) error {
 	//nolint:gosec // our Deno, and our code
-	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode)
+	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode, port)
 	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent", "DENO_DIR=/nonexistent/deno"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -101,7 +102,7 @@ func (p Plan) become() error {
 		}
 	}
 	if p.GID != 0 {
-		if err := syscall.Setgroups(p.Groups); err != nil {
+		if err := setGroups(p.GID, p.Groups); err != nil {
 			return fmt.Errorf("setting groups: %w", err)
 		}
 		if err := syscall.Setresgid(p.GID, p.GID, p.GID); err != nil {
@@ -128,6 +129,20 @@ func (p Plan) become() error {
 	return nil
 }
 
+// setGroups sets the supplementary groups of a process that becomes a group. One that has them already needs no right
+// to do so.
+func setGroups(gid int, groups []int) error {
+	now, err := syscall.Getgroups()
+	if err != nil {
+		return err
+	}
+	now = slices.DeleteFunc(now, func(g int) bool { return g == gid })
+	if slices.Sort(now); os.Geteuid() != 0 && slices.Equal(now, groups) {
+		return nil
+	}
+	return syscall.Setgroups(groups)
+}
+
 // exec closes all descriptors but those kept, restricts reads, loads the seccomp filter, and execs.
 func (p Plan) exec() error {
 	if err := closeOthers(p.Keep); err != nil {
@@ -145,7 +160,7 @@ func (p Plan) exec() error {
 			return err
 		}
 	}
-	if err := restrictReads(p.Read); err != nil {
+	if err := restrictFiles(p.Read, p.Write); err != nil {
 		return err
 	}
 	if p.Filter {

@@ -41,33 +41,71 @@ func refer() uint64 {
 	return unix.LANDLOCK_ACCESS_FS_REFER
 }
 
-// restrictReads allows this thread, and the program it execs, to open for reading and to list only the paths and
-// everything below them. It does nothing when paths is empty or the kernel has no Landlock.
-func restrictReads(paths []string) error {
-	if len(paths) == 0 || disarm.Off("host-files") || !CanRestrictReads() {
+// writeFile are the rights to change a file, and writes those to change what a directory has too, as far as Landlock
+// knows them.
+func writeFile() uint64 {
+	if landlockVersion() < 3 {
+		return unix.LANDLOCK_ACCESS_FS_WRITE_FILE
+	}
+	return unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+}
+
+func writes() uint64 {
+	return writeFile() | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SYM
+}
+
+// restrictFiles allows this thread, and the program it execs, to open for reading and to list only the paths of read
+// and everything below them, and to change only what is at and below those of write, unless there are none. It does
+// nothing when there is neither, and when the kernel has no Landlock, which is an error if there are paths to write.
+func restrictFiles(read, write []string) error {
+	switch {
+	case len(read)+len(write) == 0 || disarm.Off("host-files"):
+		return nil
+	case len(write) > 0 && !CanRestrictReads():
+		return errors.New("the kernel has no Landlock, which keeps code from the files of the user that it shares")
+	case !CanRestrictReads():
 		return nil
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads | refer()}
-	// The struct size of Landlock's first version, so that older kernels accept it. The later fields are not used.
+	// The struct size of Landlock's first version, so that older kernels accept it.
+	size := unsafe.Sizeof(attr.Handled_access_fs)
+	if len(write) > 0 {
+		attr.Handled_access_fs |= writes()
+		if landlockVersion() >= scopes {
+			attr.Scoped, size = unix.LANDLOCK_SCOPE_SIGNAL, unsafe.Sizeof(attr)
+		}
+	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
-		uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0) //nolint:gosec // it takes pointers
+		uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // it takes pointers
 	if errno != 0 {
-		return fmt.Errorf("restricting what can be read: %w", errno)
+		return fmt.Errorf("restricting files: %w", errno)
 	}
 	defer unix.Close(int(fd))
-	for _, path := range paths {
-		if err := allowReads(int(fd), path); err != nil {
+	for _, path := range read {
+		if err := allow(int(fd), path, reads|refer(), readFile); err != nil {
 			return fmt.Errorf("restricting what can be read to %s: %w", path, err)
 		}
 	}
+	for _, path := range write {
+		if err := allow(int(fd), path, writes()|refer(), writeFile()); err != nil {
+			return fmt.Errorf("restricting what can be changed to %s: %w", path, err)
+		}
+	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
-		return fmt.Errorf("restricting what can be read: %w", errno)
+		return fmt.Errorf("restricting files: %w", errno)
 	}
 	return nil
 }
 
-// allowReads adds a path to a ruleset. A missing path is skipped.
-func allowReads(ruleset int, path string) error {
+// scopes is the first version of Landlock that knows of signals.
+const scopes = 6
+
+// allow adds a path to a ruleset, with rights for a directory and everything below it, or for a file. A missing path is
+// skipped.
+func allow(ruleset int, path string, below, file uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -80,9 +118,9 @@ func allowReads(ruleset int, path string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	rule := unix.LandlockPathBeneathAttr{Allowed_access: reads | refer(), Parent_fd: int32(fd)}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: below, Parent_fd: int32(fd)}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		rule.Allowed_access = readFile
+		rule.Allowed_access = file
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH,
 		uintptr(unsafe.Pointer(&rule)), 0, 0, 0) //nolint:gosec // as above

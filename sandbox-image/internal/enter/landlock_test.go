@@ -64,3 +64,51 @@ func TestReads(t *testing.T) {
 		}
 	}
 }
+
+// With paths to write, a program changes nothing else, although the files are its own user's, and cannot signal its
+// parent where Landlock knows of that.
+func TestWrites(t *testing.T) {
+	if !CanRestrictReads() {
+		testkit.Skip(t, "this kernel has no Landlock")
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		testkit.Skip(t, "no shell")
+	}
+	for _, row := range []struct {
+		does  string
+		since int // version of Landlock
+	}{
+		{"echo x >$1/new", 1}, {"echo x >>$1/file", 1}, {"rm $1/file", 1}, {"mkdir $1/dir", 1}, {"rmdir $1/empty", 1},
+		{"ln -s / $1/link", 1}, {"mv $1/file $1/moved", 1}, {"mkfifo $1/fifo", 1}, {"ln $1/file $1/hard", 1},
+		{"truncate -s 0 $1/file", 1}, {"kill -0 $PPID", scopes},
+	} {
+		if landlockVersion() < row.since {
+			continue
+		}
+		dir := t.TempDir()
+		for _, name := range []string{"open", "closed"} {
+			testkit.Must(t, os.MkdirAll(filepath.Join(dir, name, "empty"), 0o700))
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, name, "file"), []byte("words"), 0o600))
+		}
+		run := func(in string, write ...string) error {
+			plan := Plan{
+				NetNS: -1, NoNewPrivs: true, Read: []string{"/"}, Write: write, Dir: "/",
+				Argv: []string{shell, "-ec", row.does, "sh", filepath.Join(dir, in)}, Env: os.Environ(),
+			}
+			cmd := exec.Command("/proc/self/exe", plan.Args()...)
+			cmd.Args[0] = "sandboxd"
+			return cmd.Run()
+		}
+		open := filepath.Join(dir, "open")
+		if err := run("closed", open, "/dev/null"); err == nil {
+			t.Errorf("%s: it could", row.does)
+		}
+		if row.since == scopes {
+			open = "" // no restriction at all
+		}
+		if err := run("open", strings.Fields(open)...); err != nil {
+			t.Errorf("%s: %v where it may", row.does, err)
+		}
+	}
+}

@@ -29,6 +29,10 @@ type Plan struct {
 	// Read, when not empty, lists files and directories. Where the kernel has Landlock, nothing outside of them can be
 	// opened for reading or listed. Missing paths are skipped. It needs NoNewPrivs.
 	Read []string
+	// Write, when not empty, lists files and directories as Read does: nothing outside of them can be changed, and nothing
+	// outside of this process be signalled where Landlock knows of that. Without Landlock the plan fails: it is for a
+	// program that is of sandboxd's own user.
+	Write []string
 	// Resource limits (setrlimit(2)); 0: unchanged. Core files are always off.
 	Processes, FileSize, OpenFiles uint64
 	// Gate, when not 0, is a descriptor to read one byte from before the exec. By then everything is done but
@@ -66,6 +70,9 @@ func (p Plan) Args() []string {
 	}
 	for _, path := range p.Read {
 		args = append(args, "--read", path)
+	}
+	for _, path := range p.Write {
+		args = append(args, "--write", path)
 	}
 	num("gate", p.Gate)
 	num("processes", int(p.Processes))
@@ -110,6 +117,7 @@ func Parse(args []string) (Plan, error) {
 	fs.BoolVar(&p.Filter, "filter", false, "")
 	fs.BoolVar(&p.Forks, "forks", false, "")
 	fs.Func("read", "", func(s string) error { p.Read = append(p.Read, s); return nil })
+	fs.Func("write", "", func(s string) error { p.Write = append(p.Write, s); return nil })
 	fs.IntVar(&p.Gate, "gate", 0, "")
 	fs.Uint64Var(&p.Processes, "processes", 0, "")
 	fs.Uint64Var(&p.FileSize, "file-size", 0, "")

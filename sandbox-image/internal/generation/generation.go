@@ -25,9 +25,9 @@ type Counter struct {
 	last, limit uint64 // given out; reserved on disk
 }
 
-// Open reads the counter's file, or creates it. An unreadable file is an error: starting again from 1 would let an old
-// message act on a new lease.
-func Open(path string) (*Counter, error) {
+// Open reads the counter's file, or creates it. Every number is greater than least. An unreadable file is an error:
+// starting again from 1 would let an old message act on a new lease.
+func Open(path string, least uint64) (*Counter, error) {
 	c := &Counter{path: path}
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -38,6 +38,7 @@ func Open(path string) (*Counter, error) {
 			return nil, fmt.Errorf("%s does not hold a generation: %q", path, data)
 		}
 	}
+	c.last = max(c.last, least)
 	c.limit = c.last
 	return c, c.reserve()
 }

@@ -11,7 +11,7 @@ func TestOnlyGrows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "generation")
 	var last uint64
 	for start := range 4 { // a restart after a crash: nothing is closed
-		c, err := Open(path)
+		c, err := Open(path, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,8 +25,25 @@ func TestOnlyGrows(t *testing.T) {
 	}
 }
 
+// Every number is greater than the least one, and what the file says wins when it is greater.
+func TestLeast(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "generation")
+	var last uint64
+	for _, least := range []uint64{5_000_000, 0, 4_000_000, 9_000_000} {
+		c, err := Open(path, least)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Next()
+		if err != nil || n <= least || n <= last {
+			t.Errorf("%d after %d, with at least %d: %v", n, last, least, err)
+		}
+		last = n
+	}
+}
+
 func TestConcurrent(t *testing.T) {
-	c, err := Open(filepath.Join(t.TempDir(), "generation"))
+	c, err := Open(filepath.Join(t.TempDir(), "generation"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +73,7 @@ func TestDamaged(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(path); err == nil {
+		if _, err := Open(path, 0); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
@@ -65,7 +82,7 @@ func TestDamaged(t *testing.T) {
 // Numbers that cannot be reserved are not given out.
 func TestCannotWrite(t *testing.T) {
 	dir := t.TempDir()
-	c, err := Open(filepath.Join(dir, "generation"))
+	c, err := Open(filepath.Join(dir, "generation"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

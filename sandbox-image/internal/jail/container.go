@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,10 +44,13 @@ type ContainerConfig struct {
 	Work    string
 	Limits  Limits
 	Servers Servers
+	// Shared says that the only slot's user and groups are sandboxd's own, which has no capability. Then the kernel must
+	// have Landlock, because no user keeps code from sandboxd's files and processes.
+	Shared bool
 }
 
 // Container is the jail in which each slot is a uid of one container. sandboxd is process 1 there, with SETUID, SETGID
-// and KILL only.
+// and KILL only; or the user of the only slot.
 type Container struct {
 	cfg ContainerConfig
 
@@ -60,7 +64,11 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 	for _, id := range slot.IDs(cfg.Slots, cfg.Servers.Slots) {
 		groups = append(groups, BasePrivateGroup+int(id))
 	}
-	if err := syscall.Setgroups(groups); err != nil {
+	if cfg.Shared {
+		if err := canShare(cfg); err != nil {
+			return nil, err
+		}
+	} else if err := syscall.Setgroups(groups); err != nil {
 		return nil, fmt.Errorf("joining the slots' groups: %w", err)
 	}
 	c := &Container{cfg: cfg, roots: map[int]slot.ID{}}
@@ -78,6 +86,28 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 		}
 	}
 	return c, nil
+}
+
+// canShare says why code cannot have sandboxd's own user. As process 1 of its namespace sandboxd cannot be killed or
+// stopped from inside.
+func canShare(cfg ContainerConfig) error {
+	groups, err := os.Getgroups()
+	if err != nil {
+		return err
+	}
+	one := slot.ID(0)
+	switch {
+	case cfg.Slots != 1 || cfg.Servers.Slots != 0:
+		return fmt.Errorf("%d slots and %d for MCP servers: without SETUID, want 1 and 0", cfg.Slots, cfg.Servers.Slots)
+	case os.Getuid() != one.UID() || os.Getgid() != slot.GroupID || !slices.Contains(groups, BasePrivateGroup):
+		return fmt.Errorf("user %d, group %d, groups %v: without SETUID, want %d, %d and %d",
+			os.Getuid(), os.Getgid(), groups, one.UID(), slot.GroupID, BasePrivateGroup)
+	case os.Getpid() != 1:
+		return errors.New("without SETUID, sandboxd must be process 1: code could end any other")
+	case !enter.CanRestrictReads():
+		return errors.New("the kernel has no Landlock: without SETUID, nothing else keeps code from sandboxd's files")
+	}
+	return nil
 }
 
 func (c *Container) dir(id slot.ID) string { return filepath.Join(c.cfg.Work, strconv.Itoa(int(id))) }
@@ -217,6 +247,9 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	}
 	if own != "" { // outside the group that /tmp, /skills and /runs are for
 		p.GID, p.Dir = BasePrivateGroup+int(seat.Slot), own
+	}
+	if c.cfg.Shared {
+		p.GID, p.Write = slot.GroupID, []string{"/dev/null", filepath.Join(dir, "deno"), cmp.Or(own, TmpDir)}
 	}
 	return p
 }
@@ -439,7 +472,11 @@ func (t *containerProcess) Check() error {
 	if err := checkStatus(s, t.slot.UID(), t.group); err != nil {
 		return err
 	}
-	if want := []int{BasePrivateGroup + int(t.slot)}; !slices.Equal(s.Groups, want) {
+	groups := s.Groups
+	if t.jail.cfg.Shared { // container engines add the main group
+		groups = slices.DeleteFunc(slices.Clone(groups), func(g int) bool { return g == t.group })
+	}
+	if want := []int{BasePrivateGroup + int(t.slot)}; !slices.Equal(groups, want) {
 		return fmt.Errorf("the interpreter is in the groups %v, want %v", s.Groups, want)
 	}
 	if s.Seccomp != 2 {

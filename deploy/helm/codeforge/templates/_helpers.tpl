@@ -14,9 +14,15 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- define "codeforge.settings" -}}
+{{- if eq .Values.egress.mode "shared" -}}
+- {name: SANDBOX_SLOTS, value: "1"}
+- {name: SANDBOX_WARM, value: {{ min 1 .Values.sandbox.warm | quote }}}
+- {name: SANDBOX_WARM_PYTHON, value: {{ min 1 .Values.sandbox.warmPython | quote }}}
+{{- else -}}
 - {name: SANDBOX_SLOTS, value: {{ .Values.sandbox.slots | quote }}}
 - {name: SANDBOX_WARM, value: {{ .Values.sandbox.warm | quote }}}
 - {name: SANDBOX_WARM_PYTHON, value: {{ .Values.sandbox.warmPython | quote }}}
+{{- end }}
 - {name: SANDBOX_MEMORY, value: {{ .Values.sandbox.memory | quote }}}
 - {name: SANDBOX_SERVERS, value: {{ .Values.sandbox.servers | quote }}}
 - {name: SANDBOX_SUBNET, value: {{ .Values.sandbox.subnet | quote }}}
@@ -33,5 +39,13 @@ imagePullSecrets:
   {{- range . }}
   - name: {{ . }}
   {{- end }}
+{{- end }}
+{{- end -}}
+{{- define "codeforge.inside" -}}
+# What sandboxes reach of the proxy: names, APIs, and the authority's certificate.
+- {port: 53, protocol: UDP}
+- {port: 53, protocol: TCP}
+{{- range concat (list 80 443 8445) .Values.egress.ports }}
+- {port: {{ . }}}
 {{- end }}
 {{- end -}}

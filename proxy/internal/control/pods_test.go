@@ -1,0 +1,82 @@
+package control
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
+)
+
+// shared is a control API for pods that share the proxy.
+func shared(t *testing.T) *Control {
+	c, _ := newControl(t)
+	c.conf.Pods = seats.New(seats.Config{Busy: c.conf.Book.Busy, Forget: c.conf.Book.Forget})
+	return c
+}
+
+// Pods that share the proxy have each a slot of their own, found by their addresses; the number is the same to all.
+func TestPods(t *testing.T) {
+	control := shared(t)
+	c, ctx := serve(t, control), t.Context()
+	one, two := c.Of("10.1.0.1"), c.Of("10.1.0.2")
+	reg := func(run string, generation uint64) controlapi.Registration {
+		return controlapi.Registration{Run: run, Generation: generation, Deadline: time.Now().Add(time.Minute)}
+	}
+	testkit.Must(t, one.Register(ctx, 0, reg("one", 200)))
+	testkit.Must(t, two.Register(ctx, 0, reg("two", 100))) // each pod has generations of its own
+	for address, want := range map[string]string{"10.1.0.1": "one", "10.1.0.2": "two"} {
+		id, ok := control.conf.Pods.Find(netip.MustParseAddr(address))
+		if l, err := control.conf.Book.Attach(id, io.NopCloser(nil)); !ok || err != nil || l.Run != want {
+			t.Errorf("a connection from %s: %v %v", address, l, err)
+		}
+	}
+	// A pod with an address that another one has had begins with the time, so the run of that one ends, and cannot return.
+	testkit.Must(t, one.Register(ctx, 0, reg("reused", 300)))
+	if err := one.Register(ctx, 0, reg("late", 201)); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("an earlier pod's run: %v", err)
+	}
+	if _, err := one.Drain(ctx, 0, 200, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("an earlier pod's receipt: %v", err)
+	}
+	if _, err := c.Of("10.1.0.3").Unregister(ctx, 0, 1, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
+		t.Errorf("a pod that was not registered: %v", err)
+	}
+	if r, err := two.Unregister(ctx, 0, 100, controlapi.Summary{}); err != nil || r.Run != "two" {
+		t.Errorf("the end of the other pod's run: %+v, %v", r, err)
+	}
+}
+
+// Which pod is meant must be said, once and as an address, where pods share the proxy, and nowhere else.
+func TestWhichPod(t *testing.T) {
+	own, _ := newControl(t)
+	body := `{"run":"r","generation":5,"deadline":"` + time.Now().Add(time.Minute).Format(time.RFC3339) + `"}`
+	for _, row := range []struct {
+		control *Control
+		path    string
+		want    int
+	}{
+		{shared(t), "/v1/slots/0?pod=10.1.0.1", http.StatusNoContent},
+		{shared(t), "/v1/slots/0", http.StatusBadRequest},
+		{shared(t), "/v1/slots/1?pod=10.1.0.1", http.StatusBadRequest},
+		{shared(t), "/v1/slots/0?pod=10.1.0.1&pod=10.1.0.2", http.StatusBadRequest},
+		{shared(t), "/v1/slots/0?pod=", http.StatusBadRequest},
+		{shared(t), "/v1/slots/0?pod=pod", http.StatusBadRequest},
+		{shared(t), "/v1/slots/0?pod=fd00::1", http.StatusBadRequest},
+		{own, "/v1/slots/0?pod=10.1.0.1", http.StatusBadRequest},
+		{own, "/v1/slots/0", http.StatusNoContent},
+	} {
+		w := httptest.NewRecorder()
+		row.control.ServeHTTP(w, httptest.NewRequest(http.MethodPut, row.path, strings.NewReader(body)))
+		if w.Code != row.want {
+			t.Errorf("%s: %d %s, want %d", row.path, w.Code, w.Body, row.want)
+		}
+	}
+}

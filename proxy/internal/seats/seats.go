@@ -1,0 +1,103 @@
+// Package seats says which pod has which slot of a proxy that many pods share.
+//
+// Contract: a slot is one pod's at a time, found by the address that the pod connects from; an address that has not
+// been registered has none. Threat: a slot that goes to another pod, and with it a connection or a registration of the
+// first one. So a slot is given away only when its pod has no run, and it begins anew for the next pod. A registration
+// that arrives late, for a run that is over, gives nothing to code: the next run there has a greater generation.
+package seats
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+// idle is how long ago a pod must have been registered before its slot can be another one's: longer than a registration
+// takes.
+const idle = 15 * time.Second
+
+// ErrFull means that all slots are those of other pods.
+var ErrFull = errors.New("the proxy has no slot for another pod")
+
+// Config holds what Seats need.
+type Config struct {
+	// Busy reports whether a slot has a run.
+	Busy func(slot.ID) bool
+	// Forget begins a slot anew: nothing that was of it goes on.
+	Forget func(slot.ID)
+	// Now is the clock. Nil: time.Now.
+	Now func() time.Time
+}
+
+// Seats are the slots of pods. Make them with New. They are safe for concurrent use.
+type Seats struct {
+	conf Config
+
+	mu   sync.Mutex
+	pods map[netip.Addr]*seat
+	next slot.ID // the first slot that no pod has had
+}
+
+type seat struct {
+	id   slot.ID
+	used time.Time // when its pod was registered last
+}
+
+// New makes seats that are all free.
+func New(c Config) *Seats {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Seats{conf: c, pods: map[netip.Addr]*seat{}}
+}
+
+// Take is the slot of a pod that is being registered.
+func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.conf.Now()
+	if own := s.pods[pod]; own != nil {
+		own.used = now
+		return own.id, nil
+	}
+	if s.next < slot.Max {
+		s.pods[pod] = &seat{s.next, now}
+		s.next++
+		return s.pods[pod].id, nil
+	}
+	oldest, ok := s.oldest(now)
+	if !ok {
+		return 0, fmt.Errorf("%w: %d have one", ErrFull, slot.Max)
+	}
+	id := s.pods[oldest].id
+	delete(s.pods, oldest)
+	s.conf.Forget(id)
+	s.pods[pod] = &seat{id, now}
+	return id, nil
+}
+
+// oldest is the pod that has been idle longest, long enough to lose its slot. The caller holds mu.
+func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
+	for pod, own := range s.pods {
+		if now.Sub(own.used) < idle || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {
+			continue
+		}
+		oldest, ok = pod, true
+	}
+	return oldest, ok
+}
+
+// Find is the slot of the pod with an address. It is false for any other address.
+func (s *Seats) Find(pod netip.Addr) (slot.ID, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.pods[pod.Unmap()]
+	if own == nil {
+		return 0, false
+	}
+	return own.id, true
+}
