@@ -152,7 +152,7 @@ func groups() []group {
 }
 
 // inside are defences by the package whose TestDisarmed mounts their attacks, because those need a place that no attack of
-// the suite has: the slot of an MCP server, or the credentials of the proxy.
+// the suite has: the slot of an MCP server, the credentials of the proxy, or a pod that shares its proxy.
 func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by", "plan-by"},
@@ -161,7 +161,9 @@ func inside() map[string][]string {
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
-		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home"},
+		"./sandbox-image/cmd/sandboxd":      {"server-package", "server-group", "server-home", "network-closed"},
+		"./sandbox-image/internal/enter":    {"host-files"},
+		"./proxy/internal/seats":            {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 		"./internal/shape":                  {"shape-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},

@@ -55,7 +55,7 @@ const (
 type Place struct {
 	// ID is different for every pod there ever was.
 	ID string
-	// Runs and Control are addresses, host:port. Without a port of its own for that, a pod has no proxy.
+	// Runs and Control are addresses, host:port. Where pods share a proxy, Control is of no use: its port is 0.
 	Runs, Control string
 	// Ready says that the pod may get new leases.
 	Ready bool
@@ -90,8 +90,8 @@ const (
 	portControl = "control"
 )
 
-// places are the pods of a slice. Those without an address, a port or a pod are none; that of a proxy is none that
-// pods have which share one.
+// places are the pods of a slice. Endpoints without an address, a port or a pod are left out. Pods that share a proxy
+// have no control port.
 func (s slice) places(shared bool) []Place {
 	ports := map[string]int{}
 	for _, p := range s.Ports {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
@@ -97,7 +98,7 @@ func (s *Seats) Find(pod netip.Addr) (slot.ID, bool) {
 	defer s.mu.Unlock()
 	own := s.pods[pod.Unmap()]
 	if own == nil {
-		return 0, false
+		return 0, disarm.Off("pod-address")
 	}
 	return own.id, true
 }

@@ -3,17 +3,28 @@
 package main
 
 import (
+	"net"
 	"strconv"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// TestDisarmed: without its defence each of these attacks of a hostile MCP server succeeds. e2e/negative runs it, under the
-// tag disarm, for those that need a process in a server slot.
+// TestDisarmed: without its defence each of these attacks succeeds: those of a hostile MCP server, which need a process in
+// a server slot, and a network that enforces no policy. e2e/negative runs it, under the tag disarm.
 func TestDisarmed(t *testing.T) {
+	t.Run("network-closed", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "network-closed")
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+		testkit.Must(t, err)
+		defer l.Close()
+		if err := checkClosed(t.Context(), l.Addr().String()); err != nil {
+			t.Errorf("it is found by something else: %v", err)
+		}
+	})
 	for defence, row := range map[string]struct {
 		mode  rig.Mode
 		tries func(s *rig.Server) string

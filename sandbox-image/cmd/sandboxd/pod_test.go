@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +39,32 @@ func TestCloseVolumes(t *testing.T) {
 			if info, err := os.Stat(path); err != nil || info.Mode() != mode|os.ModeDir {
 				t.Errorf("%s of mode %v: %v %v, want %v", filepath.Base(path), made, info.Mode(), err, mode)
 			}
+		}
+	}
+}
+
+// What can be connected to is not closed, and neither is what nobody could try: only silence or a refusal shows it.
+func TestCheckClosed(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	testkit.Must(t, err)
+	address := l.Addr().String()
+	if err := checkClosed(t.Context(), address); err == nil || !strings.Contains(err.Error(), "NetworkPolicy") {
+		t.Errorf("a listener: %v", err)
+	}
+	past, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	if err := checkClosed(past, address); err != nil {
+		t.Errorf("silence: %v", err)
+	}
+	testkit.Must(t, l.Close())
+	if err := checkClosed(t.Context(), address); err != nil {
+		t.Errorf("a refusal: %v", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for ctx, address := range map[context.Context]string{t.Context(): "127.0.0.1:99999", over: address} {
+		if err := checkClosed(ctx, address); err == nil || strings.Contains(err.Error(), "NetworkPolicy") {
+			t.Errorf("%s, which could not be tried: %v", address, err)
 		}
 	}
 }

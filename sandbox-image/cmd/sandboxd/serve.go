@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,28 +36,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// The modes of serve.
-const (
-	embedded  = "embedded"
-	container = "container"
-)
-
-// serveFlags is the command line of serve.
-type serveFlags struct {
-	mode, socket, deno, bwrap, ca  string
-	runs, skills, tmp, state, code string
-	bridge, packages, programs     string
-	typescript, owner              string
-	listen, identity               string // for mcp-server in another pod
-	health, closed, authority      string // of a pod that shares its proxy
-	drain                          time.Duration
-	slots, warm, servers           int
-	memory, serverMemory           int64
-	skillsReadonly, canaries       bool
-	pythons                        []string // to try, in this order
-	warmPython                     int
-}
-
 // Limits of a run that cannot be configured.
 const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
@@ -70,10 +46,6 @@ const (
 	maxOfNode    = 8192
 	maxOpenFiles = 1024
 )
-
-// shared reports whether this is a pod that shares its proxy with others. It has no right to make its slot another
-// user.
-func (f serveFlags) shared() bool { return f.authority != "" }
 
 // processes is how many processes the user of a slot may have.
 func (f serveFlags) processes() uint64 {
@@ -93,113 +65,6 @@ func sharedDirs(f serveFlags) []quota.Dir {
 		dirs = append(dirs, quota.Dir{Path: runapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
 	}
 	return dirs
-}
-
-// parseServe reads the command line. The settings are the defaults of its options.
-func parseServe(args []string, s settings.Settings) (serveFlags, error) {
-	var f serveFlags
-	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.StringVar(&f.mode, "mode", "", "")
-	fs.StringVar(&f.socket, "socket", "", "")
-	fs.StringVar(&f.deno, "deno", "", "")
-	fs.StringVar(&f.bwrap, "bwrap", "", "")
-	fs.StringVar(&f.typescript, "typescript", "", "")
-	fs.Func("python", "", func(path string) error { f.pythons = append(f.pythons, path); return nil })
-	fs.IntVar(&f.warmPython, "warm-python", s.WarmPython, "")
-	fs.StringVar(&f.ca, "ca", "", "")
-	fs.StringVar(&f.runs, "runs", "", "")
-	fs.StringVar(&f.skills, "skills", "", "")
-	fs.StringVar(&f.tmp, "tmp", "", "")
-	fs.StringVar(&f.state, "state", "", "")
-	fs.StringVar(&f.code, "code", "", "")
-	fs.StringVar(&f.owner, "owner", "", "")
-	fs.StringVar(&f.listen, "listen", "", "")
-	fs.StringVar(&f.identity, "identity", "", "")
-	fs.DurationVar(&f.drain, "drain", 0, "")
-	fs.StringVar(&f.health, "health", "", "")
-	fs.StringVar(&f.closed, "closed", "", "")
-	fs.StringVar(&f.authority, "authority", "", "")
-	fs.IntVar(&f.slots, "slots", s.Slots, "")
-	fs.IntVar(&f.warm, "warm", s.Warm, "")
-	fs.Int64Var(&f.memory, "memory", s.Memory, "")
-	fs.StringVar(&f.bridge, "bridge", "", "")
-	fs.StringVar(&f.packages, "packages", "", "")
-	fs.StringVar(&f.programs, "programs", "", "")
-	fs.IntVar(&f.servers, "servers", s.Servers, "")
-	fs.Int64Var(&f.serverMemory, "server-memory", s.ServerMemory, "")
-	fs.BoolVar(&f.canaries, "canaries", s.Canaries, "")
-	fs.BoolVar(&f.skillsReadonly, "skills-readonly", s.SkillsReadonly, "")
-	err := fs.Parse(args)
-	if err != nil {
-		return f, err
-	}
-	var errs []error
-	if fs.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("serve takes no argument %q", fs.Arg(0)))
-	}
-	if f.mode != embedded && f.mode != container {
-		errs = append(errs, fmt.Errorf("--mode %q: want embedded or container", f.mode))
-	}
-	if (f.listen == "") != (f.identity == "") {
-		errs = append(errs, errors.New("--listen and --identity: want both or neither"))
-	}
-	if s := f.shared(); s != (f.health != "") || s && (f.mode != container || f.listen == "") || !s && f.closed != "" {
-		errs = append(errs, errors.New("--health, --authority and --closed: want the first two, perhaps with the third, "+
-			"with --listen in a container whose proxy is another pod, and only there"))
-	}
-	// Whatever cannot be connected to would count as closed.
-	if at, err := netip.ParseAddrPort(f.closed); f.closed != "" && (err != nil || !at.Addr().Is4()) {
-		errs = append(errs, fmt.Errorf("--closed %q: want an IPv4 address with its port", f.closed))
-	}
-	if f.slots < 1 || f.slots > slot.Max {
-		errs = append(errs, fmt.Errorf("--slots %d: want 1 to %d", f.slots, slot.Max))
-	}
-	if f.warm < 0 || f.warm > f.slots {
-		errs = append(errs, fmt.Errorf("--warm %d: want 0 to the number of slots, %d", f.warm, f.slots))
-	}
-	if f.warmPython < 0 || f.warmPython > f.slots {
-		errs = append(errs, fmt.Errorf("--warm-python %d: want 0 to the number of slots, %d", f.warmPython, f.slots))
-	}
-	if f.memory < 128<<20 {
-		errs = append(errs, fmt.Errorf("--memory %d: want at least %d bytes (128 MiB)", f.memory, 128<<20))
-	}
-	if f.servers < 0 || f.servers > slot.MaxServers {
-		errs = append(errs, fmt.Errorf("--servers %d: want 0 to %d", f.servers, slot.MaxServers))
-	}
-	if f.serverMemory < 64<<20 {
-		errs = append(errs, fmt.Errorf("--server-memory %d: want at least %d bytes (64 MiB)", f.serverMemory, 64<<20))
-	}
-	for _, p := range []struct {
-		name string
-		path *string
-	}{
-		{"socket", &f.socket}, {"deno", &f.deno}, {"ca", &f.ca}, {"runs", &f.runs}, {"skills", &f.skills},
-		{"tmp", &f.tmp}, {"state", &f.state},
-	} {
-		if *p.path == "" {
-			errs = append(errs, fmt.Errorf("--%s is missing", p.name))
-			continue
-		}
-		abs, err := filepath.Abs(*p.path)
-		errs = append(errs, err)
-		*p.path = abs
-	}
-	if f.code == "" {
-		f.code = filepath.Join(f.state, "code")
-	}
-	if f.packages == "" {
-		f.packages = filepath.Join(f.state, "packages")
-	}
-	for _, path := range []*string{&f.code, &f.packages, &f.bridge, &f.programs, &f.typescript} {
-		if *path == "" {
-			continue
-		}
-		abs, err := filepath.Abs(*path)
-		errs = append(errs, err)
-		*path = abs
-	}
-	return f, errors.Join(errs...)
 }
 
 // serve runs until ctx ends.

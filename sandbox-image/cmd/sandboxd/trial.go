@@ -75,6 +75,7 @@ func (t *tried) run(ctx context.Context) {
 		err := t.try(ctx)
 		if err == nil {
 			t.problem.Store(nil)
+			said = ""
 			if t.closed == "" {
 				return
 			}
@@ -83,7 +84,7 @@ func (t *tried) run(ctx context.Context) {
 		}
 		if text := err.Error(); text != said && ctx.Err() == nil {
 			t.because(text)
-			t.log.Warn("code cannot reach any host", "error", text)
+			t.log.Warn("the sandbox is not ready, trying again", "error", text)
 			said = text
 		}
 		select {
@@ -93,7 +94,7 @@ func (t *tried) run(ctx context.Context) {
 	}
 }
 
-// watch returns when what must be closed is no longer, or ctx ends.
+// watch waits until what must be closed is open, or ctx ends.
 func (t *tried) watch(ctx context.Context) {
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()

@@ -1,0 +1,17 @@
+//go:build disarm
+
+package seats
+
+import "testing"
+
+// TestDisarmed switches the defence off, and then its attack succeeds: e2e/negative.
+func TestDisarmed(t *testing.T) {
+	t.Run("pod-address", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "pod-address")
+		s := New(Config{})
+		id, err := s.Take(pod(1))
+		if stranger, ok := s.Find(pod(2)); err != nil || !ok || stranger != id {
+			t.Errorf("slot %d of %d (%v), %v: it is stopped by something else", stranger, id, ok, err)
+		}
+	})
+}
