@@ -47,6 +47,7 @@ type instance struct {
 
 	ready chan struct{} // closed when the server is connected, or will not be
 	gone  chan struct{} // closed when the instance has ended
+	left  chan struct{} // closed after that, when its slot is free
 	kill  context.CancelCauseFunc
 	out   chan frame.ToBridge
 	slot  Slot // set before ready is closed
@@ -97,7 +98,18 @@ func (i *instance) run(ctx context.Context) {
 			i.server.warn("a slot could not be freed", "error", err)
 		}
 	}
+	close(i.left)
 	i.server.broker.freed()
+}
+
+// hasLeft reports whether the instance's slot is free.
+func (i *instance) hasLeft() bool {
+	select {
+	case <-i.left:
+		return true
+	default:
+		return false
+	}
 }
 
 // serve starts the server and reads frames until its bridge ends.

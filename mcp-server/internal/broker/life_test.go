@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -506,4 +507,26 @@ func (*dyingSlot) Start() frame.Start        { return frame.Start{ConnectTimeout
 func (*dyingSlot) Close() error              { return nil }
 func (*dyingSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
 	return controlapi.Receipt{}, nil
+}
+
+// TestRoomForOne: a server that needs a slot ends one idle server, also when that takes long, and no more.
+func TestRoomForOne(t *testing.T) {
+	w := newWorld(t, 3, hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil), hostile(t, "d", nil))
+	w.pid("s1-r1", "a") // is idle longest
+	before := []string{w.pid("s1-r1", "b"), w.pid("s1-r1", "c")}
+	stuck := make(chan struct{})
+	w.launcher.mu.Lock()
+	for s := range w.launcher.open {
+		if s.api.Name == "a" {
+			s.stuck = stuck
+		}
+	}
+	w.launcher.mu.Unlock()
+	time.AfterFunc(time.Second, func() { close(stuck) }) // until then the new server looks for room ten times
+	if got := w.call("/d/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Errorf("%s", got.body)
+	}
+	if after := []string{w.pid("s1-r1", "b"), w.pid("s1-r1", "c")}; !slices.Equal(after, before) {
+		t.Errorf("the processes of the other servers were %s and are %s", before, after)
+	}
 }

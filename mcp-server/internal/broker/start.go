@@ -13,7 +13,8 @@ import (
 // newInstance makes an instance that is not yet started.
 func newInstance(s *server, key string, kill context.CancelCauseFunc) *instance {
 	return &instance{
-		server: s, key: key, kill: kill, used: time.Now(), ready: make(chan struct{}), gone: make(chan struct{}),
+		server: s, key: key, kill: kill, used: time.Now(),
+		ready: make(chan struct{}), gone: make(chan struct{}), left: make(chan struct{}),
 		out: make(chan frame.ToBridge, outQueue), pending: map[uint64]*pending{},
 	}
 }
@@ -52,6 +53,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	waiting := time.NewTimer(s.connectTimeout())
 	defer waiting.Stop()
 	installed := false
+	var leaving *instance // whose slot this waits for
 	for {
 		b.mu.Lock()
 		free := b.free
@@ -78,7 +80,9 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		case !errors.Is(err, ErrFull):
 			return nil, err
 		}
-		b.makeRoom()
+		if leaving == nil || leaving.hasLeft() {
+			leaving = b.makeRoom()
+		}
 		select {
 		case <-free:
 		case <-time.After(100 * time.Millisecond): // the last release may be on its way
@@ -93,8 +97,9 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	}
 }
 
-// makeRoom ends the server that was idle longest.
-func (b *Broker) makeRoom() {
+// makeRoom begins to end the server that was idle longest, and returns it, or nil if none is idle. On a busy machine it
+// takes a while until the slot is free.
+func (b *Broker) makeRoom() *instance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var oldest *instance
@@ -108,6 +113,7 @@ func (b *Broker) makeRoom() {
 	if oldest != nil {
 		b.retire(oldest)
 	}
+	return oldest
 }
 
 // installation is an installation that runs.
