@@ -47,7 +47,8 @@ func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 func (s *ObjectStore) Start() {
 	s.tb.Helper()
 	program := filepath.Join(Programs(Root(s.tb)), "versitygw")
-	s.cmd = exec.Command(program, "--port", s.Address, "--region", s.region, "--quiet", "posix", s.Dir) //nolint:gosec // built here
+	args := []string{"--port", s.Address, "--region", s.region, "--quiet", "posix", s.Dir}
+	s.cmd = exec.Command(program, args...) //nolint:gosec // built here
 	s.cmd.Env = []string{"ROOT_ACCESS_KEY=" + s.id, "ROOT_SECRET_KEY=" + s.key}
 	s.cmd.Stderr, s.cmd.WaitDelay = os.Stderr, 5*time.Second
 	Must(s.tb, s.cmd.Start())

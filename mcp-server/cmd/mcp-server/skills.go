@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
@@ -13,6 +14,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
+
+// checkTime bounds the check of a bucket at the start.
+const checkTime = 15 * time.Second
 
 // openSkills opens the operator's skills: those of the directory, or of the bucket.
 func (d *daemon) openSkills(ctx context.Context, getenv func(string) string) error {
@@ -42,12 +46,14 @@ func (d *daemon) openFolder() (err error) {
 // pins is the folder of what skills are pinned to.
 func (d *daemon) pins() string { return filepath.Join(d.flags.history, "skills") }
 
-// openBucket opens skills that several mcp-servers share. A bucket that does not answer is waited for while this serves.
+// openBucket opens skills that several mcp-servers share. One that does not answer is waited for while this serves.
 func (d *daemon) openBucket(ctx context.Context, getenv func(string) string) (err error) {
 	if d.bucket, err = bucket.Open(d.flags.store, getenv); err != nil {
 		return fmt.Errorf("--skills-store: %w", err)
 	}
-	err = d.bucket.Check(ctx, !d.settings.SkillsReadonly)
+	checking, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	err = d.bucket.Check(checking, !d.settings.SkillsReadonly)
 	var away *bucket.UnreachableError
 	if err != nil && !errors.As(err, &away) {
 		return fmt.Errorf("--skills-store: %w", err)

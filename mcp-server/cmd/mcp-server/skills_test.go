@@ -106,7 +106,9 @@ func TestSkillsStore(t *testing.T) {
 	}
 
 	store.Stop()
-	testkit.WaitFor(t, func() bool { return listed(a, "This list may be out of date: the skills' bucket has not been read since") })
+	testkit.WaitFor(t, func() bool {
+		return listed(a, "This list may be out of date: the skills' bucket has not been read since")
+	})
 	if got := uses(t, a, "shared"); got != "of the second\n" {
 		t.Errorf("without the bucket: %q", got)
 	}

@@ -47,7 +47,8 @@ func Open(address string, getenv func(string) string) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if server.Host != aws && first("AWS_ACCESS_KEY_ID", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE") == "" {
+	key := first("AWS_ACCESS_KEY_ID", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE")
+	if key == "" && server.Host != aws {
 		return nil, errors.New("AWS_SHARED_CREDENTIALS_FILE: want a file with aws_access_key_id and aws_secret_access_key " +
 			"under [default]")
 	}

@@ -26,7 +26,8 @@ func (b *Bucket) explain(doing string, err error) error {
 		return ErrNotFound
 	case minio.NoSuchBucket:
 		return fmt.Errorf("%s: there is no bucket %s: make it, or correct its name", where, b.name)
-	case "InvalidAccessKeyId", "XAdminUserNotFound", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "InvalidTokenId":
+	case "InvalidAccessKeyId", "XAdminUserNotFound", "SignatureDoesNotMatch", "ExpiredToken",
+		"InvalidToken", "InvalidTokenId":
 		return fmt.Errorf("%s: the server refuses the access key (%s): check the key, and its secret", where, answer.Code)
 	case "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect":
 		return fmt.Errorf("%s: the bucket is in another region (%s): set AWS_REGION", where, answer.Code)

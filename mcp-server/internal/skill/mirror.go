@@ -61,9 +61,9 @@ type remains struct {
 	asOf    time.Time
 }
 
-// OpenMirror opens a copy of what a bucket has, in a folder of the directory: changes are made in the bucket first. What
-// the copy had of an earlier time is served until the bucket has answered, for which this waits some seconds. Follow keeps
-// it up to date.
+// OpenMirror opens a copy of what a bucket has, in a folder of the directory: changes are made in the bucket first.
+// What the copy had of an earlier time is served until the bucket has answered, for which this waits some seconds.
+// Follow keeps it up to date.
 func OpenMirror(ctx context.Context, dir string, of *bucket.Bucket, readOnly bool, log *slog.Logger) (*Store, error) {
 	dir = filepath.Join(dir, mirrored)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
