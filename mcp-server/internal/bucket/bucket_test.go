@@ -72,6 +72,35 @@ func TestVersions(t *testing.T) {
 	testkit.Must(t, b.Remove(ctx, "a.ts", bucket.Any))
 }
 
+// TestRemoval: a removal says which version it is of, and where the server does not mind, an older one is refused too.
+func TestRemoval(t *testing.T) {
+	_, s := open(t)
+	var conditions []string
+	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: s.Address})
+		r.Out.Host = r.In.Host
+		if r.In.Method == http.MethodDelete {
+			conditions = append(conditions, r.Out.Header.Get("If-Match"))
+			r.Out.Header.Del("If-Match")
+		}
+	}})
+	defer front.Close()
+	env := s.Environment()
+	env["AWS_ENDPOINT_URL_S3"] = front.URL
+	b := at(t, "s3://skills", env)
+	one, err := b.Put(t.Context(), "a.ts", []byte("one"), bucket.Absent)
+	testkit.Must(t, err)
+	two, err := b.Put(t.Context(), "a.ts", []byte("two"), one)
+	testkit.Must(t, err)
+	if err := b.Remove(t.Context(), "a.ts", one); !errors.Is(err, bucket.ErrConflict) {
+		t.Error(err)
+	}
+	testkit.Must(t, b.Remove(t.Context(), "a.ts", two))
+	if len(conditions) != 1 || conditions[0] != `"`+two+`"` {
+		t.Errorf("%q, want %q", conditions, two)
+	}
+}
+
 // TestOneWins: of many that make an object at the same time, one succeeds.
 func TestOneWins(t *testing.T) {
 	b, _ := open(t)

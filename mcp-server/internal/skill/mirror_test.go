@@ -135,10 +135,14 @@ func TestMirrorRace(t *testing.T) {
 	first, _ := mirror(t, b)
 	_, err := first.Patch(t.Context(), "a", create("begin"))
 	testkit.Must(t, err)
-	const stores, each = 3, 10
+	const writers, each = 6, 10 // two on each store
 	var group sync.WaitGroup
-	for i := range stores {
-		s, _ := mirror(t, b)
+	var s *skill.Store
+	for i := range writers {
+		if i%2 == 0 {
+			s, _ = mirror(t, b)
+		}
+		s := s
 		group.Go(func() {
 			for n := range each {
 				line := fmt.Sprintf("%d by %d", n, i)
@@ -157,8 +161,8 @@ func TestMirrorRace(t *testing.T) {
 	}
 	group.Wait()
 	last, _ := mirror(t, b)
-	if got := strings.Count(source(last, "a"), " by "); got != stores*each {
-		t.Errorf("%d of %d changes are left", got, stores*each)
+	if got := strings.Count(source(last, "a"), " by "); got != writers*each {
+		t.Errorf("%d of %d changes are left", got, writers*each)
 	}
 }
 

@@ -198,7 +198,11 @@ func (s *Surface) skillLines() string {
 			line += ": " + k.Description
 		}
 		if i == maxSkillLines || b.Len()+len(line) > maxSkillText {
-			fmt.Fprintf(&b, "and %d more: [...Deno.readDirSync(\"/skills\")].map((f) => f.name) lists all.\n", len(l.Skills)-i)
+			all := "[...Deno.readDirSync(\"/skills\")].map((f) => f.name) lists all"
+			if s.private() { // whose code sees only what it imports
+				all = "list_apis with a query finds them"
+			}
+			fmt.Fprintf(&b, "and %d more: %s.\n", len(l.Skills)-i, all)
 			break
 		}
 		b.WriteString(line + "\n")
