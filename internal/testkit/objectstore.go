@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -65,6 +66,12 @@ func (s *ObjectStore) Stop() {
 		_ = s.cmd.Wait()
 		s.cmd = nil
 	}
+}
+
+// Hang keeps it from answering until resume.
+func (s *ObjectStore) Hang() (resume func()) {
+	Must(s.tb, s.cmd.Process.Signal(syscall.SIGSTOP))
+	return func() { Must(s.tb, s.cmd.Process.Signal(syscall.SIGCONT)) }
 }
 
 // Bucket makes a bucket.

@@ -198,7 +198,7 @@ func skillError(err error) error {
 	case errors.Is(err, skill.ErrChanged):
 		return &told{http.StatusConflict, "The skill is being changed by a run. Try again."}
 	case errors.Is(err, skill.ErrUnavailable):
-		return &told{http.StatusServiceUnavailable, "The skills' bucket did not confirm the change. The server's log says why."}
+		return &told{http.StatusServiceUnavailable, "The skills' bucket did not confirm the change. The log says why."}
 	}
 	return err
 }

@@ -203,6 +203,44 @@ func TestMirrorAway(t *testing.T) {
 	}
 }
 
+// TestMirrorHangs: a bucket that accepts connections and does not answer delays no reader, and a change for a bounded time.
+func TestMirrorHangs(t *testing.T) {
+	server, b := inBucket(t)
+	s, _ := mirror(t, b)
+	_, err := s.Patch(t.Context(), "a", create("x"))
+	testkit.Must(t, err)
+	resume := server.Hang()
+	defer resume()
+	changed := make(chan error, 1)
+	go func() {
+		_, err := s.Patch(t.Context(), "a", replaceLine("x", "y"))
+		changed <- err
+	}()
+	for end, done := time.Now().Add(20*time.Second), false; !done; time.Sleep(50 * time.Millisecond) {
+		began := time.Now()
+		if got := source(s, "a"); got != "x" || len(s.Names()) != 1 || s.Pinned("a") {
+			t.Fatalf("%q", got)
+		}
+		if l, err := s.List(); err != nil || len(l.Skills) != 1 || len(s.Imported("a", 1000)) != 1 {
+			t.Fatal(l, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("reading took %s", took)
+		}
+		select {
+		case err := <-changed:
+			done = true
+			if !errors.Is(err, skill.ErrUnavailable) {
+				t.Error(err)
+			}
+		default:
+			if time.Now().After(end) {
+				t.Fatal("a change hangs")
+			}
+		}
+	}
+}
+
 // TestMirrorHostile: what others put into the bucket is bounded and counted as in a folder, and keeps no skill out.
 func TestMirrorHostile(t *testing.T) {
 	server, b := inBucket(t)

@@ -139,7 +139,9 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.end(recording, req, o, err, changes, res)
-	s.putBack()
+	if !s.private() { // else it changed none
+		s.putBack()
+	}
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
