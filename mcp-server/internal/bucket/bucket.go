@@ -181,6 +181,8 @@ func (b *Bucket) Check(ctx context.Context, write bool) error {
 				"one would be lost; use a server that knows them, as AWS, R2, and MinIO since 2024 do", b)
 		}
 	}
-	_, err = b.Put(ctx, probe, []byte("3"), version)
-	return err
+	if version, err = b.Put(ctx, probe, []byte("3"), version); err != nil {
+		return err
+	}
+	return b.Remove(ctx, probe, version)
 }

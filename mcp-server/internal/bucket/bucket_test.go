@@ -207,6 +207,37 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestForbidden: a key that may not do what is needed is found out at the start.
+func TestForbidden(t *testing.T) {
+	_, s := open(t)
+	for _, c := range []struct {
+		method       string
+		read, change bool
+	}{{http.MethodGet, false, false}, {http.MethodPut, true, false}, {http.MethodDelete, true, false}, {http.MethodPatch, true, true}} {
+		proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: s.Address})
+			r.Out.Host = r.In.Host
+		}}
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == c.method {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		}))
+		env := s.Environment()
+		env["AWS_ENDPOINT_URL_S3"] = front.URL
+		b := at(t, "s3://skills", env)
+		for write, want := range map[bool]bool{false: c.read, true: c.change} {
+			err := b.Check(t.Context(), write)
+			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "the server does not allow it: allow the access key s3:ListBucket") {
+				t.Errorf("without %s, write %v: %v", c.method, write, err)
+			}
+		}
+		front.Close()
+	}
+}
+
 // TestConditionsIgnored: a server that overwrites whatever the conditions say is refused.
 func TestConditionsIgnored(t *testing.T) {
 	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
