@@ -67,6 +67,7 @@ func source(s *skill.Store, name string) string {
 // TestMirror: what one store saves, changes, pins and deletes, the other has within the time of a look, and one that
 // starts later at once.
 func TestMirror(t *testing.T) {
+	t.Parallel()
 	_, b := inBucket(t)
 	one, _ := mirror(t, b)
 	two, _ := mirror(t, b)
@@ -99,6 +100,7 @@ func TestMirror(t *testing.T) {
 
 // TestMirrorConflict: of two changes of the same version one is made, and the other one is told and has the new version.
 func TestMirrorConflict(t *testing.T) {
+	t.Parallel()
 	_, b := inBucket(t)
 	one, _ := mirror(t, b)
 	_, err := one.Patch(t.Context(), "a", create("x"))
@@ -131,6 +133,7 @@ func TestMirrorConflict(t *testing.T) {
 
 // TestMirrorRace: stores that count in one skill at the same time lose no count.
 func TestMirrorRace(t *testing.T) {
+	t.Parallel()
 	_, b := inBucket(t)
 	first, _ := mirror(t, b)
 	_, err := first.Patch(t.Context(), "a", create("begin"))
@@ -169,6 +172,7 @@ func TestMirrorRace(t *testing.T) {
 // TestMirrorAway: while the bucket does not answer, what is known is read and said to be old, changes fail, and nothing
 // waits; when it answers again, all is well without a restart.
 func TestMirrorAway(t *testing.T) {
+	t.Parallel()
 	server, b := inBucket(t)
 	one, log := mirror(t, b)
 	_, err := one.Patch(t.Context(), "a", create("x"))
@@ -205,6 +209,7 @@ func TestMirrorAway(t *testing.T) {
 
 // TestMirrorHangs: a bucket that accepts connections and does not answer delays no reader, and a change for a bounded time.
 func TestMirrorHangs(t *testing.T) {
+	t.Parallel()
 	server, b := inBucket(t)
 	s, _ := mirror(t, b)
 	_, err := s.Patch(t.Context(), "a", create("x"))
@@ -243,6 +248,7 @@ func TestMirrorHangs(t *testing.T) {
 
 // TestMirrorHostile: what others put into the bucket is bounded and counted as in a folder, and keeps no skill out.
 func TestMirrorHostile(t *testing.T) {
+	t.Parallel()
 	server, b := inBucket(t)
 	fill := func(sizes map[string]int) {
 		var group sync.WaitGroup
@@ -304,6 +310,7 @@ func TestMirrorHostile(t *testing.T) {
 
 // TestMirrorSeed: the shipped skills come into a bucket once, whoever is first.
 func TestMirrorSeed(t *testing.T) {
+	t.Parallel()
 	_, b := inBucket(t)
 	one, _ := mirror(t, b)
 	n, err := one.Seed(skills.Files)
@@ -320,6 +327,7 @@ func TestMirrorSeed(t *testing.T) {
 
 // TestMirrorPutBack: what others write over a pinned skill is undone, by whichever store sees it.
 func TestMirrorPutBack(t *testing.T) {
+	t.Parallel()
 	server, b := inBucket(t)
 	one, _ := mirror(t, b)
 	two, _ := mirror(t, b)
