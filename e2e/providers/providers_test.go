@@ -52,7 +52,7 @@ func install(root string) {
 	if os.Getenv(withS3) == "" {
 		return
 	}
-	if err := testkit.BuildProgram(root, versitygw, "versitygw"); err != nil {
+	if err := testkit.BuildObjectStore(root); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
 }

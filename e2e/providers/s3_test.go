@@ -1,7 +1,6 @@
 package providers
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httputil"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
@@ -18,34 +16,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// versitygw is an S3 server that verifies every signature, with files for objects.
-const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-
 // withS3 is the variable that make s3 sets.
 const withS3 = "CODEFORGE_S3"
 
 // gateway starts it, with a root account.
 func gateway(t *testing.T, id, key string) http.Handler {
 	t.Helper()
-	root, err := world.Root()
-	testkit.Must(t, err)
-	program := filepath.Join(testkit.Programs(root), "versitygw")
-	if _, err := os.Stat(program); err != nil {
-		testkit.Skip(t, versitygw+" could not be built")
-	}
-	dir := t.TempDir()
-	port, err := world.FreePort()
-	testkit.Must(t, err)
-	address := "127.0.0.1:" + strconv.Itoa(port)
-	cmd := exec.CommandContext(t.Context(), program, "--port", address, "--region", "eu-central-1", "--quiet", "posix", dir) //nolint:gosec // built here
-	cmd.Env = []string{"ROOT_ACCESS_KEY=" + id, "ROOT_SECRET_KEY=" + key}
-	cmd.Stderr, cmd.WaitDelay = os.Stderr, 5*time.Second
-	testkit.Must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	testkit.WaitFor(t, func() bool {
-		resp, err := http.Get("http://" + address + "/")
-		return err == nil && errors.Join(resp.Body.Close()) == nil
-	})
+	address := testkit.NewObjectStore(t, id, key, "eu-central-1").Address
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", address, r.In.Host

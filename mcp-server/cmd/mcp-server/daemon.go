@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
@@ -40,7 +40,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
-	"github.com/codeforge-mcp/codeforge/skills"
 )
 
 const (
@@ -71,6 +70,8 @@ type daemon struct {
 	broker   *broker.Broker
 	executor *execution.Executor
 	skills   *skill.Store
+	bucket   *bucket.Bucket                 // of the skills, or nil
+	carried  func(string) map[string]string // skills that runs take with them, or nil
 	history  *history.Store
 	alarms   *alarm.Book
 	surface  *tools.Surface
@@ -90,16 +91,8 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
-	if d.skills, err = skill.Open(f.skills, s.SkillsReadonly); err != nil {
+	if err := d.openSkills(ctx, getenv); err != nil {
 		return nil, err
-	}
-	if f.history != "" {
-		d.skills.PinIn(filepath.Join(f.history, "skills"))
-	}
-	if n, err := d.skills.Seed(skills.Files); err != nil {
-		d.log.Warn("shipped skills could not be written", logline.Tag("skill"), slog.String("error", err.Error()))
-	} else if n > 0 {
-		d.log.Info("shipped skills written", logline.Tag("skill"), slog.Int("count", n))
 	}
 	if d.alarms, err = alarm.Open(f.pins, d.alert, d.log); err != nil {
 		return nil, err
@@ -158,7 +151,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 		Sources: execution.Sources{
 			Modules: d.modules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
-			Shapes:  d.library.Silent, Learn: d.library.Learn,
+			Shapes:  d.library.Silent, Learn: d.library.Learn, Skills: d.carried,
 		},
 		Alarms: d.alarms,
 	})
@@ -286,6 +279,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if d.tenants != nil {
 		parts.Go(func() { d.tenants.Run(background) })
 	}
+	parts.Go(func() { d.skills.Follow(background) })
 	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
 	if d.fleet != nil {
 		parts.Go(func() { d.fleet.Run(background) })

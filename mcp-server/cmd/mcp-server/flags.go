@@ -29,7 +29,9 @@ type flags struct {
 	proxy    string // the address of the control API of the proxy that the sandboxes of a cluster share, or empty
 	control  string
 	skills   string
-	socket   string
+	// store is the bucket that has the skills, of which the folder is a copy, or empty.
+	store  string
+	socket string
 	// history is the folder of what is kept of runs.
 	history string
 	// definitions is where the broker remembers tools, pins those that the user has accepted.
@@ -56,6 +58,8 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on when this is told to end")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
+	set.StringVar(&f.store, "skills-store", "", "s3://BUCKET/PREFIX that keeps the skills for several mcp-servers; their "+
+		"directories are copies")
 	set.StringVar(&f.tenants, "tenants", "", "folder of the skills of the clients of MCP_TOKENS_FILE")
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")

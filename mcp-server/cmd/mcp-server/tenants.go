@@ -191,8 +191,10 @@ func (t *tenants) open(c *client) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	store, err := skill.Open(dir, d.settings.SkillsReadonly)
+	ctx, stop := context.WithCancel(context.Background())
+	store, err := d.openTenantSkills(ctx, dir, c.Name)
 	if err != nil {
+		stop()
 		return err
 	}
 	store.Share(d.skills, c.Shares)
@@ -216,8 +218,8 @@ func (t *tenants) open(c *client) error {
 	c.mcp = transport.New(transport.Config{
 		Server: c.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.elsewhere(id, c.mcp) },
 	})
-	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
+	c.parts.Go(func() { store.Follow(ctx) })
 	c.parts.Go(func() { c.library.Run(ctx) })
 	c.parts.Go(func() { c.surface.Watch(ctx) })
 	c.library.Follow(own.View(d.catalog.Catalog()))

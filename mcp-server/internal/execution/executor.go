@@ -80,7 +80,7 @@ type Sources struct {
 	// Shapes, if not nil, are the APIs whose answers Learn is told of.
 	Shapes func() []string
 	Learn  func([]controlapi.Answer)
-	// Skills, if not nil, are the files that the code of a tenant imports from /skills, by their names.
+	// Skills, if not nil, are the files that code imports from /skills, by their names. Its runs are private then.
 	Skills func(code string) map[string]string
 }
 
@@ -263,7 +263,7 @@ func (e *Executor) sources(r Request) Sources {
 
 // leased executes the run within one lease.
 func (e *Executor) leased(ctx context.Context, r Request, closed bool, o *Outcome, on func(runapi.Event)) error {
-	turn := queue.Turn{Session: r.Session, Language: r.lease()}
+	turn := queue.Turn{Session: r.Session, Language: r.lease(), Private: e.sources(r).Skills != nil}
 	if r.Tenant != nil {
 		turn.Share = r.Tenant.Share
 	}
@@ -334,8 +334,8 @@ func (e *Executor) registered(
 // run runs the code. It tries again if sandboxd has another permission set, in which case nothing has run.
 func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
 	var skills map[string]string
-	if r.Tenant != nil && r.Tenant.Skills != nil {
-		skills = r.Tenant.Skills(r.Code)
+	if from := e.sources(r); from.Skills != nil {
+		skills = from.Skills(r.Code)
 	}
 	for try := 1; ; try++ {
 		hash, err := l.Of.Catalog.Permissions(ctx)

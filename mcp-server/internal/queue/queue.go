@@ -159,6 +159,8 @@ type Turn struct {
 	Session string
 	// Language is as runapi.LeaseRequest has it.
 	Language string
+	// Private is as runapi.LeaseRequest has it.
+	Private bool
 	// Share is the tenant's, whose runs are private. Nil: it is no tenant's.
 	Share *Share
 }
@@ -190,7 +192,7 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 
 // acquire is AcquireFor within the tenant's share. limited is ctx until MaxWait after start.
 func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
-	request := runapi.LeaseRequest{Language: turn.Language, Private: turn.Share != nil}
+	request := runapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
 	if q.Waiting() == 0 {
 		l, err := q.take(ctx, request)
 		if !errors.Is(err, runapi.ErrBusy) {

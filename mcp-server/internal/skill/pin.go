@@ -35,6 +35,9 @@ func (s *Store) Pin(name string) error {
 		return errors.New("skills cannot be pinned: there is no folder for it")
 	}
 	_, source, err := s.Read(name)
+	if err == nil && s.pinned != nil {
+		return s.pinned.put(File(name), []byte(source), whatever)
+	}
 	if err == nil {
 		err = os.MkdirAll(s.pins, 0o700)
 	}
@@ -51,6 +54,9 @@ func (s *Store) Pin(name string) error {
 func (s *Store) Unpin(name string) error {
 	if !s.Pinned(name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	if s.pinned != nil {
+		return s.pinned.remove(File(name), whatever)
 	}
 	return os.Remove(s.pin(name))
 }

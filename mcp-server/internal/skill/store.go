@@ -74,6 +74,8 @@ type Store struct {
 	pins     string // the folder of PinIn
 	shared   *Store // of Share, which may allows
 	may      func(name string) bool
+	mirror   *mirror // of OpenMirror
+	pinned   *mirror // of PinInBucket
 }
 
 // Open opens the directory. With readOnly every change is refused with ErrReadOnly.
@@ -86,7 +88,12 @@ func Open(dir string, readOnly bool) (*Store, error) {
 }
 
 // Close closes the directory.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() error {
+	if s.pinned != nil {
+		_ = s.pinned.root.Close() // opened for reading only
+	}
+	return s.root.Close()
+}
 
 // ReadOnly reports whether changes are refused.
 func (s *Store) ReadOnly() bool { return s.readOnly }
@@ -201,6 +208,7 @@ func (s *Store) scan() (Listing, error) {
 		}
 		l.Skills = l.Skills[:MaxCount]
 	}
+	s.mirror.tell(&l)
 	return s.withShared(l), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 )
 
@@ -56,7 +57,15 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 
 // replace writes a skill to a temporary file and renames it, unless the skill is no longer the one that was read.
 func (s *Store) replace(name, source string, before Skill, create bool) (Skill, error) {
-	tmp, err := s.writeTemporary(source)
+	if s.mirror != nil {
+		of := thatOf(before)
+		if create {
+			of = absent
+		}
+		err := s.mirror.put(File(name), []byte(source), of)
+		return Skill{Name: name, Description: describe(name, source), Size: int64(len(source))}, err
+	}
+	tmp, err := writeTemporary(s.root, source)
 	if err != nil {
 		return Skill{}, err
 	}
@@ -89,16 +98,16 @@ func changedOr(err, changed error) error {
 }
 
 // writeTemporary writes a new file under a name that nobody can guess.
-func (s *Store) writeTemporary(source string) (name string, err error) {
+func writeTemporary(root *os.Root, source string) (name string, err error) {
 	name = temporary + strings.ToLower(rand.Text())
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if err != nil {
 		return "", fmt.Errorf("writing the skill: %w", err)
 	}
 	_, err = f.WriteString(source)
 	err = errors.Join(err, f.Chmod(fileMode), f.Sync(), f.Close())
 	if err != nil {
-		_ = s.root.Remove(name)
+		_ = root.Remove(name)
 		return "", fmt.Errorf("writing the skill: %w", err)
 	}
 	return name, nil
@@ -122,6 +131,9 @@ func (s *Store) Delete(name string) error {
 	if err != nil {
 		return fmt.Errorf("deleting the skill: %w", err)
 	}
+	if s.mirror != nil {
+		return s.mirror.remove(File(name), present)
+	}
 	if err := s.root.Remove(File(name)); err != nil {
 		return fmt.Errorf("deleting the skill: %w", err)
 	}
@@ -134,6 +146,9 @@ const seeded = ".codeforge-seeded"
 // Seed writes the shipped skills into a directory that has never been seeded: existing files stay, and skills that the
 // user deleted do not come back. It returns how many were written.
 func (s *Store) Seed(shipped fs.FS) (int, error) {
+	if s.mirror != nil {
+		return s.seedBucket(shipped)
+	}
 	mark, err := s.root.OpenFile(seeded, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if errors.Is(err, fs.ErrExist) {
 		return 0, nil
@@ -144,6 +159,27 @@ func (s *Store) Seed(shipped fs.FS) (int, error) {
 	if err := mark.Close(); err != nil {
 		return 0, fmt.Errorf("seeding skills: %w", err)
 	}
+	return s.seed(shipped)
+}
+
+// seedBucket is Seed for a bucket, which has the mark.
+func (s *Store) seedBucket(shipped fs.FS) (int, error) {
+	if s.readOnly { // whose key may not be one to write with
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), firstRefresh)
+	defer cancel()
+	_, err := s.mirror.of.Put(ctx, seeded, nil, bucket.Absent)
+	if errors.Is(err, bucket.ErrConflict) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("seeding skills: %w", err)
+	}
+	return s.seed(shipped)
+}
+
+func (s *Store) seed(shipped fs.FS) (int, error) {
 	files, err := fs.Glob(shipped, "*"+extension)
 	if err != nil {
 		return 0, fmt.Errorf("seeding skills: %w", err)

@@ -269,7 +269,7 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	}
 	cat := s.published()
 	return text(guide(guided{
-		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), private: s.cfg.Tenant != nil, skills: s.skillLines(),
+		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), private: s.private(), skills: s.skillLines(),
 		python: s.languages(),
 		limit:  s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
 	})), nil

@@ -134,21 +134,27 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.published(), skills: s.skillNames(after),
-		private: s.cfg.Tenant != nil, code: r.Code, isPython: r.Python, python: s.languages(),
+		private: s.private(), code: r.Code, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
 		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.end(recording, req, o, err, changes, res)
-	s.putBack()
+	if !s.private() { // else it changed none
+		s.putBack()
+	}
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
 	return res
 }
 
-// snapshot is the state of the skills that a run can change. Runs of tenants change none.
+// private reports whether runs share no file, and take the skills that they import with them: those of tenants, and all
+// where skills are in a bucket.
+func (s *Surface) private() bool { return s.cfg.Tenant != nil || s.cfg.Skills.Mirrored() }
+
+// snapshot is the state of the skills that a run can change. A private one changes none.
 func (s *Surface) snapshot() skill.Snapshot {
-	if s.cfg.Tenant != nil {
+	if s.private() {
 		return skill.Snapshot{}
 	}
 	return s.cfg.Skills.Snapshot()
@@ -156,7 +162,7 @@ func (s *Surface) snapshot() skill.Snapshot {
 
 // skillNames are the names of the skills that code can import.
 func (s *Surface) skillNames(after skill.Snapshot) []string {
-	if s.cfg.Tenant != nil {
+	if s.private() {
 		return s.cfg.Skills.Names()
 	}
 	return after.Names()

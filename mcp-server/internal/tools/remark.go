@@ -62,7 +62,7 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
 		case !skill.IsPython(c.Name):
 			typescript = append(typescript, c.Name)
-		case s.languages().Version != "" && s.cfg.Tenant == nil: // whose code reads no file of a skill
+		case s.languages().Version != "" && !s.private(): // whose code reads no file of a skill
 			python = append(python, c.Name)
 		}
 	}

@@ -104,7 +104,7 @@ func (s *Surface) explainSkill(name string, err error) string {
 		return "Skill " + name + " was not changed. " + mistake.Error()
 	case errors.Is(err, skill.ErrNotFound):
 		how := " To create one, write /skills/<name>.ts in execute_code."
-		if s.cfg.Tenant != nil {
+		if s.private() {
 			how = " To create one, send one block with an empty SEARCH to update_skill."
 		}
 		return noSuchSkill(name, s.cfg.Skills.Names()) + how
@@ -118,6 +118,9 @@ func (s *Surface) explainSkill(name string, err error) string {
 		return "The user has pinned skill " + name + ": nothing was changed. To build on it, write another one."
 	case errors.Is(err, skill.ErrChanged):
 		return "The skill was changed concurrently. This call changed nothing; read the skill again."
+	case errors.Is(err, skill.ErrUnavailable):
+		return "The store of skills did not confirm the change of " + name + ". Read the skill before you try again, " +
+			"and tell the user to check the server's log. Code can still import what was stored before."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "There is no room left in /skills. Skill " + name + " was not changed. " +
 			"Delete skills that are no longer needed (delete_skill), then try again."

@@ -1,0 +1,86 @@
+package testkit
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// versitygw is an S3 server that verifies every signature, with files for objects.
+const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+
+// BuildObjectStore builds the S3 server of tests, which takes a minute or more the first time.
+func BuildObjectStore(root string) error { return BuildProgram(root, versitygw, "versitygw") }
+
+// ObjectStore is a real S3 server of a test, on a loopback address. It ends with the test.
+type ObjectStore struct {
+	// Address is its host and port, Dir has a folder for each bucket, with a file for each object.
+	Address, Dir string
+
+	tb      testing.TB
+	id, key string
+	region  string
+	cmd     *exec.Cmd
+}
+
+// NewObjectStore starts one, with an access key. The test is skipped where it cannot be built.
+func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
+	tb.Helper()
+	root := Root(tb)
+	if err := BuildObjectStore(root); err != nil {
+		Skip(tb, err.Error())
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Must(tb, err)
+	Must(tb, l.Close())
+	s := &ObjectStore{Address: l.Addr().String(), Dir: tb.TempDir(), tb: tb, id: id, key: key, region: region}
+	s.Start()
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// Start starts it again after Stop, at the same address and with the same objects.
+func (s *ObjectStore) Start() {
+	s.tb.Helper()
+	program := filepath.Join(Programs(Root(s.tb)), "versitygw")
+	args := []string{"--port", s.Address, "--region", s.region, "--quiet", "posix", s.Dir}
+	s.cmd = exec.Command(program, args...) //nolint:gosec // built here
+	s.cmd.Env = []string{"ROOT_ACCESS_KEY=" + s.id, "ROOT_SECRET_KEY=" + s.key}
+	s.cmd.Stderr, s.cmd.WaitDelay = os.Stderr, 5*time.Second
+	Must(s.tb, s.cmd.Start())
+	WaitFor(s.tb, func() bool {
+		resp, err := http.Get("http://" + s.Address + "/")
+		return err == nil && resp.Body.Close() == nil
+	})
+}
+
+// Stop ends it at once.
+func (s *ObjectStore) Stop() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// Hang keeps it from answering until resume.
+func (s *ObjectStore) Hang() (resume func()) {
+	Must(s.tb, s.cmd.Process.Signal(syscall.SIGSTOP))
+	return func() { Must(s.tb, s.cmd.Process.Signal(syscall.SIGCONT)) }
+}
+
+// Bucket makes a bucket.
+func (s *ObjectStore) Bucket(name string) { Must(s.tb, os.MkdirAll(filepath.Join(s.Dir, name), 0o755)) }
+
+// Environment is the environment of a client of it.
+func (s *ObjectStore) Environment() map[string]string {
+	return map[string]string{
+		"AWS_ENDPOINT_URL_S3": "http://" + s.Address, "AWS_REGION": s.region,
+		"AWS_ACCESS_KEY_ID": s.id, "AWS_SECRET_ACCESS_KEY": s.key,
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// storeKey is the secret of the key of the bucket.
+const storeKey = "canary-of-the-bucket-Zq81"
+
+// replica starts an mcp-server whose skills are in a bucket, and whose sandbox has the files that a run brings and no
+// others.
+func replica(t *testing.T, store *testkit.ObjectStore, more map[string]string) *program {
+	t.Helper()
+	env := store.Environment()
+	maps.Copy(env, more)
+	p := start(t, 2, env, "--skills-store", "s3://skills/team", "--history", t.TempDir(), "--tenants", t.TempDir())
+	p.sandbox.SetScript(func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		if text, _ := json.Marshal(r); strings.Contains(string(text), storeKey) || !r.Private {
+			t.Errorf("a run got %s", text)
+		}
+		dir, err := os.MkdirTemp("", "skills")
+		if err != nil {
+			t.Error(err)
+		}
+		defer os.RemoveAll(dir)
+		for name, source := range r.Skills {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		return peertest.Deno(t, p.sandbox, dir)(ctx, r, emit)
+	})
+	return p
+}
+
+func save(t *testing.T, s *mcp.ClientSession, name, old, source string) string {
+	t.Helper()
+	if old != "" {
+		old += "\n"
+	}
+	patch := "<<<<<<< SEARCH\n" + old + "=======\n" + source + "\n>>>>>>> REPLACE"
+	_, got := call(t, s, "update_skill", map[string]any{"name": name, "patch": patch})
+	return strings.Join(got, "\n")
+}
+
+// uses is what code says that imports a value from a skill.
+func uses(t *testing.T, s *mcp.ClientSession, name string) string {
+	t.Helper()
+	_, got := call(t, s, "execute_code", map[string]any{"code": fmt.Sprintf("import { value } from '/skills/%s.ts'; console.log(value)", name)})
+	return got[0]
+}
+
+const first, second = "/** @description A value */", "export const value = 'of the first';"
+
+// TestSkillsStore: what a model saves through one mcp-server is listed, read and imported by code through another one,
+// and while the bucket is away all goes on but saving.
+func TestSkillsStore(t *testing.T) {
+	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
+	store.Bucket("skills")
+	one, two := replica(t, store, nil), replica(t, store, nil)
+	a, b := one.connect(t, nil), two.connect(t, nil)
+	if got := save(t, a, "shared", "", first+"\n"+second); !strings.HasPrefix(got, "Skill shared was updated") || strings.Contains(got, "does not load") {
+		t.Error(got)
+	}
+	if got := uses(t, a, "shared"); got != "of the first\n" {
+		t.Errorf("its own: %q", got)
+	}
+	listed := func(s *mcp.ClientSession, what string) bool {
+		_, got := call(t, s, "get_instructions", nil)
+		return strings.Contains(strings.Join(got, "\n"), what)
+	}
+	began := time.Now()
+	testkit.WaitFor(t, func() bool { return listed(b, "- shared: A value") })
+	t.Logf("listed by the other one after %s", time.Since(began).Round(100*time.Millisecond))
+	if got := uses(t, b, "shared"); got != "of the first\n" {
+		t.Errorf("the other's: %q", got)
+	}
+	res, err := b.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "skill://shared"})
+	if err != nil || !strings.Contains(res.Contents[0].Text, "of the first") {
+		t.Errorf("%v %+v", err, res)
+	}
+	if got := save(t, b, "shared", second, "export const value = 'of the second';"); !strings.Contains(got, "was updated") {
+		t.Error(got)
+	}
+	if got := save(t, a, "shared", second, "export const value = 'of the loser';"); !strings.Contains(got, "was changed concurrently") {
+		t.Error(got)
+	}
+	if got := uses(t, a, "shared"); got != "of the second\n" {
+		t.Errorf("after the conflict: %q", got)
+	}
+
+	store.Stop()
+	testkit.WaitFor(t, func() bool {
+		return listed(a, "This list may be out of date: the skills' bucket has not been read since")
+	})
+	if got := uses(t, a, "shared"); got != "of the second\n" {
+		t.Errorf("without the bucket: %q", got)
+	}
+	if got := save(t, a, "other", "", first); !strings.Contains(got, "The store of skills did not confirm the change of other") {
+		t.Error(got)
+	}
+	store.Start()
+	testkit.WaitFor(t, func() bool { return !listed(a, "out of date") })
+	if got := save(t, a, "other", "", first); !strings.Contains(got, "was updated") {
+		t.Error(got)
+	}
+	_, got := call(t, b, "delete_skill", map[string]any{"name": "shared"})
+	if !strings.Contains(got[0], "was deleted") {
+		t.Error(got)
+	}
+	testkit.WaitFor(t, func() bool { return !listed(a, "- shared") })
+	for _, p := range []*program{one, two} {
+		if strings.Contains(p.log.String(), storeKey) {
+			t.Error("the key is in the log")
+		}
+	}
+}
+
+// TestSkillsStoreOfTenants: a tenant has the same skills of its own wherever it connects, and others have not.
+func TestSkillsStoreOfTenants(t *testing.T) {
+	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
+	store.Bucket("skills")
+	file := filepath.Join(t.TempDir(), "tenants.json")
+	tenant := func(name string) string {
+		return fmt.Sprintf(`%q: {"tokens": ["sha256:%x"], "apis": ["stripe"], "skills": ["page-through"]}`, name, sha256.Sum256([]byte("token-of-tenant-"+name)))
+	}
+	testkit.Must(t, os.WriteFile(file, []byte(`{"tenants": {`+tenant("ann")+","+tenant("bob")+"}}"), 0o600))
+	env := map[string]string{"MCP_AUTH_TOKEN": "token-of-the-operator", "MCP_TOKENS_FILE": file}
+	one, two := replica(t, store, env), replica(t, store, env)
+	as := func(p *program, name string) *mcp.ClientSession {
+		c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+		s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: p.url(), HTTPClient: &http.Client{Transport: bearer("token-of-tenant-" + name)}}, nil)
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	if got := save(t, as(one, "ann"), "mine", "", first+"\n"+second); !strings.Contains(got, "was updated") {
+		t.Fatal(got)
+	}
+	there := as(two, "ann")
+	testkit.WaitFor(t, func() bool { return uses(t, there, "mine") == "of the first\n" })
+	if got := uses(t, as(two, "bob"), "mine"); strings.Contains(got, "of the first") {
+		t.Error("another tenant can import it")
+	}
+	_, got := call(t, as(two, "bob"), "get_instructions", nil)
+	if text := strings.Join(got, "\n"); strings.Contains(text, "- mine") || !strings.Contains(text, "- page-through") {
+		t.Error(text)
+	}
+}
+
+// TestSkillsStoreRefused: a bucket that cannot be used keeps the program from starting, and one that is away does not.
+func TestSkillsStoreRefused(t *testing.T) {
+	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
+	env := store.Environment()
+	args := []string{"--listen", "127.0.0.1:0", "--sandbox", "unix:/nowhere/s", "--control", "/nowhere/c", "--skills", t.TempDir(), "--skills-store", "s3://skills"}
+	var log testkit.Buffer
+	err := run(t.Context(), args, func(k string) string { return env[k] }, &log)
+	if err == nil || !strings.Contains(err.Error(), "--skills-store: listing s3://skills/: there is no bucket skills: make it") || strings.Contains(err.Error(), storeKey) {
+		t.Error(err)
+	}
+	store.Stop()
+	p := replica(t, store, nil)
+	if got := save(t, p.connect(t, nil), "other", "", first); !strings.Contains(got, "did not confirm") {
+		t.Error(got)
+	}
+}

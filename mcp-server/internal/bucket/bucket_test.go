@@ -1,0 +1,277 @@
+package bucket_test
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+)
+
+const id, key = "AKIDOFTHETEST", "the-secret-of-the-test"
+
+// open opens a prefix of a new bucket of a real server.
+func open(t *testing.T) (*bucket.Bucket, *testkit.ObjectStore) {
+	t.Helper()
+	s := testkit.NewObjectStore(t, id, key, "eu-central-1")
+	s.Bucket("skills")
+	return at(t, "s3://skills/team", s.Environment()), s
+}
+
+func at(t *testing.T, address string, env map[string]string) *bucket.Bucket {
+	t.Helper()
+	b, err := bucket.Open(address, func(k string) string { return env[k] })
+	testkit.Must(t, err)
+	return b
+}
+
+func TestVersions(t *testing.T) {
+	b, _ := open(t)
+	ctx := t.Context()
+	one, err := b.Put(ctx, "a.ts", []byte("one"), bucket.Absent)
+	testkit.Must(t, err)
+	if _, err := b.Put(ctx, "a.ts", []byte("other"), bucket.Absent); !errors.Is(err, bucket.ErrConflict) {
+		t.Errorf("an object was overwritten as new: %v", err)
+	}
+	two, err := b.Put(ctx, "a.ts", []byte("two"), one)
+	testkit.Must(t, err)
+	if _, err := b.Put(ctx, "a.ts", []byte("other"), one); !errors.Is(err, bucket.ErrConflict) {
+		t.Errorf("a version was overwritten as an older one: %v", err)
+	}
+	if err := b.Remove(ctx, "a.ts", one); !errors.Is(err, bucket.ErrConflict) {
+		t.Errorf("a version was removed as an older one: %v", err)
+	}
+	data, version, err := b.Get(ctx, "a.ts", 3)
+	if err != nil || string(data) != "two" || version != two {
+		t.Errorf("%q %q %v", data, version, err)
+	}
+	if _, _, err := b.Get(ctx, "a.ts", 2); err == nil {
+		t.Error("an object was read that is too large")
+	}
+	testkit.Must(t, b.Remove(ctx, "a.ts", two))
+	if _, err := b.Put(ctx, "a.ts", []byte("other"), two); !errors.Is(err, bucket.ErrConflict) {
+		t.Errorf("a version was replaced that is gone: %v", err)
+	}
+	if _, _, err := b.Get(ctx, "a.ts", 3); !errors.Is(err, bucket.ErrNotFound) {
+		t.Error(err)
+	}
+	_, err = b.Put(ctx, "a.ts", []byte("any"), bucket.Any)
+	testkit.Must(t, err)
+	testkit.Must(t, b.Remove(ctx, "a.ts", bucket.Any))
+}
+
+// TestRemoval: a removal says which version it is of, and where the server does not mind, an older one is refused too.
+func TestRemoval(t *testing.T) {
+	_, s := open(t)
+	var conditions []string
+	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: s.Address})
+		r.Out.Host = r.In.Host
+		if r.In.Method == http.MethodDelete {
+			conditions = append(conditions, r.Out.Header.Get("If-Match"))
+			r.Out.Header.Del("If-Match")
+		}
+	}})
+	defer front.Close()
+	env := s.Environment()
+	env["AWS_ENDPOINT_URL_S3"] = front.URL
+	b := at(t, "s3://skills", env)
+	one, err := b.Put(t.Context(), "a.ts", []byte("one"), bucket.Absent)
+	testkit.Must(t, err)
+	two, err := b.Put(t.Context(), "a.ts", []byte("two"), one)
+	testkit.Must(t, err)
+	if err := b.Remove(t.Context(), "a.ts", one); !errors.Is(err, bucket.ErrConflict) {
+		t.Error(err)
+	}
+	testkit.Must(t, b.Remove(t.Context(), "a.ts", two))
+	if len(conditions) != 1 || conditions[0] != `"`+two+`"` {
+		t.Errorf("%q, want %q", conditions, two)
+	}
+}
+
+// TestOneWins: of many that make an object at the same time, one succeeds.
+func TestOneWins(t *testing.T) {
+	b, _ := open(t)
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	won, lost := 0, 0
+	for i := range 8 {
+		group.Go(func() {
+			_, err := b.Put(t.Context(), "a.ts", fmt.Appendf(nil, "by %d", i), bucket.Absent)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won++
+			case errors.Is(err, bucket.ErrConflict):
+				lost++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if won != 1 || lost != 7 {
+		t.Errorf("%d won, %d lost", won, lost)
+	}
+}
+
+func TestList(t *testing.T) {
+	b, _ := open(t)
+	for _, name := range []string{"b.ts", "a.ts", "c.ts", "folder/x.ts"} {
+		_, err := b.Put(t.Context(), name, []byte("12345"), bucket.Absent)
+		testkit.Must(t, err)
+	}
+	_, err := b.Under("folder").Put(t.Context(), "y.ts", []byte("1"), bucket.Absent)
+	testkit.Must(t, err)
+	names := func(b *bucket.Bucket, most int) string {
+		list, err := b.List(t.Context(), most)
+		testkit.Must(t, err)
+		var out []string
+		for _, o := range list {
+			out = append(out, o.Name)
+			if o.Name == "a.ts" && (o.Size != 5 || o.Version == "") {
+				t.Errorf("%+v", o)
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	if got := names(b, 100); got != "a.ts b.ts c.ts folder/" {
+		t.Error(got)
+	}
+	if got := names(b, 2); got != "a.ts b.ts" {
+		t.Error(got)
+	}
+	if got := names(b.Under("folder"), 100); got != "x.ts y.ts" {
+		t.Error(got)
+	}
+}
+
+// TestRefused: what keeps a bucket from being used is said with what to do about it, and without the key.
+func TestRefused(t *testing.T) {
+	good, s := open(t)
+	with := func(changes ...string) map[string]string {
+		env := maps.Clone(s.Environment())
+		for i := 0; i < len(changes); i += 2 {
+			env[changes[i]] = changes[i+1]
+		}
+		return env
+	}
+	file := filepath.Join(t.TempDir(), "credentials")
+	testkit.Must(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = "+id+"\n"), 0o600))
+	for _, c := range []struct {
+		name, address string
+		env           map[string]string
+		want          string
+	}{
+		{"another scheme", "https://skills", with(), `want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"a query", "s3://skills?x=1", with(), `want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"an endpoint with a path", "s3://skills", with("AWS_ENDPOINT_URL_S3", "http://x/path"), "without a path"},
+		{"no bucket", "s3://others", with(), "there is no bucket others: make it"},
+		{"another key", "s3://skills", with("AWS_ACCESS_KEY_ID", "OTHER"), "check the key"},
+		{"another secret", "s3://skills", with("AWS_SECRET_ACCESS_KEY", "other"), "check the key"},
+		{"no key", "s3://skills", with("AWS_ACCESS_KEY_ID", ""), "AWS_SHARED_CREDENTIALS_FILE: want a file"},
+		{"no file", "s3://skills", with("AWS_ACCESS_KEY_ID", "", "AWS_SHARED_CREDENTIALS_FILE", "/nowhere"), "/nowhere"},
+		{"half a file", "s3://skills", with("AWS_ACCESS_KEY_ID", "", "AWS_SHARED_CREDENTIALS_FILE", file), "aws_secret_access_key under [default]"},
+		{"no authorities", "s3://skills", with("AWS_ENDPOINT_URL_S3", "https://x", "AWS_CA_BUNDLE", file), "has no certificate"},
+	} {
+		b, err := bucket.Open(c.address, func(k string) string { return c.env[k] })
+		if err == nil {
+			err = b.Check(t.Context(), true)
+		}
+		var away *bucket.UnreachableError
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), key) || errors.As(err, &away) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	testkit.Must(t, good.Check(t.Context(), true))
+	if list, err := good.List(t.Context(), 10); err != nil || len(list) > 0 {
+		t.Errorf("the check left %v %v", list, err)
+	}
+	s.Stop()
+	var away *bucket.UnreachableError
+	if err := good.Check(t.Context(), true); !errors.As(err, &away) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestForbidden: a key that may not do what is needed is found out at the start.
+func TestForbidden(t *testing.T) {
+	_, s := open(t)
+	for _, c := range []struct {
+		method       string
+		read, change bool
+	}{{http.MethodGet, false, false}, {http.MethodPut, true, false}, {http.MethodDelete, true, false}, {http.MethodPatch, true, true}} {
+		proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: s.Address})
+			r.Out.Host = r.In.Host
+		}}
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == c.method {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		}))
+		env := s.Environment()
+		env["AWS_ENDPOINT_URL_S3"] = front.URL
+		b := at(t, "s3://skills", env)
+		for write, want := range map[bool]bool{false: c.read, true: c.change} {
+			err := b.Check(t.Context(), write)
+			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "the server does not allow it: allow the access key s3:ListBucket") {
+				t.Errorf("without %s, write %v: %v", c.method, write, err)
+			}
+		}
+		front.Close()
+	}
+}
+
+// TestConditionsIgnored: a server that overwrites whatever the conditions say is refused.
+func TestConditionsIgnored(t *testing.T) {
+	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"1"`)
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `<ListBucketResult><Name>skills</Name></ListBucketResult>`)
+		}
+	}))
+	defer careless.Close()
+	env := map[string]string{"AWS_ENDPOINT_URL_S3": careless.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": id, "AWS_SECRET_ACCESS_KEY": key}
+	b := at(t, "s3://skills", env)
+	testkit.Must(t, b.Check(t.Context(), false))
+	if err := b.Check(t.Context(), true); err == nil || !strings.Contains(err.Error(), "ignores If-Match or If-None-Match") {
+		t.Error(err)
+	}
+}
+
+// TestPrivateAuthority: over TLS, with a key from a file that is read again.
+func TestPrivateAuthority(t *testing.T) {
+	_, s := open(t)
+	back := &url.URL{Scheme: "http", Host: s.Address}
+	server := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(back)
+		r.Out.Host = r.In.Host
+	}, Transport: &http.Transport{DisableCompression: true}})
+	defer server.Close()
+	dir := t.TempDir()
+	ca, file := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "credentials")
+	testkit.Must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = "+id+"\naws_secret_access_key = "+key+"\n"), 0o600))
+	env := map[string]string{"AWS_ENDPOINT_URL_S3": server.URL, "AWS_REGION": "eu-central-1", "AWS_SHARED_CREDENTIALS_FILE": file}
+	if err := at(t, "s3://skills", env).Check(t.Context(), true); err == nil || !strings.Contains(err.Error(), "AWS_CA_BUNDLE") {
+		t.Errorf("without the authority: %v", err)
+	}
+	env["AWS_CA_BUNDLE"] = ca
+	testkit.Must(t, at(t, "s3://skills", env).Check(t.Context(), true))
+}

@@ -1,0 +1,432 @@
+package skill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+)
+
+const (
+	// refreshTime is how often a bucket is looked at.
+	refreshTime = 3 * time.Second
+	// mostRefresh bounds a look at a bucket, firstRefresh the first one, which is waited for.
+	mostRefresh  = 30 * time.Second
+	firstRefresh = 5 * time.Second
+	// mirrored is the folder of the copy. What is beside it is left alone.
+	mirrored = ".bucket"
+	// fetches is how many skills are fetched at a time.
+	fetches = 8
+)
+
+// ErrUnavailable refuses a change that the bucket has not confirmed.
+var ErrUnavailable = errors.New("the skills' bucket cannot be reached")
+
+// mirror keeps a directory, which nobody else writes, a copy of what is in a bucket, which others write.
+type mirror struct {
+	of   *bucket.Bucket
+	root *os.Root
+	log  *slog.Logger
+
+	// busy is held while the directory is written, and while a change is under way. Readers never wait for it.
+	busy sync.Mutex
+
+	mu    sync.Mutex
+	files map[string]version // by file name
+	last  remains
+}
+
+// version says which version of an object a file is.
+type version struct {
+	tag  string
+	file Skill // inode, size and time
+}
+
+// remains is what a look at the bucket left out of the directory, and what kept the last one from being finished.
+type remains struct {
+	skipped map[string]int
+	strays  map[string]string
+	problem error
+	asOf    time.Time
+}
+
+// OpenMirror opens a copy of what a bucket has, in a folder of the directory: changes are made in the bucket first.
+// What the copy had of an earlier time is served until the bucket has answered, for which this waits some seconds.
+// Follow keeps it up to date.
+func OpenMirror(ctx context.Context, dir string, of *bucket.Bucket, readOnly bool, log *slog.Logger) (*Store, error) {
+	dir = filepath.Join(dir, mirrored)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("opening the skills directory: %w", err)
+	}
+	s, err := Open(dir, readOnly)
+	if err != nil {
+		return nil, err
+	}
+	s.mirror = newMirror(of, s.root, log)
+	s.mirror.first(ctx)
+	return s, nil
+}
+
+func newMirror(of *bucket.Bucket, root *os.Root, log *slog.Logger) *mirror {
+	return &mirror{of: of, root: root, log: log, files: map[string]version{}}
+}
+
+// Mirrored reports whether skills are kept in a bucket, so that no code reads or writes the directory.
+func (s *Store) Mirrored() bool { return s.mirror != nil }
+
+// Problem is since when the bucket has not been read, for a person, or empty.
+func (s *Store) Problem() string {
+	if s.mirror == nil {
+		return ""
+	}
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	if s.mirror.last.problem == nil {
+		return ""
+	}
+	if s.mirror.last.asOf.IsZero() {
+		return "the skills' bucket has not been read yet"
+	}
+	return "the skills' bucket has not been read since " + s.mirror.last.asOf.UTC().Format("15:04:05") + " UTC"
+}
+
+// PinInBucket is PinIn for a store whose pins are in its bucket too.
+func (s *Store) PinInBucket(ctx context.Context, dir string) error {
+	dir = filepath.Join(dir, mirrored)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("opening the folder of pins: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening the folder of pins: %w", err)
+	}
+	s.PinIn(dir)
+	s.pinned = newMirror(s.mirror.of.Under("pins"), root, s.mirror.log)
+	s.pinned.first(ctx)
+	return nil
+}
+
+// Follow keeps the directory a copy of the bucket until ctx ends.
+func (s *Store) Follow(ctx context.Context) {
+	if s.mirror == nil {
+		return
+	}
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	for _, m := range []*mirror{s.mirror, s.pinned} {
+		if m != nil {
+			parts.Go(func() { m.follow(ctx) })
+		}
+	}
+}
+
+func (m *mirror) follow(ctx context.Context) {
+	tick := time.NewTicker(refreshTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			m.refresh(ctx)
+		}
+	}
+}
+
+func (m *mirror) first(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstRefresh)
+	defer cancel()
+	m.refresh(ctx)
+}
+
+// refresh looks at the bucket once. What keeps it from that is logged when it begins, and when it is over.
+func (m *mirror) refresh(ctx context.Context) {
+	looking, cancel := context.WithTimeout(ctx, mostRefresh)
+	defer cancel()
+	now := remains{asOf: time.Now()}
+	err := m.look(looking, &now)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	m.mu.Lock()
+	was := m.last.problem
+	if err == nil {
+		m.last = now
+	} else {
+		m.last.problem = err
+	}
+	m.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		m.log.Error("the skills' bucket cannot be read, what is known of it stays in use", logline.Tag("skill"),
+			slog.String("error", err.Error()))
+	case err == nil && was != nil:
+		m.log.Info("the skills' bucket can be read again", logline.Tag("skill"))
+	}
+}
+
+// look makes the directory what the bucket is.
+func (m *mirror) look(ctx context.Context, now *remains) error {
+	before := m.known()
+	list, err := m.of.List(ctx, maxEntries)
+	if err != nil {
+		return err
+	}
+	wanted := now.choose(list)
+	unread, err := m.fetch(ctx, wanted, before)
+	if err != nil {
+		return err
+	}
+	for _, name := range unread { // an older version of it stays
+		now.skip(name, "cannot be read")
+	}
+	return m.sweep(wanted, before)
+}
+
+// known is which versions the files are.
+func (m *mirror) known() map[string]version {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.files)
+}
+
+func (r *remains) skip(name, reason string) {
+	r.skipped[reason]++
+	r.strays[name] = reason
+}
+
+// choose picks the objects that are skills, as scan does of files, by the names of files.
+func (r *remains) choose(list []bucket.Object) map[string]bucket.Object {
+	r.skipped, r.strays = map[string]int{}, map[string]string{}
+	if len(list) == maxEntries {
+		r.skipped["too many files"]++
+	}
+	wanted := map[string]bucket.Object{}
+	for _, o := range list {
+		name := strings.TrimSuffix(o.Name, extension)
+		folder := strings.HasSuffix(o.Name, "/")
+		switch {
+		case folder && (o.Name == "tenants/" || o.Name == "pins/"), o.Name == "":
+		case folder, strings.Contains(o.Name, "/"):
+			r.skip(o.Name, "not a regular file")
+		case strings.HasPrefix(o.Name, "."): // our own marks
+		case name == o.Name && !IsPython(name):
+			r.strays[o.Name] = "its name ends neither in " + extension + " nor in " + python
+		case !ValidName(name) || File(name) != o.Name:
+			r.skip(o.Name, "not a skill name")
+		case o.Size > MaxSize:
+			r.skip(o.Name, "too large")
+		case o.Version == "":
+			r.skip(o.Name, "no ETag")
+		case len(wanted) == MaxCount:
+			r.skip(o.Name, "too many skills")
+		default:
+			wanted[o.Name] = o
+		}
+	}
+	return wanted
+}
+
+// tell adds to a listing of the directory what never came into it. The nil mirror adds nothing.
+func (m *mirror) tell(l *Listing) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for reason, n := range m.last.skipped {
+		l.Skipped[reason] += n
+	}
+	maps.Copy(l.strays, m.last.strays)
+}
+
+// fetch writes the objects whose versions are others than those of the files. It returns the names of those that cannot
+// be read: one such object keeps no other out.
+func (m *mirror) fetch(
+	ctx context.Context, wanted map[string]bucket.Object, before map[string]version,
+) (unread []string, err error) {
+	var parts sync.WaitGroup
+	var mu sync.Mutex
+	room := make(chan struct{}, fetches)
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if before[name].tag == wanted[name].Version {
+			continue
+		}
+		room <- struct{}{}
+		parts.Go(func() {
+			defer func() { <-room }()
+			problem := ctx.Err()
+			if problem == nil {
+				problem = m.fetchOne(ctx, name, before[name].tag)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case problem == nil:
+			case ctx.Err() != nil, errors.Is(problem, errPlace):
+				err = problem
+			default:
+				unread = append(unread, name)
+			}
+		})
+	}
+	parts.Wait()
+	return unread, err
+}
+
+// fetchOne writes one object, unless it was changed here since the list was asked for.
+func (m *mirror) fetchOne(ctx context.Context, name, before string) error {
+	data, tag, err := m.of.Get(ctx, name, MaxSize)
+	if errors.Is(err, bucket.ErrNotFound) {
+		return nil // removed in the meantime: the next look sees it
+	}
+	if err != nil {
+		return err
+	}
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	if m.version(name).tag != before {
+		return nil
+	}
+	if err := m.place(name, data, tag); err != nil {
+		return fmt.Errorf("%w: %w", errPlace, err)
+	}
+	return nil
+}
+
+// errPlace is for a directory that cannot be written.
+var errPlace = errors.New("copying a skill")
+
+// sweep removes the files whose objects are gone, unless they came since the list was asked for.
+func (m *mirror) sweep(wanted map[string]bucket.Object, before map[string]version) error {
+	dir, err := m.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	for _, e := range entries {
+		name := e.Name()
+		if _, is := wanted[name]; is || m.version(name).tag != before[name].tag {
+			continue
+		}
+		if err := m.forget(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// version is the version that a file is, or the zero one.
+func (m *mirror) version(name string) version {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.files[name]
+}
+
+// is reports whether a file is still the one that was read. Which version that was is known then.
+func (v version) is(read Skill) bool {
+	return v.tag != "" && v.file.inode == read.inode && v.file.Size == read.Size && v.file.Modified.Equal(read.Modified)
+}
+
+// place writes a file that is a version of an object. The caller holds busy. Readers see the old file or the new one.
+func (m *mirror) place(name string, data []byte, tag string) error {
+	tmp, err := writeTemporary(m.root, string(data))
+	if err != nil {
+		return err
+	}
+	if err := m.root.Rename(tmp, name); err != nil {
+		_ = m.root.Remove(tmp)
+		return fmt.Errorf("writing the skill: %w", err)
+	}
+	info, err := m.root.Lstat(name)
+	if err != nil {
+		return fmt.Errorf("writing the skill: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[name] = version{tag, Skill{Size: info.Size(), Modified: info.ModTime(), inode: inode(info)}}
+	return nil
+}
+
+// forget removes a file. The caller holds busy.
+func (m *mirror) forget(name string) error {
+	m.mu.Lock()
+	delete(m.files, name)
+	m.mu.Unlock()
+	if err := m.root.RemoveAll(name); err != nil {
+		return fmt.Errorf("deleting the skill: %w", err)
+	}
+	return nil
+}
+
+// put changes an object and then its file. of is which version it was, by the file that was read. A conflict is
+// ErrChanged, with the directory as the bucket is now.
+func (m *mirror) put(name string, data []byte, of func(version) (string, bool)) error {
+	return m.change(name, of, func(ctx context.Context, tag string) error {
+		tag, err := m.of.Put(ctx, name, data, tag)
+		if err != nil {
+			return err
+		}
+		return m.place(name, data, tag)
+	})
+}
+
+// remove removes an object and then its file.
+func (m *mirror) remove(name string, of func(version) (string, bool)) error {
+	return m.change(name, of, func(ctx context.Context, tag string) error {
+		if err := m.of.Remove(ctx, name, tag); err != nil && !errors.Is(err, bucket.ErrNotFound) {
+			return err
+		}
+		return m.forget(name)
+	})
+}
+
+// change makes one change, of the version that of names.
+func (m *mirror) change(
+	name string, of func(version) (string, bool), do func(ctx context.Context, tag string) error,
+) error {
+	ctx, cancel := context.WithTimeout(context.Background(), mostRefresh)
+	defer cancel()
+	m.busy.Lock()
+	tag, ok := of(m.version(name))
+	err := error(ErrChanged)
+	if ok {
+		err = do(ctx, tag)
+	}
+	m.busy.Unlock()
+	switch {
+	case errors.Is(err, bucket.ErrConflict), errors.Is(err, ErrChanged):
+		m.refresh(ctx)
+		return ErrChanged
+	case err != nil:
+		m.log.Error("a skill could not be changed in the bucket", logline.Tag("skill"), slog.String("file", name),
+			slog.String("error", err.Error()))
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// The versions that a change can be of.
+func absent(version) (string, bool)   { return bucket.Absent, true }
+func whatever(version) (string, bool) { return bucket.Any, true }
+func thatOf(read Skill) func(version) (string, bool) {
+	return func(v version) (string, bool) { return v.tag, v.is(read) }
+}
+func present(v version) (string, bool) { return v.tag, v.tag != "" }

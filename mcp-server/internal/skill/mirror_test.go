@@ -1,0 +1,354 @@
+package skill_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/skills"
+)
+
+// create is a patch that creates a skill.
+func create(source string) string { return "<<<<<<< SEARCH\n=======\n" + source + "\n>>>>>>> REPLACE" }
+
+// replace is a patch that replaces a line.
+func replaceLine(old, line string) string {
+	return "<<<<<<< SEARCH\n" + old + "\n=======\n" + line + "\n>>>>>>> REPLACE"
+}
+
+// inBucket is a real server with a bucket.
+func inBucket(t *testing.T) (*testkit.ObjectStore, *bucket.Bucket) {
+	t.Helper()
+	s := testkit.NewObjectStore(t, "AKIDOFTHETEST", "the-secret-of-the-test", "us-east-1")
+	s.Bucket("skills")
+	b, err := bucket.Open("s3://skills/team", func(k string) string { return s.Environment()[k] })
+	testkit.Must(t, err)
+	return s, b
+}
+
+// mirror opens a store of the bucket that follows it.
+func mirror(t *testing.T, b *bucket.Bucket) (*skill.Store, *testkit.Buffer) {
+	t.Helper()
+	log := &testkit.Buffer{}
+	s, err := skill.OpenMirror(t.Context(), t.TempDir(), b, false, logline.New(log, "text", nil))
+	testkit.Must(t, err)
+	testkit.Must(t, s.PinInBucket(t.Context(), t.TempDir()))
+	ctx, stop := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { s.Follow(ctx) })
+	t.Cleanup(func() { stop(); following.Wait(); _ = s.Close() })
+	return s, log
+}
+
+func source(s *skill.Store, name string) string {
+	_, text, err := s.Read(name)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+// TestMirror: what one store saves, changes, pins and deletes, the other has within the time of a look, and one that
+// starts later at once.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	_, b := inBucket(t)
+	one, _ := mirror(t, b)
+	two, _ := mirror(t, b)
+	_, err := one.Patch(t.Context(), "a", create("export const a = 1;"))
+	testkit.Must(t, err)
+	if got := source(one, "a"); got != "export const a = 1;" {
+		t.Errorf("its own: %q", got)
+	}
+	began := time.Now()
+	testkit.WaitFor(t, func() bool { return source(two, "a") == "export const a = 1;" })
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	_, err = two.Patch(t.Context(), "a", replaceLine("export const a = 1;", "export const a = 2;"))
+	testkit.Must(t, err)
+	testkit.WaitFor(t, func() bool { return strings.Contains(source(one, "a"), "a = 2;") })
+	if three, _ := mirror(t, b); !strings.Contains(source(three, "a"), "a = 2;") {
+		t.Error("one that starts later has another one")
+	}
+	testkit.Must(t, one.Pin("a"))
+	testkit.WaitFor(t, func() bool { return two.Pinned("a") })
+	if err := two.Delete("a"); !errors.Is(err, skill.ErrPinned) {
+		t.Error(err)
+	}
+	testkit.Must(t, two.Unpin("a"))
+	testkit.WaitFor(t, func() bool { return !one.Pinned("a") })
+	testkit.Must(t, one.Delete("a"))
+	testkit.WaitFor(t, func() bool { return len(two.Names()) == 0 })
+}
+
+// TestMirrorConflict: of two changes of the same version one is made, and the other one is told and has the new version.
+func TestMirrorConflict(t *testing.T) {
+	t.Parallel()
+	_, b := inBucket(t)
+	one, _ := mirror(t, b)
+	_, err := one.Patch(t.Context(), "a", create("x"))
+	testkit.Must(t, err)
+	two, _ := mirror(t, b)
+	for _, c := range []struct {
+		name        string
+		first, then func() error
+	}{
+		{"two changes", func() error { _, err := one.Patch(t.Context(), "a", replaceLine("x", "by one")); return err }, func() error { _, err := two.Patch(t.Context(), "a", replaceLine("x", "by two")); return err }},
+		{"two new ones", func() error { _, err := one.Patch(t.Context(), "b", create("by one")); return err }, func() error { _, err := two.Patch(t.Context(), "b", create("by two")); return err }},
+		{"a deletion of what was changed", func() error { _, err := one.Patch(t.Context(), "b", replaceLine("by one", "by one again")); return err }, func() error { return two.Delete("b") }},
+		{"a change of what was deleted", func() error { return one.Delete("a") }, func() error { _, err := two.Patch(t.Context(), "a", replaceLine("by one", "by two")); return err }},
+	} {
+		testkit.Must(t, c.first())
+		if err := c.then(); !errors.Is(err, skill.ErrChanged) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if a, b := source(one, "a")+source(one, "b"), source(two, "a")+source(two, "b"); a != b {
+			t.Errorf("%s: %q and %q", c.name, a, b)
+		}
+	}
+	// A restoration is meant, whatever there is.
+	_, err = one.Patch(t.Context(), "b", replaceLine("by one again", "once more"))
+	testkit.Must(t, err)
+	_, err = two.Restore("b", "restored")
+	testkit.Must(t, err)
+	testkit.WaitFor(t, func() bool { return source(one, "b") == "restored" })
+}
+
+// TestMirrorRace: stores that count in one skill at the same time lose no count.
+func TestMirrorRace(t *testing.T) {
+	t.Parallel()
+	_, b := inBucket(t)
+	first, _ := mirror(t, b)
+	_, err := first.Patch(t.Context(), "a", create("begin"))
+	testkit.Must(t, err)
+	const writers, each = 6, 10 // two on each store
+	var group sync.WaitGroup
+	var s *skill.Store
+	for i := range writers {
+		if i%2 == 0 {
+			s, _ = mirror(t, b)
+		}
+		s := s
+		group.Go(func() {
+			for n := range each {
+				line := fmt.Sprintf("%d by %d", n, i)
+				for {
+					_, err := s.Patch(t.Context(), "a", replaceLine("begin", "begin\n"+line))
+					if errors.Is(err, skill.ErrChanged) {
+						continue
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					break
+				}
+			}
+		})
+	}
+	group.Wait()
+	last, _ := mirror(t, b)
+	if got := strings.Count(source(last, "a"), " by "); got != writers*each {
+		t.Errorf("%d of %d changes are left", got, writers*each)
+	}
+}
+
+// TestMirrorAway: while the bucket does not answer, what is known is read and said to be old, changes fail, and nothing
+// waits; when it answers again, all is well without a restart.
+func TestMirrorAway(t *testing.T) {
+	t.Parallel()
+	server, b := inBucket(t)
+	one, log := mirror(t, b)
+	_, err := one.Patch(t.Context(), "a", create("x"))
+	testkit.Must(t, err)
+	server.Stop()
+	if _, err := one.Patch(t.Context(), "a", replaceLine("x", "y")); !errors.Is(err, skill.ErrUnavailable) {
+		t.Error(err)
+	}
+	if err := one.Delete("a"); !errors.Is(err, skill.ErrUnavailable) {
+		t.Error(err)
+	}
+	testkit.WaitFor(t, func() bool { return strings.Contains(one.Problem(), "has not been read since") })
+	began := time.Now()
+	if got := source(one, "a"); got != "x" || len(one.Names()) != 1 {
+		t.Errorf("what was known: %q", got)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("reading took %s", took)
+	}
+	fresh, _ := mirror(t, b)
+	if fresh.Problem() == "" {
+		t.Error("one that starts meanwhile says nothing")
+	}
+	server.Start()
+	testkit.WaitFor(t, func() bool { return one.Problem() == "" && fresh.Problem() == "" && source(fresh, "a") == "x" })
+	_, err = one.Patch(t.Context(), "a", replaceLine("x", "y"))
+	testkit.Must(t, err)
+	for _, want := range []string{"cannot be read, what is known of it stays in use", "can be read again"} {
+		if strings.Count(log.String(), want) != 2 { // of the skills, and of the pins
+			t.Errorf("%q is not twice in the log:\n%s", want, log.String())
+		}
+	}
+}
+
+// TestMirrorHangs: a bucket that accepts connections and does not answer delays no reader, and a change for a bounded time.
+func TestMirrorHangs(t *testing.T) {
+	t.Parallel()
+	server, b := inBucket(t)
+	s, _ := mirror(t, b)
+	_, err := s.Patch(t.Context(), "a", create("x"))
+	testkit.Must(t, err)
+	resume := server.Hang()
+	defer resume()
+	changed := make(chan error, 1)
+	go func() {
+		_, err := s.Patch(t.Context(), "a", replaceLine("x", "y"))
+		changed <- err
+	}()
+	for end, done := time.Now().Add(20*time.Second), false; !done; time.Sleep(50 * time.Millisecond) {
+		began := time.Now()
+		if got := source(s, "a"); got != "x" || len(s.Names()) != 1 || s.Pinned("a") {
+			t.Fatalf("%q", got)
+		}
+		if l, err := s.List(); err != nil || len(l.Skills) != 1 || len(s.Imported("a", 1000)) != 1 {
+			t.Fatal(l, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("reading took %s", took)
+		}
+		select {
+		case err := <-changed:
+			done = true
+			if !errors.Is(err, skill.ErrUnavailable) {
+				t.Error(err)
+			}
+		default:
+			if time.Now().After(end) {
+				t.Fatal("a change hangs")
+			}
+		}
+	}
+}
+
+// TestMirrorHostile: what others put into the bucket is bounded and counted as in a folder, and keeps no skill out.
+func TestMirrorHostile(t *testing.T) {
+	t.Parallel()
+	server, b := inBucket(t)
+	fill := func(sizes map[string]int) {
+		var group sync.WaitGroup
+		room := make(chan struct{}, 16)
+		for name, size := range sizes {
+			room <- struct{}{}
+			group.Go(func() {
+				defer func() { <-room }()
+				if _, err := b.Put(t.Context(), name, bytes.Repeat([]byte("x"), size), bucket.Any); err != nil {
+					t.Errorf("%q: %v", name, err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	fill(map[string]int{
+		"good.ts": 10, "good_2.py": 10, "README.md": 10, "-x.ts": 10, "a b.ts": 10, "ü.ts": 10, "..ts": 10, "folder.ts/x.ts": 10, strings.Repeat("x", 65) + ".ts": 10,
+		"large.ts": 10 << 20, "line\nfeed.ts": 10, ".hidden.ts": 10, "broken.ts": 10, "<b>&.ts": 10, "tenants/a/x.ts": 10,
+	})
+	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(server.Dir, "skills", "team", "link.ts")))
+	back := &url.URL{Scheme: "http", Host: server.Address}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(back)
+		r.Out.Host = r.In.Host
+	}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/broken.ts") {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+	env := server.Environment()
+	env["AWS_ENDPOINT_URL_S3"] = front.URL
+	b, err := bucket.Open("s3://skills/team", func(k string) string { return env[k] })
+	testkit.Must(t, err)
+	s, log := mirror(t, b)
+	if names := strings.Join(s.Names(), " "); names != "good good_2.py" {
+		t.Errorf("skills: %s\n%s", names, log)
+	}
+	l, err := s.List()
+	testkit.Must(t, err)
+	want := map[string]int{"too large": 1, "not a skill name": 6, "not a regular file": 1, "cannot be read": 1, "no ETag": 1}
+	if !maps.Equal(l.Skipped, want) {
+		t.Errorf("%v", l.Skipped)
+	}
+	sizes := map[string]int{}
+	for i := range 5000 {
+		sizes[fmt.Sprintf("many-%d.ts", i)] = 1
+	}
+	fill(sizes)
+	many, _ := mirror(t, b)
+	testkit.WaitFor(t, func() bool { return len(many.Names()) == skill.MaxCount-1 }) // and the broken one
+	if l, err = many.List(); err != nil || l.Skipped["too many files"] != 1 || l.Skipped["too many skills"] < 1000 {
+		t.Errorf("%v %v", l.Skipped, err)
+	}
+}
+
+// TestMirrorSeed: the shipped skills come into a bucket once, whoever is first.
+func TestMirrorSeed(t *testing.T) {
+	t.Parallel()
+	_, b := inBucket(t)
+	one, _ := mirror(t, b)
+	n, err := one.Seed(skills.Files)
+	testkit.Must(t, err)
+	if n == 0 || len(one.Names()) != n {
+		t.Errorf("%d of %v", n, one.Names())
+	}
+	testkit.Must(t, one.Delete(one.Names()[0]))
+	two, _ := mirror(t, b)
+	if more, err := two.Seed(skills.Files); err != nil || more != 0 || len(two.Names()) != n-1 {
+		t.Errorf("%d %v %v", more, err, two.Names())
+	}
+}
+
+// TestMirrorPutBack: what others write over a pinned skill is undone, by whichever store sees it.
+func TestMirrorPutBack(t *testing.T) {
+	t.Parallel()
+	server, b := inBucket(t)
+	one, _ := mirror(t, b)
+	two, _ := mirror(t, b)
+	_, err := one.Patch(t.Context(), "a", create("good"))
+	testkit.Must(t, err)
+	testkit.Must(t, one.Pin("a"))
+	testkit.WaitFor(t, func() bool { return two.Pinned("a") && source(two, "a") == "good" })
+	_, err = b.Put(t.Context(), "a.ts", []byte("evil"), bucket.Any)
+	testkit.Must(t, err)
+	testkit.WaitFor(t, func() bool { return source(one, "a") == "evil" && source(two, "a") == "evil" })
+	var group sync.WaitGroup
+	for _, s := range []*skill.Store{one, two} {
+		group.Go(func() {
+			if _, err := s.PutBack(func(string) {}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	text, err := os.ReadFile(filepath.Join(server.Dir, "skills", "team", "a.ts"))
+	if err != nil || string(text) != "good\n" {
+		t.Errorf("%q %v", text, err)
+	}
+}
