@@ -47,9 +47,9 @@ const (
 // level is an object or array that is open.
 type level struct {
 	object bool
-	inner  []match // the declared fields that are matched up to here
+	inner  []match // the declared fields that are matched up to here: the candidates of the level around it
 	seen   uint64  // the fields whose keys have occurred here
-	value  []match // the declared fields that are matched up to the next value
+	value  []match // the declared fields that are matched up to the next value of an object
 }
 
 // match is a declared field of which the first keys have been read.
@@ -62,6 +62,7 @@ const (
 
 func newJSONWriter(x *rewrite, lines bool) *jsonWriter {
 	w := &jsonWriter{words: words{x: x}, lines: lines, fields: x.fields()}
+	w.top = make([]match, 0, len(w.fields))
 	for i := range w.fields {
 		w.top = append(w.top, match{field: i})
 	}
@@ -71,16 +72,12 @@ func newJSONWriter(x *rewrite, lines bool) *jsonWriter {
 // fields lists the declared fields of bodies, each as the keys that lead to it. One with dots is both a path of keys
 // and, at the top level, a single key.
 func (x *rewrite) fields() [][]string {
-	var out [][]string
-	for _, c := range x.o.Allowed {
-		for _, s := range c.Surfaces {
-			if s.Kind != catalog.SurfaceBody || s.Field == "" {
-				continue
-			}
-			out = append(out, []string{s.Field})
-			if path := strings.Split(s.Field, "."); len(path) > 1 {
-				out = append(out, path)
-			}
+	names := x.names(catalog.SurfaceBody)
+	out := make([][]string, 0, len(names))
+	for i, name := range names {
+		out = append(out, names[i:i+1:i+1])
+		if strings.Contains(name, ".") {
+			out = append(out, strings.Split(name, "."))
 		}
 	}
 	return out[:min(len(out), maxFields)]

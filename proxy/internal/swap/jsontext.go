@@ -96,25 +96,28 @@ func (w *jsonWriter) inObject() bool { return len(w.levels) > 0 && w.levels[len(
 
 // candidates returns the declared fields that are matched up to the next value.
 func (w *jsonWriter) candidates() []match {
-	if n := len(w.levels); n > 0 {
+	n := len(w.levels)
+	switch {
+	case n == 0:
+		return w.top
+	case w.levels[n-1].object:
 		return w.levels[n-1].value
 	}
-	return w.top
+	return w.levels[n-1].inner // arrays do not count
 }
 
 func (w *jsonWriter) open(object bool) {
 	matches, n := w.candidates(), len(w.levels)
 	if n < cap(w.levels) {
-		w.levels = w.levels[:n+1] // keeps the memory of its matches
+		w.levels = w.levels[:n+1] // keeps the memory of its values
 	} else {
 		w.levels = append(w.levels, level{})
 	}
 	l := &w.levels[n]
-	l.object, l.seen, l.inner, l.value = object, 0, append(l.inner[:0], matches...), l.value[:0]
+	l.object, l.seen, l.inner, l.value = object, 0, matches, l.value[:0]
 	w.expect = expectKeyOrEnd
 	if !object {
 		w.expect = expectValueOrEnd
-		l.value = append(l.value, matches...) // arrays do not count
 	}
 }
 
