@@ -1,6 +1,7 @@
 package swap
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,6 +18,7 @@ const (
 	classUpper                   // isUpper
 	classJSON                    // may end what passes within a JSON string
 	classForm                    // may end what passes within a form's value
+	classKey                     // may end what passes within a form's key
 )
 
 var classes = func() (t [256]class) {
@@ -33,6 +35,9 @@ var classes = func() (t [256]class) {
 		}
 		if !isWord(b) && !bare(b) {
 			t[i] |= classForm
+		}
+		if t[i]&classForm != 0 || b == '=' || b == '+' {
+			t[i] |= classKey
 		}
 	}
 	return t
@@ -205,11 +210,60 @@ func passScalar(src []byte) int {
 	return 0
 }
 
-// pass returns how many bytes pass unchanged: those of a value, with its escapes.
+// pass returns how many bytes pass unchanged.
 func (w *formWriter) pass(src []byte) int {
-	if !w.value {
+	n := 0
+	for n < len(src) {
+		before := n
+		if w.value {
+			n += w.passValue(src[n:])
+		} else {
+			n += w.passKey(src[n:])
+		}
+		if n == before {
+			break
+		}
+	}
+	return n
+}
+
+// passKey passes a key with its equals sign, if it has no escapes and is certainly no name and no declared key.
+func (w *formWriter) passKey(src []byte) int {
+	if len(w.key) > 0 || len(w.escape) > 0 {
 		return 0
 	}
+	run := words{x: w.x}
+	end := run.pass(src[:min(len(src), maxKey+1)], classKey)
+	if end == len(src) || end > maxKey || src[end] != '=' || looseEqual(src[:end], "_charset_") {
+		return 0
+	}
+	for _, f := range w.loose {
+		if looseEqual(src[:end], f) {
+			return 0
+		}
+	}
+	w.key, w.value, w.only = append(w.key, src[:end]...), true, true
+	return end + 1
+}
+
+// looseEqual reports whether a key without escapes may be a loose name.
+func looseEqual(key []byte, declared string) bool {
+	if n := bytes.IndexByte(key, '['); n >= 0 && !strings.Contains(declared, "[") {
+		key = key[:n]
+	}
+	if len(key) != len(declared) {
+		return false
+	}
+	for i, b := range key {
+		if c := declared[i]; b|0x20 != c|0x20 && (b != '.' || c != '_') {
+			return false
+		}
+	}
+	return true
+}
+
+// passValue passes within a value, with its escapes, and the ampersand that ends it.
+func (w *formWriter) passValue(src []byte) int {
 	n := 0
 	for n < len(src) {
 		if plain := w.words.pass(src[n:], classForm); plain > 0 {
@@ -217,7 +271,14 @@ func (w *formWriter) pass(src []byte) int {
 			w.only = false
 			continue
 		}
-		if len(w.word) > 0 || len(w.escape) > 0 || src[n] != '%' || n+2 >= len(src) || !isHex(src[n+1]) || !isHex(src[n+2]) ||
+		if len(w.word) > 0 || len(w.escape) > 0 {
+			break
+		}
+		if src[n] == '&' {
+			w.long, w.value, w.key = false, false, w.key[:0]
+			return n + 1
+		}
+		if src[n] != '%' || n+2 >= len(src) || !isHex(src[n+1]) || !isHex(src[n+2]) ||
 			isWord(unhex(src[n+1])<<4|unhex(src[n+2])) {
 			break
 		}

@@ -34,21 +34,7 @@ func TestPassed(t *testing.T) {
 			"application/json", "application/x-ndjson", "application/x-www-form-urlencoded", "text/plain", "", "application/xml",
 			"application/octet-stream", "application/json; charset=utf-16",
 		}[rng.IntN(8)]
-		result := func(size int) string {
-			x := &rewrite{s: s, o: Options{Allowed: c}, report: &Report{}}
-			out, err := rewritten(x, kind, text.String(), size)
-			var ambiguous *Ambiguity
-			if errors.As(err, &ambiguous) {
-				return err.Error() // how much has been read by then depends on the pieces
-			}
-			return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
-		}
-		one := result(1)
-		for _, size := range []int{0, 2, 7, 33} {
-			if got := result(size); got != one {
-				t.Fatalf("%s %q in pieces of %d:\n%s\nbyte by byte:\n%s", kind, text.String(), size, got, one)
-			}
-		}
+		one := samePieces(t, s, c, kind, text.String())
 		if strings.Contains(one, "-value") {
 			swapped++
 		}
@@ -58,6 +44,60 @@ func TestPassed(t *testing.T) {
 	}
 	if swapped < 100 || refused < 100 {
 		t.Errorf("%d bodies swapped, %d refused", swapped, refused)
+	}
+}
+
+// samePieces rewrites a body byte by byte and in larger pieces. It returns the one result of all of them.
+func samePieces(t *testing.T, s *Swapper, c []catalog.Credential, kind, text string) string {
+	t.Helper()
+	result := func(size int) string {
+		x := &rewrite{s: s, o: Options{Allowed: c}, report: &Report{}}
+		out, err := rewritten(x, kind, text, size)
+		var ambiguous *Ambiguity
+		if errors.As(err, &ambiguous) {
+			return err.Error() // how much has been read by then depends on the pieces
+		}
+		return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
+	}
+	one := result(1)
+	for _, size := range []int{0, 2, 7, 33} {
+		if got := result(size); got != one {
+			t.Fatalf("%s %q in pieces of %d:\n%s\nbyte by byte:\n%s", kind, text, size, got, one)
+		}
+	}
+	return one
+}
+
+// TestPassedForms: forms become what they become byte by byte, whatever servers may take their keys for.
+func TestPassedForms(t *testing.T) {
+	c := []catalog.Credential{
+		credential("API_KEY", "first-value", "body:k"), credential("OTHER_KEY", "other-value", "body:a.b", "body:list[x]"),
+		credential("LONG_KEY", "long-value", "body:"+strings.Repeat("n", 128)),
+	}
+	s := New(c)
+	keys := []string{
+		"id", "name", "k", "K", "+k", "%6B", "k[]", "k[", "kk", "k.", "a.b", "A_b", "a+b", "a%2Eb", "a.b[c]", "list[x]", "LIST[x]", "list[x][]",
+		"list", "_charset_", "_CHARSET_", "_charset_[]", "API_KEY", "xAPI_KEY", "API_KEY[]", "customer[API_KEY]", "", "k\"", "customer[name]",
+		strings.Repeat("n", 128), strings.Repeat("x", maxKey), strings.Repeat("x", maxKey+1), strings.Repeat("A", 70),
+	}
+	values := []string{"=API_KEY", "=OTHER_KEY", "=LONG_KEY", "=x", "=", "", "=a%2Db", "==", "=xAPI_KEY", "=API_KEY%2D"}
+	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
+	swapped, refused := 0, 0
+	for range 6000 {
+		var pairs []string
+		for range 1 + rng.IntN(4) {
+			pairs = append(pairs, keys[rng.IntN(len(keys))]+values[rng.IntN(len(values))])
+		}
+		one := samePieces(t, s, c, "application/x-www-form-urlencoded", strings.Join(pairs, "&"))
+		if strings.Contains(one, "-value") {
+			swapped++
+		}
+		if strings.HasPrefix(one, "ambiguous") {
+			refused++
+		}
+	}
+	if swapped < 100 || refused < 100 {
+		t.Errorf("%d forms swapped, %d refused", swapped, refused)
 	}
 }
 
