@@ -76,16 +76,15 @@ func (b *Body) Close() error {
 func Ahead(req *http.Request, body io.ReadCloser, changes bool) error {
 	req.Body, req.GetBody = body, nil
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
-		var buf bytes.Buffer
-		_, err := io.CopyN(&buf, body, 2*ExactUpTo)
-		if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		data, err := ReadAll(body, req.ContentLength, 2*ExactUpTo)
+		if err != nil {
 			return err
 		}
-		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-			exact(req, body, buf.Bytes())
+		if len(data) < 2*ExactUpTo {
+			exact(req, body, data)
 			return nil
 		}
-		req.Body = prefixed{io.MultiReader(&buf, body), body}
+		req.Body = prefixed{io.MultiReader(bytes.NewReader(data), body), body}
 		changes = true
 	}
 	if changes {
@@ -93,6 +92,16 @@ func Ahead(req *http.Request, body io.ReadCloser, changes bool) error {
 		req.Header.Del("Content-Length")
 	}
 	return nil
+}
+
+// maxExpected is how many bytes a length that is only announced may reserve.
+const maxExpected = 16 << 10
+
+// ReadAll reads up to limit bytes to the end of src, which is expected after about as many bytes.
+func ReadAll(src io.Reader, expected, limit int64) ([]byte, error) {
+	buf := bytes.NewBuffer(make([]byte, 0, min(expected, maxExpected)+2*bytes.MinRead))
+	_, err := buf.ReadFrom(io.LimitReader(src, limit))
+	return buf.Bytes(), err
 }
 
 // exact makes data the whole body.

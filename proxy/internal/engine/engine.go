@@ -244,12 +244,29 @@ func (s *Set) Find(text string) (id int, ok bool) {
 	if s == nil {
 		return 0, false
 	}
-	top := s.newest()
-	if s.tooShort(top, len(text)) {
+	if s.tooShort(s.newest(), len(text)) {
 		return 0, false
 	}
 	var space [shortText]byte
-	all := s.search(top, append(space[:0], text...), len(text))
+	return s.first(append(space[:0], text...))
+}
+
+// In reports whether text, which it does not copy, contains any of the patterns.
+func (s *Set) In(text []byte) bool {
+	if s == nil {
+		return false
+	}
+	_, ok := s.first(text)
+	return ok
+}
+
+// first returns the ID of the first pattern that buf contains.
+func (s *Set) first(buf []byte) (id int, ok bool) {
+	top := s.newest()
+	if s.tooShort(top, len(buf)) {
+		return 0, false
+	}
+	all := s.search(top, buf, len(buf))
 	defer all.end()
 	m, of, ok := all.next(0)
 	if !ok {

@@ -198,13 +198,13 @@ type sparing struct {
 
 func (s *sparing) Read(p []byte) (int, error) {
 	if s.r == nil {
-		text, err := io.ReadAll(io.LimitReader(s.src, coding.ExactUpTo+1))
+		text, err := coding.ReadAll(s.src, s.x.req.ContentLength, coding.ExactUpTo+1)
 		switch {
 		case err != nil:
 			return 0, err
 		case len(text) > coding.ExactUpTo: // it grew by decoding
 			s.r = s.x.rewriter(io.MultiReader(bytes.NewReader(text), s.src), s.kind, s.bad)
-		case s.x.s.parts.Contains(string(text)):
+		case s.x.s.parts.In(text):
 			w := s.x.outer(s.kind, s.bad)
 			text = w.push(make([]byte, 0, len(text)+512), text)
 			if w.fault() == nil {
