@@ -17,9 +17,9 @@ type escapes struct {
 	anOdd    bool
 	odd      [256][]place
 
-	written     [256]bool // bytes that a pattern may be written with
-	run, stride int       // see possible
-	known       [256]bool // bytes that a pattern may have: see barriers
+	written     [256]uint8 // 1: a pattern may be written with the byte
+	run, stride int        // see possible
+	known       [256]bool  // bytes that a pattern may have: see barriers
 }
 
 func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
@@ -60,8 +60,9 @@ const barriers = " \"'<>,:[]{}"
 func (e *escapes) sample(pats []Pattern, rest func()) {
 	for b := range e.written {
 		// The bytes of escapes and of nearly all patterns, so that it reveals little about them.
-		e.written[b] = ' ' <= b && b <= '~'
-		e.known[b] = e.written[b] && strings.IndexByte(barriers, byte(b)) < 0
+		if ' ' <= b && b <= '~' {
+			e.written[b], e.known[b] = 1, strings.IndexByte(barriers, byte(b)) < 0
+		}
 	}
 	least := 1 << 30
 	for _, p := range pats {
@@ -71,7 +72,7 @@ func (e *escapes) sample(pats []Pattern, rest func()) {
 		}
 		least = min(least, len(p.Text))
 		for _, b := range []byte(p.Text) {
-			e.written[b], e.known[b] = true, true
+			e.written[b], e.known[b] = 1, true
 		}
 	}
 	e.run = min(12, (least+1)/2)
@@ -84,8 +85,11 @@ func (e *escapes) sample(pats []Pattern, rest func()) {
 func (e *escapes) possible(buf []byte, from, cut int) bool {
 	last := min(cut+e.stride-2, len(buf)-e.run)
 	for p := from; p <= last; p += e.stride {
+		if e.run >= 4 && e.written[buf[p]]&e.written[buf[p+1]]&e.written[buf[p+2]]&e.written[buf[p+3]] == 0 {
+			continue // which the processor foresees in binary data, unlike a single byte
+		}
 		n := 0
-		for n < e.run && e.written[buf[p+n]] {
+		for n < e.run && e.written[buf[p+n]] != 0 {
 			n++
 		}
 		if n == e.run {
