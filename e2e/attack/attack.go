@@ -74,6 +74,18 @@ type Attack struct {
 	Only []world.Mode
 	// NoPod says why the attack does not exist in Kubernetes; empty: it does.
 	NoPod string
+	// Row is the attack's place in its family, from 0.
+	Row int
+}
+
+// proxyAlone are the sections of what the proxy does with hosts, answers and minted credentials. It is one program in all
+// modes.
+const proxyAlone = "ABM"
+
+// RunsTwice reports whether a mode's suite may do without the attack, since embedded mode mounts every row and this is not
+// the first of a family that depends on the proxy alone.
+func (a Attack) RunsTwice(mode world.Mode) bool {
+	return mode == world.Docker && a.Row > 0 && len(a.Only) == 0 && strings.Contains(proxyAlone, a.Section)
 }
 
 // Evidence is what there is to judge after an attack.

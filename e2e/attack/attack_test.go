@@ -20,17 +20,22 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
-// TestSuite mounts every attack and prints the table.
+// TestSuite mounts every attack and prints the table. CODEFORGE_ATTACK narrows it to the attacks whose section and name
+// match; "." is all of them, also those that RunsTwice leaves to embedded mode.
 func TestSuite(t *testing.T) {
-	only := regexp.MustCompile(os.Getenv("CODEFORGE_ATTACK"))
+	asked := os.Getenv("CODEFORGE_ATTACK")
+	only := regexp.MustCompile(asked)
 	var ordinary, open, bare, inside, pythons, several, absent []Attack
 	var foreign []string
+	left := 0
 	for _, a := range Suite() {
 		switch {
 		case !only.MatchString(a.Section + "/" + a.Name):
 		case world.CurrentMode() == world.Kubernetes && a.NoPod != "":
 			absent = append(absent, a)
 		case len(a.Only) > 0 && !slices.Contains(a.Only, world.CurrentMode()):
+		case asked == "" && a.RunsTwice(world.CurrentMode()):
+			left++
 		case a.Root && os.Geteuid() != 0:
 			foreign = append(foreign, a.Name)
 		case a.Language == python:
@@ -94,6 +99,9 @@ func TestSuite(t *testing.T) {
 		})
 	}
 	table(t, outcomes, absent)
+	if left > 0 {
+		t.Logf("%d rows of families are left to embedded mode; CODEFORGE_ATTACK=. mounts them here too", left)
+	}
 	for _, o := range outcomes {
 		if !o.Held {
 			t.Errorf("not held: %s %s: expected %s, seen %s\n%s", o.Attack.Section, o.Attack.Name, o.Attack.Expected, o.Seen, o.Detail)

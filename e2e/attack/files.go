@@ -225,12 +225,12 @@ func family(section string, common, own head, code string) ([]Attack, error) {
 		}
 	}
 	var list []Attack
-	for _, cells := range all {
+	for row, cells := range all {
 		a, err := build(section, common, own, strings.NewReplacer(cells...))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", own.fields["name"], err)
 		}
-		a.Code = strings.TrimSpace(strings.NewReplacer(cells...).Replace(code))
+		a.Code, a.Row = strings.TrimSpace(strings.NewReplacer(cells...).Replace(code)), row
 		list = append(list, a)
 	}
 	return list, nil

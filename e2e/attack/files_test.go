@@ -8,6 +8,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
+	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 const sample = `// Attempts, in prose: with a colon.
@@ -146,6 +148,29 @@ func TestFilesComplete(t *testing.T) {
 		i := slices.IndexFunc(suite, func(a Attack) bool { return a.Name == "name that resolves to "+addresses[0].String() })
 		if i < 0 || !strings.Contains(suite[i].Code, "https://"+host+"/") {
 			t.Errorf("testdata/A/addresses.ts has no %s, %s", host, addresses[0])
+		}
+	}
+}
+
+// TestRunsTwice: Docker mode leaves out rows of the proxy's sections alone, and of no family the first.
+func TestRunsTwice(t *testing.T) {
+	left := map[string]int{}
+	for _, a := range Suite() {
+		if a.RunsTwice(world.Embedded) || a.RunsTwice(world.Kubernetes) {
+			t.Errorf("%s %s is left out in another mode", a.Section, a.Name)
+		}
+		if a.RunsTwice(world.Docker) {
+			left[a.Section]++
+		}
+	}
+	if len(left) != 3 || left["A"] == 0 || left["B"] == 0 || left["M"] == 0 {
+		t.Errorf("left out by section: %v", left)
+	}
+	list, err := readFile("A", ".ts", "// name: {a} {b}\n// expected: c\n// judge: refused()\n// each: a = x y\n// each: b = v w\nout(\"{a}{b}\");\n")
+	testkit.Must(t, err)
+	for i, a := range list {
+		if a.Row != i || a.RunsTwice(world.Docker) != (i > 0) {
+			t.Errorf("row %d of %d: %+v", i, len(list), a)
 		}
 	}
 }

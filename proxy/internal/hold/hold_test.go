@@ -243,7 +243,8 @@ func TestGoroutines(t *testing.T) {
 		all.Go(func() { _, _ = r.Pass(ctx, q) })
 	}
 	testkit.WaitFor(t, func() bool { return len(r.List()) == many })
-	if more := runtime.NumGoroutine() - before; more != many {
+	// Those of an earlier test that end only now make it fewer.
+	if more := runtime.NumGoroutine() - before; more > many {
 		t.Errorf("%d requests wait in %d goroutines", many, more)
 	}
 	cancel()
