@@ -70,6 +70,8 @@ type Attack struct {
 	Alone bool
 	// Weighed measures from outside what memory it takes meanwhile.
 	Weighed bool
+	// Forks says that it takes all processes of a user, who is another package's slot too.
+	Forks bool
 	// Only names the modes in which the attack exists; empty: in all.
 	Only []world.Mode
 	// NoPod says why the attack does not exist in Kubernetes; empty: it does.
@@ -134,10 +136,21 @@ func Suite() []Attack {
 // patience is how much longer than its run's timeout an attack may take, on a machine that is busy with others.
 const patience = time.Minute
 
+// What the tests of all packages take turns at.
+const (
+	// Memory is the machine's, which is a part of what is measured of a Weighed attack.
+	Memory = "memory"
+	// Processes are those that each user may have.
+	Processes = "processes"
+)
+
 // Run mounts one attack.
 func Run(ctx context.Context, w *world.World, a Attack) Outcome {
-	if a.Weighed { // of all packages and processes one at a time: what is measured is also the machine's memory
-		release, err := turn.Take(ctx, "memory")
+	for what, shared := range map[string]bool{Memory: a.Weighed, Processes: a.Forks} {
+		if !shared {
+			continue
+		}
+		release, err := turn.Take(ctx, what)
 		if err != nil {
 			return Outcome{Attack: a, Seen: err.Error()}
 		}

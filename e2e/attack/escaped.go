@@ -51,7 +51,7 @@ func escaped() []Attack {
 	list = append(list, skill)
 	hang := one("stay behind a run that is ended", "dead when the run has ended")
 	hang.Code, hang.Seconds = task("TRIAL", nil, "stay behind", "hang"), 3
-	fork.Alone, stay.Alone, hang.Alone = true, true, true
+	fork.Alone, stay.Alone, hang.Alone, fork.Forks = true, true, true, true
 	fork.Section, stay.Section, hang.Section = "F", "F", "F"
 	fork.Judge, stay.Judge, hang.Judge = gone(verdicts()), gone(verdicts()), gone(ended("time"))
 	return append(list, fork, stay, hang,

@@ -73,7 +73,7 @@ type each struct {
 // fields are what a head may say; a note is for readers.
 var fields = []string{
 	"name", "expected", "judge", "apis", "seconds", "chain", "only", "no pod",
-	"alone", "weighed", "yolo", "unredacted", "root", "note", "each",
+	"alone", "weighed", "forks", "yolo", "unredacted", "root", "note", "each",
 }
 
 // mistyped is what a head begins with, if its first field is none: no code has such a comment.
@@ -261,7 +261,7 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 		}
 	}
 	for name, flag := range map[string]*bool{
-		"alone": &a.Alone, "weighed": &a.Weighed, "yolo": &a.YOLO, "unredacted": &a.Unredacted, "root": &a.Root,
+		"alone": &a.Alone, "weighed": &a.Weighed, "forks": &a.Forks, "yolo": &a.YOLO, "unredacted": &a.Unredacted, "root": &a.Root,
 	} {
 		if s := get(name); s != "" && s != "no" {
 			*flag = true

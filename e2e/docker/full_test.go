@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/e2e/attack"
 	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -17,7 +18,7 @@ import (
 // stack's /tmp is memory.
 func takesMemory(t *testing.T) {
 	t.Helper()
-	release, err := turn.Take(t.Context(), "memory")
+	release, err := turn.Take(t.Context(), attack.Memory)
 	testkit.Must(t, err)
 	t.Cleanup(release)
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/attack"
+	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -44,7 +45,10 @@ type control struct {
 type group struct {
 	config world.Config
 	// tenants says that there are those of attack.TokensFile.
-	tenants  bool
+	tenants bool
+	// memory says that its attacks, none of them Weighed, take so much of the machine's memory that those of other packages
+	// must not be weighed meanwhile.
+	memory   bool
 	controls []control
 }
 
@@ -127,9 +131,11 @@ func groups() []group {
 			}},
 			{defence: "scrub-body", attacks: []string{"echo as raw of HTTPBIN_TOKEN", "echo framed by chunk7", "OTHER_TOKEN read through httpbin.test"}},
 			{defence: "time-limit", attacks: []string{"endless loop", "Python: endless loop"}, patience: 12 * time.Second},
-			{defence: "output-limit", attacks: []string{"output flood", "Python: output flood"}, patience: 12 * time.Second},
 			{defence: "memory-limit", attacks: []string{"buffers of 1.5 GiB", "shared buffers of 2.5 GiB", "Python: buffers of 2.5 GiB"}},
 			{defence: "host-files", attacks: []string{"importing /proc/1/mountinfo as text", "importing /proc/self/environ as a module", "importing /proc/1/mountinfo by a type reference", "Python: files of the machine"}},
+		}},
+		{memory: true, controls: []control{
+			{defence: "output-limit", attacks: []string{"output flood", "Python: output flood"}, patience: 12 * time.Second},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
 			{defence: "seccomp", attacks: []string{"escaped: kernel interfaces", "escaped: sockets of other kinds"}},
@@ -177,6 +183,7 @@ func TestInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	takeTurn(t, attack.Processes)
 	args := slices.AppendSeq([]string{"test", "-tags", "disarm", "-count=1", "-v", "-run", "^TestDisarmed$"}, maps.Keys(inside()))
 	cmd := exec.CommandContext(t.Context(), "go", args...) //nolint:gosec // fixed arguments
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
@@ -227,6 +234,14 @@ func TestControls(t *testing.T) {
 	fmt.Println(b.String())
 }
 
+// takeTurn waits for the turn at what the machine has once, and keeps it until the test has ended.
+func takeTurn(t *testing.T, what string) {
+	t.Helper()
+	release, err := turn.Take(t.Context(), what)
+	testkit.Must(t, err)
+	t.Cleanup(release)
+}
+
 func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g group) {
 	var off []string
 	for _, c := range g.controls {
@@ -240,6 +255,9 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 		}
 		defer os.RemoveAll(filepath.Dir(path))
 		g.config = world.Config{Slots: 8, Env: map[string]string{"MCP_AUTH_TOKEN": attack.Token, "MCP_TOKENS_FILE": path}}
+	}
+	if g.memory {
+		takeTurn(t, attack.Memory)
 	}
 	w := world.Start(t, g.config)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)

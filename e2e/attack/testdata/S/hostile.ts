@@ -99,5 +99,6 @@ await ask("hostile", "attempt", { name: "keep a secret" });
 // name: fork bomb of a server
 // expected: bounded; others go on
 // alone: yes
+// forks: yes
 await mcp.hostile.attempt({ name: "fork bomb" }).catch(() => undefined);
 await ask("neighbour", "attempt", { name: "who am I" });
