@@ -25,8 +25,7 @@ help: ## print this list
 build: binaries deno typescript ## build every binary into bin/, and fetch Deno and TypeScript into .tools/
 
 binaries:
-	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(foreach b,$(BINARIES),./$($(b)_DIR))
+	@GO='$(GO)' make/build.sh '$(LDFLAGS)' $(foreach b,$(BINARIES),./$($(b)_DIR))
 
 deno:
 	@make/deno.sh $(DENO)
@@ -35,8 +34,7 @@ typescript:
 	@make/typescript.sh .tools/typescript
 
 cli: ## build codeforge alone into bin/, for any system with Go: it finds CodeForge in Docker, and needs nothing else
-	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./$(codeforge_DIR)
+	@GO='$(GO)' make/build.sh '$(LDFLAGS)' ./$(codeforge_DIR)
 
 up: ## start CodeForge: in Docker if an engine is running, else embedded (MODE=docker|embedded forces one)
 	@MAKE='$(MAKE)' make/up.sh
