@@ -91,6 +91,26 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestDockerfilesShareStages: what the Dockerfiles of the images have in common is the same to the letter, so Docker builds it
+// once.
+func TestDockerfilesShareStages(t *testing.T) {
+	shared := regexp.MustCompile(`(?s)# The stages modules and build.*?\n\n.*?\n\n`)
+	var first string
+	for _, dir := range []string{"proxy", "mcp-server", "sandbox-image"} {
+		text, err := os.ReadFile(filepath.Join(root, dir, "Dockerfile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stages := shared.FindString(string(text))
+		if first == "" {
+			first = stages
+		}
+		if !strings.Contains(stages, "./proxy/cmd/egress-proxy") || stages != first {
+			t.Errorf("%s/Dockerfile:\n%s\nproxy/Dockerfile:\n%s", dir, stages, first)
+		}
+	}
+}
+
 // TestDenoIsPinnedOnce compares the Dockerfile's Deno with the pin.
 func TestDenoIsPinnedOnce(t *testing.T) {
 	pins, err := os.ReadFile(filepath.Join(root, "sandbox-image", "deno.version"))
