@@ -71,7 +71,9 @@ func inBucket(t *testing.T, w *world.World) {
 	store.Stop()
 	outdated := func(want bool) {
 		t.Helper()
-		testkit.WaitFor(t, func() bool { return strings.Contains(tool(ctx, t, later, "get_instructions", nil), "out of date") == want })
+		testkit.WaitFor(t, func() bool {
+			return strings.Contains(tool(ctx, t, later, "get_instructions", nil), "out of date") == want
+		})
 	}
 	outdated(true)
 	imported(later, "two")
