@@ -57,8 +57,8 @@ clients: build ## let Claude Code and Gemini CLI read what codeforge connect wri
 s3: build ## run AWS's SDK in the sandbox against an S3 server, which takes minutes to build
 	@cd e2e && CODEFORGE_S3=1 $(GO) test -count=1 -timeout 60m -v ./providers -run TestS3
 
-kubernetes: build ## build one node of Kubernetes, and run on it the main job and the attacks by code, as root
-	@.ci/k8s/test
+kubernetes: build ## build one node of Kubernetes, and run on it the chart, the main job and all attacks, as root
+	@CODEFORGE_ATTACK="$${CODEFORGE_ATTACK-.}" .ci/k8s/test
 
 bench: build ## measure the tables of docs/performance.md on this machine (BENCH_QUICK=1: in about three minutes)
 	@GO='$(GO)' make/bench.sh

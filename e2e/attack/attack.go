@@ -87,7 +87,7 @@ const proxyAlone = "ABM"
 // RunsTwice reports whether a mode's suite may do without the attack, since embedded mode mounts every row and this is not
 // the first of a family that depends on the proxy alone.
 func (a Attack) RunsTwice(mode world.Mode) bool {
-	return mode == world.Docker && a.Row > 0 && len(a.Only) == 0 && strings.Contains(proxyAlone, a.Section)
+	return mode != world.Embedded && a.Row > 0 && len(a.Only) == 0 && strings.Contains(proxyAlone, a.Section)
 }
 
 // Evidence is what there is to judge after an attack.

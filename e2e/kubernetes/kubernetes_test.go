@@ -20,7 +20,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(world.Main(m, objectStore)) }
+
+// objectStore builds the server of the bucket's test, where this package has tests.
+func objectStore(root string) {
+	if world.CurrentMode() != world.Kubernetes {
+		return
+	}
+	if err := testkit.BuildObjectStore(root); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
+}
 
 func start(t *testing.T, cfg world.Config) *world.World {
 	t.Helper()

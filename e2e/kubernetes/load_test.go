@@ -26,6 +26,7 @@ func TestUnderLoad(t *testing.T) {
 		{"sandboxes killed", podKilled},
 		{"updated", updated},
 		{"mcp-server killed", serverKilled},
+		{"skills in a bucket", inBucket},
 	} {
 		if !t.Run(check.name, func(t *testing.T) { check.do(t, w) }) {
 			return

@@ -133,12 +133,11 @@ func (w *World) startKubernetes(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // until the process ends
+	address, err := Forward("127.0.0.1:0", service+":8080")
 	if err != nil {
 		return err
 	}
-	go forward(l, service+":8080")
-	w.URL = "http://" + l.Addr().String() + "/mcp"
+	w.URL = "http://" + address + "/mcp"
 	w.control = func() *controlapi.Client { return c.control() }
 	return nil
 }
@@ -395,25 +394,35 @@ func (c *Cluster) Identity(ctx context.Context, namespace, secret string) (id *m
 	return id, func() { _ = os.RemoveAll(dir) }, err
 }
 
-// forward passes connections on, as kubectl port-forward does.
-func forward(l net.Listener, to string) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer c.Close()
-			other, err := net.Dial("tcp4", to) //nolint:noctx // it ends with the test
+// Forward passes connections to an address on, as kubectl port-forward does, until the process ends. It returns the
+// address where it listens.
+func Forward(at, to string) (address string, err error) {
+	l, err := net.Listen("tcp4", at) //nolint:noctx // until the process ends
+	if err != nil {
+		return "", err
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			defer other.Close()
-			go func() {
-				_, _ = io.Copy(other, c)
-				_ = other.(*net.TCPConn).CloseWrite()
-			}()
-			_, _ = io.Copy(c, other)
-		}()
+			go forward(c, to)
+		}
+	}()
+	return l.Addr().String(), nil
+}
+
+func forward(c net.Conn, to string) {
+	defer c.Close()
+	other, err := net.Dial("tcp4", to) //nolint:noctx // it ends with the test
+	if err != nil {
+		return
 	}
+	defer other.Close()
+	go func() {
+		_, _ = io.Copy(other, c)
+		_ = other.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(c, other)
 }
