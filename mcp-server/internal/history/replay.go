@@ -16,50 +16,49 @@ import (
 
 // replayAll brings objects into the store, and returns the runs that are new. One that cannot be stored is skipped.
 func (h *share) replayAll(ctx context.Context, list []*replay) ([]historyapi.Run, error) {
-	var added []historyapi.Run
-	store := func(list []*replay) error {
-		added = nil
-		return h.store.ask(ctx, func(ctx context.Context, tx *transaction) error {
-			for _, o := range list {
-				run, err := h.replayOne(ctx, tx, o)
-				if err != nil {
-					return err
-				}
-				if run != nil {
-					added = append(added, *run)
-				}
-			}
-			return nil
-		})
-	}
-	err := store(list)
+	added, err := h.replaySome(ctx, list)
 	if !faulty(err) {
-		return added, h.passKnown(list, err)
+		return added, err
 	}
-	var all []historyapi.Run
 	for _, o := range list {
-		if err := store([]*replay{o}); faulty(err) {
+		one, err := h.replaySome(ctx, []*replay{o})
+		if faulty(err) {
 			h.skip(o.key, err)
 			continue
-		} else if err != nil {
-			return all, err
 		}
-		all = append(all, added...)
+		if err != nil {
+			return added, err
+		}
+		added = append(added, one...)
 	}
-	return all, h.passKnown(list, nil)
+	return added, nil
 }
 
-// passKnown remembers objects of which the store has no keys: removals, and second objects of runs.
-func (h *share) passKnown(list []*replay, err error) error {
-	if err != nil {
-		return err
+// replaySome brings objects into the store, all or none, and remembers those of which the store has no keys: removals,
+// and second objects of runs.
+func (h *share) replaySome(ctx context.Context, list []*replay) ([]historyapi.Run, error) {
+	var added []historyapi.Run
+	err := h.store.ask(ctx, func(ctx context.Context, tx *transaction) error {
+		for _, o := range list {
+			run, err := h.replayOne(ctx, tx, o)
+			if err != nil {
+				return err
+			}
+			if run != nil {
+				added = append(added, *run)
+			}
+		}
+		return nil
+	})
+	if err != nil { // the writer may still be at it
+		return nil, err
 	}
 	for _, o := range list {
 		if len(o.gone) > 0 || o.known {
 			h.pass(o.key)
 		}
 	}
-	return nil
+	return added, nil
 }
 
 // replayOne brings an object into the store. Nil: it was no run, or one that is known.
