@@ -155,11 +155,10 @@ func (h *share) wanted(keys []string) []string {
 		if h.passed[key] {
 			return true
 		}
-		if !ok || at.After(now.Add(maxSkew)) {
+		if !ok {
 			h.skip(key, errors.New("its name is not that of a run"))
-			return true
 		}
-		return at.Before(oldest)
+		return !ok || at.Before(oldest) || at.After(now.Add(maxSkew)) // of a clock that is ahead: it comes when it is time
 	})
 }
 
@@ -185,7 +184,7 @@ func (h *share) unknown(ctx context.Context, keys []string) ([]string, error) {
 		}
 		return err
 	}, `SELECT value, EXISTS (SELECT 1 FROM gone WHERE id = substr(value, ?)) FROM json_each(?)
-		WHERE value NOT IN (SELECT key FROM shared)`, len(keyTime)+2, string(data))
+		WHERE NOT EXISTS (SELECT 1 FROM shared WHERE key = value)`, len(keyTime)+2, string(data))
 	if err != nil {
 		return nil, err
 	}

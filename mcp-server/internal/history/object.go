@@ -58,6 +58,8 @@ type replay struct {
 	exchanges []historyapi.Exchange
 	content   *content // nil: it is not kept
 	known     bool     // the store had the run
+	// hasContent says that there was content when the run was put.
+	hasContent bool
 }
 
 // newKey is the key of a run, or of a removal, that is put now.
@@ -84,16 +86,12 @@ func validID(id string) bool {
 // fetch reads a run or a removal that others have put. The error is a *bucket.UnreachableError, bucket.ErrNotFound, or
 // says what is wrong with the object.
 func (h *share) fetch(ctx context.Context, key string) (*replay, error) {
-	var o object
 	data, _, err := h.runs.Get(ctx, key, maxObject)
-	if err == nil {
-		err = unpackBounded(data, &o)
-	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := o.open(key, time.Now().Add(-h.store.cfg.limits.receiptAge))
-	if err != nil || !o.Content || h.store.cfg.Mode != Full {
+	r, err := openObject(data, key, time.Now().Add(-h.store.cfg.limits.receiptAge))
+	if err != nil || !r.hasContent || h.store.cfg.Mode != Full {
 		return r, err
 	}
 	data, _, err = h.contents.Get(ctx, key, maxObject)
@@ -123,10 +121,14 @@ func unpackBounded(data []byte, v any) error {
 	return err
 }
 
-// open reads an object. The error says why it is not what its key says, or not as a store writes it.
-func (o *object) open(key string, oldest time.Time) (*replay, error) {
+// openObject reads an object. The error says why it is not what its key says, or not as a store writes it.
+func openObject(data []byte, key string, oldest time.Time) (*replay, error) {
+	var o object
+	if err := unpackBounded(data, &o); err != nil {
+		return nil, err
+	}
 	_, id, _ := parseKey(key)
-	r := &replay{key: key, gone: o.Gone}
+	r := &replay{key: key, gone: o.Gone, hasContent: o.Content}
 	if o.Schema > objectSchema {
 		return r, fmt.Errorf("%w: its schema is %d, and this one knows %d", errNewer, o.Schema, objectSchema)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -402,90 +403,126 @@ func packed(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
+// goodRun is what another store puts, with changes of its run, its exchange and its fields.
+func goodRun(t *testing.T, id string, run func(*historyapi.Run), x func(*controlapi.Exchange), fields ...any) []byte {
+	t.Helper()
+	now := time.Now().UTC()
+	r := historyapi.Run{ID: id, Number: 7, Began: now, Ended: now, State: historyapi.OK, APIs: []string{}}
+	one := exchange(id, 1, "GET", "stripe", "api.stripe.com")
+	one.ID = "x-" + id
+	if run != nil {
+		run(&r)
+	}
+	if x != nil {
+		x(&one)
+	}
+	o := map[string]any{"schema": 1, "run": r, "hints": []any{}, "exchanges": []historyapi.Exchange{{Exchange: one}}}
+	for i := 0; i < len(fields); i += 2 {
+		o[fields[i].(string)] = fields[i+1]
+	}
+	return packed(t, []byte(asJSON(t, o)))
+}
+
+// hostileObjects are objects that are not what a store puts there, by what follows the time in their keys.
+func hostileObjects(t *testing.T) map[string][]byte {
+	t.Helper()
+	out := map[string][]byte{
+		"rhgarbage": []byte("garbage"), "rhnojson": packed(t, []byte("{")), "rhempty": {},
+		"rhhuge":   bytes.Repeat([]byte("x"), maxObject+1),
+		"rhx.gone": packed(t, []byte(`{"schema": 1, "gone": ["../raaaa"]}`)), "rhy.gone": packed(t, []byte(`{"schema": 1}`)),
+		"rhz.gone": packed(t, []byte(`{"schema": 1, "gone": [`+strings.Repeat(`"r",`, maxGone)+`"r"]}`)),
+	}
+	bomb := goodRun(t, "rhbomb", nil, nil)
+	plain, err := gzip.NewReader(bytes.NewReader(bomb))
+	testkit.Must(t, err)
+	text, err := io.ReadAll(plain)
+	testkit.Must(t, err)
+	out["rhbomb"] = packed(t, append(text, bytes.Repeat([]byte(" "), maxUnpacked)...))
+	many := make([]historyapi.Exchange, maxOfRun+1)
+	for i := range many {
+		many[i].Exchange = exchange("rhmany", i, "GET", "stripe", "api.stripe.com")
+	}
+	for id, fields := range map[string][]any{
+		"rhnewer": {"schema", 2}, "rhmany": {"exchanges", many}, "rhgone": {"gone", []string{"raaaa"}},
+		"rhhints": {"hints", strings.Repeat("x", maxHints)}, "rhnorun": {"run", nil}, "rhlist": {"run", []int{1}},
+	} {
+		out[id] = goodRun(t, id, nil, nil, fields...)
+	}
+	const day = 24 * time.Hour
+	for id, change := range map[string]func(*historyapi.Run){
+		"rhother":    func(r *historyapi.Run) { r.ID = "rhelse" },
+		"rhrunning":  func(r *historyapi.Run) { r.State = historyapi.Running },
+		"rhstate":    func(r *historyapi.Run) { r.State = "fine" },
+		"rhfuture":   func(r *historyapi.Run) { r.Began, r.Ended = r.Began.Add(2*day), r.Ended.Add(2*day) },
+		"rhends":     func(r *historyapi.Run) { r.Ended = r.Ended.Add(2 * day) },
+		"rhpast":     func(r *historyapi.Run) { r.Began = r.Began.Add(-100 * day) },
+		"rhbackward": func(r *historyapi.Run) { r.Ended = r.Ended.Add(-2 * day) },
+		"rhwide":     func(r *historyapi.Run) { r.Tenant = strings.Repeat("x", maxRow) },
+	} {
+		out[id] = goodRun(t, id, change, nil)
+	}
+	for id, change := range map[string]func(*controlapi.Exchange){
+		"rhtheirs": func(x *controlapi.Exchange) { x.Run = "raaaa" },
+		"rhearly":  func(x *controlapi.Exchange) { x.At = x.At.Add(-2 * day) },
+		"rhlate":   func(x *controlapi.Exchange) { x.At = x.At.Add(2 * day) },
+		"rhnoid":   func(x *controlapi.Exchange) { x.ID = "" },
+		"rhlong":   func(x *controlapi.Exchange) { x.URL = strings.Repeat("x", maxRow) },
+	} {
+		out[id] = goodRun(t, id, nil, change)
+	}
+	return out
+}
+
+// TestObject: an object that is not what a store puts there is refused.
+func TestObject(t *testing.T) {
+	oldest := time.Now().Add(-90 * 24 * time.Hour)
+	for id, data := range hostileObjects(t) {
+		if r, err := openObject(data, newKey(id), oldest); err == nil {
+			t.Errorf("%s is accepted: %.300s", id, fmt.Sprintf("%+v", r))
+		}
+	}
+	if r, err := openObject(goodRun(t, "rgood", nil, nil), newKey("rgood"), oldest); err != nil || r.run.ID != "rgood" || len(r.exchanges) != 1 {
+		t.Errorf("%+v %v", r, err)
+	}
+	for key, want := range map[string]string{
+		newKey("rab2"): "rab2", newKey("rab2.gone"): "", newKey("R"): "-", newKey(""): "-", newKey("a/b"): "-", newKey("../x"): "-", "": "-",
+		"20261125T214444.1234567-r": "-", "20261125T214444-r": "-", "x": "-", newKey(strings.Repeat("r", 65)): "-",
+	} {
+		if _, id, ok := parseKey(key); ok != (want != "-") || ok && id != want {
+			t.Errorf("%s: %q %v", key, id, ok)
+		}
+	}
+}
+
 // TestSharedHostile: objects that are not what a store puts there are skipped and counted, each once, and change nothing
 // of what is known; what is good comes in.
 func TestSharedHostile(t *testing.T) {
-	b, server := objects(t)
+	b, _ := objects(t)
 	one := sharing(t, b, nil)
 	store(one, "raaaa", "x", "y")
 	isPut(t, one)
 	before, err := one.Run(t.Context(), "raaaa")
 	testkit.Must(t, err)
-	now := time.Now().UTC()
-	good := func(id string) map[string]any {
-		x := exchange(id, 1, "GET", "stripe", "api.stripe.com")
-		x.ID = "x-" + id
-		return map[string]any{
-			"schema": 1, "hints": []any{}, "content": false,
-			"run":       historyapi.Run{ID: id, Number: 7, Began: now, Ended: now, State: historyapi.OK, APIs: []string{}},
-			"exchanges": []historyapi.Exchange{{Exchange: x}},
-		}
-	}
-	with := func(id, field string, value any) map[string]any {
-		o := good(id)
-		o[field] = value
-		return o
-	}
-	run := func(id string, change func(*historyapi.Run)) map[string]any {
-		r := historyapi.Run{ID: id, Began: now, Ended: now, State: historyapi.OK, APIs: []string{}}
-		change(&r)
-		return with(id, "run", r)
-	}
-	moved := func(id string, change func(*controlapi.Exchange)) map[string]any {
-		x := exchange(id, 1, "GET", "stripe", "api.stripe.com")
-		change(&x)
-		return with(id, "exchanges", []historyapi.Exchange{{Exchange: x}})
-	}
-	many := make([]historyapi.Exchange, maxOfRun+1)
-	for i := range many {
-		many[i].Exchange = exchange("rhmany", i, "GET", "stripe", "api.stripe.com")
-	}
-	hostile := map[string]any{
-		"rhgarbage": []byte("garbage"), "rhnojson": packed(t, []byte("{")), "rhempty": []byte{},
-		"rhhuge": bytes.Repeat([]byte("x"), maxObject+1), "rhbomb": packed(t, make([]byte, maxUnpacked+1)),
-		"rhnewer":    with("rhnewer", "schema", 2),
-		"rhother":    good("rhelse"),
-		"rhmany":     with("rhmany", "exchanges", many),
-		"rhgone":     with("rhgone", "gone", []string{"raaaa"}),
-		"rhrunning":  run("rhrunning", func(r *historyapi.Run) { r.State = historyapi.Running }),
-		"rhfuture":   run("rhfuture", func(r *historyapi.Run) { r.Began = now.Add(48 * time.Hour) }),
-		"rhpast":     run("rhpast", func(r *historyapi.Run) { r.Began = now.Add(-100 * 24 * time.Hour) }),
-		"rhbackward": run("rhbackward", func(r *historyapi.Run) { r.Ended = now.Add(-48 * time.Hour) }),
-		"rhwide":     run("rhwide", func(r *historyapi.Run) { r.Tenant = strings.Repeat("x", maxRow) }),
-		"rhtheirs":   moved("rhtheirs", func(x *controlapi.Exchange) { x.Run = "raaaa" }),
-		"rhearly":    moved("rhearly", func(x *controlapi.Exchange) { x.At = now.Add(-48 * time.Hour) }),
-		"rhnoid":     moved("rhnoid", func(x *controlapi.Exchange) { x.ID = "" }),
-		"rhlong":     moved("rhlong", func(x *controlapi.Exchange) { x.URL = strings.Repeat("x", maxRow) }),
-		"rhcontent":  with("rhcontent", "content", true),
-		"rhx.gone":   map[string]any{"schema": 1, "gone": []string{"../raaaa"}},
-		"rhy.gone":   map[string]any{"schema": 1},
-		"RH/../x":    nil, "": nil,
-	}
-	delete(hostile, "RH/../x") // no name of a file, so this server has no such object
-	delete(hostile, "")
-	plant(t, b, contentFolder, newKey("x"), nil)
+	hostile := hostileObjects(t)
+	hostile["rhcontent"] = goodRun(t, "rhcontent", nil, nil, "content", true)
 	for _, id := range slices.Sorted(maps.Keys(hostile)) {
-		data, ok := hostile[id].([]byte)
-		if !ok {
-			data = packed(t, []byte(asJSON(t, hostile[id])))
-		}
 		key := newKey(id)
 		if id == "rhcontent" {
 			plant(t, b, contentFolder, key, packed(t, []byte("[")))
 		}
-		plant(t, b, runsFolder, key, data)
+		plant(t, b, runsFolder, key, hostile[id])
 	}
-	for _, name := range []string{"index.html", "!", time.Now().UTC().Format(keyTime) + "-R_A", time.Now().UTC().Format(keyTime)} {
+	ahead := time.Now().UTC().Add(3*maxSkew).Format(keyTime) + "-rahead"
+	for _, name := range []string{"index.html", "!", ahead, newKey("R_A"), time.Now().UTC().Format(keyTime)} {
 		plant(t, b, runsFolder, name, []byte("x"))
 	}
-	counted := len(hostile) + 2 // "!" sorts before all keys and "index.html" after them
+	counted := len(hostile) + 2 // "!" sorts before all keys, "index.html" after them, and for the third it is too early
 
 	// What is good, but for an exchange that is another run's; and another object of a run that is known.
-	thief := moved("rgood", func(x *controlapi.Exchange) { x.ID, x.Among, x.URL = "raaaa-1", 1, "https://stolen.example" })
-	plant(t, b, runsFolder, newKey("rgood"), packed(t, []byte(asJSON(t, thief))))
-	plant(t, b, runsFolder, newKey("raaaa"), packed(t, []byte(asJSON(t, run("raaaa", func(r *historyapi.Run) { r.Title = "forged" })))))
-	testkit.WaitFor(t, func() bool { return has(t, one, "rgood") })
-	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped >= int64(counted) })
+	thief := func(x *controlapi.Exchange) { x.ID, x.Among, x.URL = "raaaa-1", 1, "https://stolen.example" }
+	plant(t, b, runsFolder, newKey("rgood"), goodRun(t, "rgood", nil, thief))
+	plant(t, b, runsFolder, newKey("raaaa"), goodRun(t, "raaaa", func(r *historyapi.Run) { r.Title = "forged" }, nil))
+	testkit.WaitFor(t, func() bool { return has(t, one, "rgood") && shared(t, one).Skipped >= int64(counted) })
 	time.Sleep(2 * lookTime) // it looks again
 	if st := shared(t, one); st.Skipped != int64(counted) || st.Problem != "" {
 		t.Errorf("%+v, want %d skipped", st, counted)
@@ -497,7 +534,6 @@ func TestSharedHostile(t *testing.T) {
 	if got := fmt.Sprint(runIDs(t, one)); got != "[raaaa rgood]" {
 		t.Error(got)
 	}
-	_ = server
 }
 
 // TestSharedResurrected: an object that was under way while its run was removed is removed too, by whoever sees it.
@@ -560,9 +596,7 @@ func TestSharedLarge(t *testing.T) {
 	}
 	data, err := packRun(asJSON(t, historyapi.Run{ID: "r", Began: time.Now(), Ended: time.Now(), State: historyapi.OK, Omitted: 3}), "[]", list, false)
 	testkit.Must(t, err)
-	var o object
-	testkit.Must(t, unpackBounded(data, &o))
-	r, err := o.open(newKey("r"), time.Now().Add(-time.Hour))
+	r, err := openObject(data, newKey("r"), time.Now().Add(-time.Hour))
 	if err != nil || len(data) > maxObject || len(r.exchanges) == 0 || r.run.Omitted != 3+maxOfRun-len(r.exchanges) {
 		t.Errorf("%d bytes, %d exchanges, %d omitted, %v", len(data), len(r.exchanges), r.run.Omitted, err)
 	}
