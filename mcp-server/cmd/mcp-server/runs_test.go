@@ -144,7 +144,9 @@ func TestRunsStoreRefused(t *testing.T) {
 		"--runs-store: want --history with it":                                   nil,
 	} {
 		var log testkit.Buffer
-		err := run(t.Context(), append(args, more...), func(k string) string { return env[k] }, &log)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience) // if it starts
+		err := run(ctx, append(args, more...), func(k string) string { return env[k] }, &log)
+		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), storeKey) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -476,9 +476,20 @@ func hostileObjects(t *testing.T) map[string][]byte {
 // TestObject: an object that is not what a store puts there is refused.
 func TestObject(t *testing.T) {
 	oldest := time.Now().Add(-90 * 24 * time.Hour)
+	why := map[string]string{
+		"rhgarbage": "unexpected EOF", "rhnojson": "unexpected end of JSON input", "rhempty": "EOF", "rhhuge": "gzip: invalid header",
+		"rhx.gone": "it removes what is no run", "rhy.gone": "it removes no run, or too many", "rhz.gone": "it removes no run, or too many",
+		"rhbomb": "it is too large", "rhnewer": "a newer CodeForge wrote it: its schema is 2, and this one knows 1",
+		"rhmany": "it has more than a run has", "rhgone": "it has more than a run has", "rhhints": "it has more than a run has", "rhwide": "it has more than a run has",
+		"rhnorun": "it is another run than its name says", "rhlist": "json: cannot unmarshal array into Go value of type historyapi.Run",
+		"rhother": "it is another run than its name says", "rhrunning": "it is not over", "rhstate": "it is not over",
+		"rhfuture": "its time is wrong", "rhends": "its time is wrong", "rhpast": "its time is wrong", "rhbackward": "its time is wrong",
+		"rhtheirs": "it has exchanges of others", "rhnoid": "it has exchanges of others", "rhlong": "an exchange is too large",
+		"rhearly": "the time of an exchange is wrong", "rhlate": "the time of an exchange is wrong",
+	}
 	for id, data := range hostileObjects(t) {
-		if r, err := openObject(data, newKey(id), oldest); err == nil {
-			t.Errorf("%s is accepted: %.300s", id, fmt.Sprintf("%+v", r))
+		if r, err := openObject(data, newKey(id), oldest); err == nil || err.Error() != why[id] {
+			t.Errorf("%s: %.300s, %v, want %q", id, fmt.Sprintf("%+v", r), err, why[id])
 		}
 	}
 	if r, err := openObject(goodRun(t, "rgood", nil, nil), newKey("rgood"), oldest); err != nil || r.run.ID != "rgood" || len(r.exchanges) != 1 {
