@@ -17,6 +17,8 @@ const (
 	// listed is how many keys are listed at a time, takeBatch how many runs come into the store in one transaction.
 	listed    = 1000
 	takeBatch = 16
+	// maxDay bounds the keys of a day that are loaded: the newest ones.
+	maxDay = 200_000
 	// maxTold is how many runs of a look followers are told one by one.
 	maxTold = 50
 )
@@ -51,7 +53,9 @@ func (h *share) load(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if keys = append(keys, more...); len(more) < listed {
+			keys = append(keys, more...)
+			keys = keys[max(0, len(keys)-maxDay):]
+			if len(more) < listed {
 				break
 			}
 		}

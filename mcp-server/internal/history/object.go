@@ -27,9 +27,10 @@ const (
 	keyDay        = "20060102"
 	// objectSchema is that of objects: a store skips those of a newer one.
 	objectSchema = 1
-	// maxObject bounds an object, maxUnpacked what it is when it is unpacked.
+	// maxObject bounds an object, maxUnpacked a run when it is unpacked, maxContent content.
 	maxObject   = 2 << 20
 	maxUnpacked = 16 << 20
+	maxContent  = 4 << 20
 	// maxRow bounds a run or an exchange in it, maxHints its hints.
 	maxRow   = 64 << 10
 	maxHints = 1 << 20
@@ -100,19 +101,19 @@ func (h *share) fetch(ctx context.Context, key string) (*replay, error) {
 	}
 	if err == nil {
 		r.content = &content{}
-		err = unpackBounded(data, r.content)
+		err = unpackBounded(data, r.content, maxContent)
 	}
 	return r, err
 }
 
 // unpackBounded is unpack of what somebody else has packed.
-func unpackBounded(data []byte, v any) error {
+func unpackBounded(data []byte, v any, most int64) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return err
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxUnpacked+1))
-	if err == nil && len(plain) > maxUnpacked {
+	plain, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(plain)) > most {
 		err = errors.New("it is too large")
 	}
 	if err == nil {
@@ -124,7 +125,7 @@ func unpackBounded(data []byte, v any) error {
 // openObject reads an object. The error says why it is not what its key says, or not as a store writes it.
 func openObject(data []byte, key string, oldest time.Time) (*replay, error) {
 	var o object
-	if err := unpackBounded(data, &o); err != nil {
+	if err := unpackBounded(data, &o, maxUnpacked); err != nil {
 		return nil, err
 	}
 	_, id, _ := parseKey(key)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 )
@@ -51,8 +52,13 @@ func (h *share) giveUp(ctx context.Context, tx *transaction, number int64) error
 	var n int64
 	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM shared WHERE sent = 0 AND number <= ?`, number).Scan(&n)
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	first := h.lost == 0 && n > 0
 	h.lost += n
+	h.mu.Unlock()
+	if first {
+		h.store.cfg.Log.Error("runs went before they were put in the bucket: there was no room for them, or they were too old",
+			logline.Tag("history"))
+	}
 	return err
 }
 

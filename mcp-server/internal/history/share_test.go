@@ -519,7 +519,7 @@ func TestSharedHostile(t *testing.T) {
 	for _, id := range slices.Sorted(maps.Keys(hostile)) {
 		key := newKey(id)
 		if id == "rhcontent" {
-			plant(t, b, contentFolder, key, packed(t, []byte("[")))
+			plant(t, b, contentFolder, key, packed(t, append([]byte("{}"), bytes.Repeat([]byte(" "), maxContent)...)))
 		}
 		plant(t, b, runsFolder, key, hostile[id])
 	}
