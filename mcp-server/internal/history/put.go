@@ -56,7 +56,7 @@ func (h *share) giveUp(ctx context.Context, tx *transaction, number int64) error
 	h.lost += n
 	h.mu.Unlock()
 	if first {
-		h.store.cfg.Log.Error("runs went before they were put in the bucket: there was no room for them, or they were too old",
+		h.store.cfg.Log.Error("runs went before they were put in the bucket: they were too old, or there was no room",
 			logline.Tag("history"))
 	}
 	return err
