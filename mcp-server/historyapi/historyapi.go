@@ -318,8 +318,25 @@ type Status struct {
 	ContentDays  int   `json:"content_days"`
 	ContentBytes int64 `json:"content_bytes"`
 	ReceiptDays  int   `json:"receipt_days"`
+	// Bucket is the bucket that several stores share, if there is one.
+	Bucket *Bucket `json:"bucket,omitempty"`
 	// Cursor is that of the latest event. What happened before is in the lists.
 	Cursor string `json:"cursor,omitempty"`
+}
+
+// Bucket is how a store keeps up with the bucket that it shares.
+type Bucket struct {
+	Address string `json:"address"`
+	// Problem says why it cannot be read or written now.
+	Problem string `json:"problem,omitempty"`
+	// Loading says that what was there at the start is not all known yet.
+	Loading bool `json:"loading,omitempty"`
+	// Waiting counts the runs of this store that are not there yet.
+	Waiting int64 `json:"waiting"`
+	// Skipped counts objects of others that were left out, Lost runs that went before they were put there: since
+	// mcp-server began.
+	Skipped int64 `json:"skipped"`
+	Lost    int64 `json:"lost"`
 }
 
 // The kinds of events.

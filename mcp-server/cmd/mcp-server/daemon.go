@@ -97,9 +97,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	if d.alarms, err = alarm.Open(f.pins, d.alert, d.log); err != nil {
 		return nil, err
 	}
-	d.history = history.Open(history.Config{
-		Dir: f.history, Mode: s.History, Clean: redacted(s.RedactingStrings), Log: d.log,
-	})
+	if err := d.openHistory(ctx, getenv); err != nil {
+		return nil, err
+	}
 	only := &sandbox.Sandbox{}
 	var source sandbox.Source = only
 	if f.follow == nil {

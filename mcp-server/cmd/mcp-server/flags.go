@@ -32,8 +32,8 @@ type flags struct {
 	// store is the bucket that has the skills, of which the folder is a copy, or empty.
 	store  string
 	socket string
-	// history is the folder of what is kept of runs.
-	history string
+	// history is the folder of what is kept of runs, runs the bucket that several share, or empty.
+	history, runs string
 	// definitions is where the broker remembers tools, pins those that the user has accepted.
 	definitions, pins string
 	// tenants has the skills of the clients of MCP_TOKENS_FILE.
@@ -64,6 +64,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
 	set.StringVar(&f.history, "history", "", "folder to keep runs in, as HISTORY says; without it, none are kept")
+	set.StringVar(&f.runs, "runs-store", "", "s3://BUCKET/PREFIX through which several mcp-servers have each other's runs")
 	set.StringVar(&f.definitions, "definitions", "",
 		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
 	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+
@@ -90,6 +91,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	}
 	if f.proxy != "" && !inCluster {
 		problems = append(problems, errors.New("--proxy: want --sandbox kubernetes:NAMESPACE/SERVICE with it"))
+	}
+	if f.runs != "" && f.history == "" {
+		problems = append(problems, errors.New("--runs-store: want --history with it"))
 	}
 	if f.skills == "" {
 		problems = append(problems, errors.New("--skills is required"))

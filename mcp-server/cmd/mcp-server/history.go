@@ -18,6 +18,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 )
 
+// openHistory opens the store of runs.
+func (d *daemon) openHistory(ctx context.Context, getenv func(string) string) error {
+	c := history.Config{
+		Dir: d.flags.history, Mode: d.settings.History, Clean: redacted(d.settings.RedactingStrings), Log: d.log,
+	}
+	if d.flags.runs != "" && c.Mode != history.Off {
+		var err error
+		if c.Bucket, err = openStore(ctx, d.flags.runs, getenv, true); err != nil {
+			return fmt.Errorf("--runs-store: %w", err)
+		}
+	}
+	d.history = history.Open(c)
+	return nil
+}
+
 // serveHistory is `mcp-server history`: it answers requests on its standard input, which is a socket, with what is kept
 // in a folder.
 func serveHistory(ctx context.Context, dir string, stdin *os.File) error {

@@ -46,16 +46,9 @@ func (d *daemon) openFolder() (err error) {
 // pins is the folder of what skills are pinned to.
 func (d *daemon) pins() string { return filepath.Join(d.flags.history, "skills") }
 
-// openBucket opens skills that several mcp-servers share. One that does not answer is waited for while this serves.
+// openBucket opens skills that several mcp-servers share.
 func (d *daemon) openBucket(ctx context.Context, getenv func(string) string) (err error) {
-	if d.bucket, err = bucket.Open(d.flags.store, getenv); err != nil {
-		return fmt.Errorf("--skills-store: %w", err)
-	}
-	checking, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	err = d.bucket.Check(checking, !d.settings.SkillsReadonly)
-	var away *bucket.UnreachableError
-	if err != nil && !errors.As(err, &away) {
+	if d.bucket, err = openStore(ctx, d.flags.store, getenv, !d.settings.SkillsReadonly); err != nil {
 		return fmt.Errorf("--skills-store: %w", err)
 	}
 	d.skills, err = skill.OpenMirror(ctx, d.flags.skills, d.bucket, d.settings.SkillsReadonly, d.log)
@@ -67,6 +60,24 @@ func (d *daemon) openBucket(ctx context.Context, getenv func(string) string) (er
 		return nil
 	}
 	return d.skills.PinInBucket(ctx, d.pins())
+}
+
+// openStore opens a bucket that can be used. One that does not answer is waited for while this serves.
+func openStore(
+	ctx context.Context, address string, getenv func(string) string, write bool,
+) (*bucket.Bucket, error) {
+	b, err := bucket.Open(address, getenv)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	err = b.Check(ctx, write)
+	var away *bucket.UnreachableError
+	if err != nil && !errors.As(err, &away) {
+		return nil, err
+	}
+	return b, nil
 }
 
 // openTenantSkills opens the own skills of a tenant.

@@ -61,10 +61,19 @@ func (b *Bucket) String() string { return scheme + b.name + "/" + strings.TrimSu
 // List lists at most so many objects, in the order of their names. What is in folders is listed as the folder, whose
 // name ends in a slash.
 func (b *Bucket) List(ctx context.Context, most int) ([]Object, error) {
+	return b.ListPart(ctx, "", "", most)
+}
+
+// ListPart is List of the objects whose names begin with a text and come after another one.
+func (b *Bucket) ListPart(ctx context.Context, begin, after string, most int) ([]Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	opts := minio.ListObjectsOptions{Prefix: b.prefix + begin}
+	if after != "" {
+		opts.StartAfter = b.prefix + after
+	}
 	var list []Object
-	for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix}) {
+	for o := range b.client.ListObjectsIter(ctx, b.name, opts) {
 		if o.Err != nil {
 			return nil, b.explain("listing", o.Err)
 		}
@@ -105,7 +114,7 @@ func (b *Bucket) Get(ctx context.Context, name string, most int64) (data []byte,
 func (b *Bucket) Put(ctx context.Context, name string, data []byte, version string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	opts := minio.PutObjectOptions{ContentType: "text/plain; charset=utf-8", DisableMultipart: true}
+	opts := minio.PutObjectOptions{ContentType: http.DetectContentType(data), DisableMultipart: true}
 	switch version {
 	case Any:
 	case Absent:

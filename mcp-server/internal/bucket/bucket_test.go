@@ -157,6 +157,17 @@ func TestList(t *testing.T) {
 	if got := names(b.Under("folder"), 100); got != "x.ts y.ts" {
 		t.Error(got)
 	}
+	for want, part := range map[string][2]string{"b.ts c.ts folder/": {"", "a.ts"}, "c.ts": {"c", "a.ts"}, "": {"c", "c.ts"}} {
+		list, err := b.ListPart(t.Context(), part[0], part[1], 100)
+		testkit.Must(t, err)
+		var got []string
+		for _, o := range list {
+			got = append(got, o.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, want %q", part, got, want)
+		}
+	}
 }
 
 // TestRefused: what keeps a bucket from being used is said with what to do about it, and without the key.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 )
 
 // Name is the file's name in its folder.
@@ -57,7 +58,9 @@ type Config struct {
 	Mode string
 	// Clean takes out what must not be stored. Nil: nothing.
 	Clean func(string) string
-	Log   *slog.Logger
+	// Bucket has the runs of all stores that share it. Nil: this one is alone.
+	Bucket *bucket.Bucket
+	Log    *slog.Logger
 
 	// migrations replace the real ones in tests, limits too.
 	migrations []string
@@ -86,6 +89,9 @@ type Store struct {
 	ended           chan struct{}
 	closer          sync.Once
 	swept           time.Time // by the writer
+	share           *share    // nil without a bucket
+	// floor is the number of the newest run that went because the file was too large.
+	floor atomic.Int64
 
 	mu      sync.Mutex
 	reader  *sql.DB // nil until it is open, and when it cannot be
@@ -119,7 +125,11 @@ func Open(cfg Config) *Store {
 		close(s.ended)
 		return s
 	}
+	if cfg.Bucket != nil {
+		s.share = newShare(s, cfg.Bucket)
+	}
 	go s.write()
+	s.share.start()
 	return s
 }
 
@@ -139,6 +149,7 @@ func (s *Store) Close(ctx context.Context) {
 	if s == nil {
 		return
 	}
+	s.share.close(ctx) // while the file is open
 	s.closer.Do(func() { close(s.closed) })
 	s.feed.end()
 	select {
@@ -166,11 +177,12 @@ func Read(dir string) (*Store, error) {
 	return s, nil
 }
 
-// number is a number greater than all before it: microseconds since 1970, so that it also tells when.
+// number is a number greater than all before it: microseconds since 1970, so that it also tells when. It is even: odd
+// ones are for what comes from other stores.
 func (s *Store) number() int64 {
 	for {
 		last := s.last.Load()
-		next := max(last+1, time.Now().UnixMicro())
+		next := max(last+2, time.Now().UnixMicro()&^1)
 		if s.last.CompareAndSwap(last, next) {
 			return next
 		}
@@ -246,6 +258,9 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		if oldest.Valid {
 			out.Oldest = time.UnixMicro(oldest.Int64).UTC()
 		}
+	}
+	if err == nil && s.share != nil {
+		out.Bucket, err = s.share.status(ctx, db)
 	}
 	for _, suffix := range []string{"", "-wal"} {
 		if info, serr := os.Stat(out.Path + suffix); serr == nil {

@@ -85,8 +85,10 @@ func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
 // sent is how many bytes of a request left: its head and its body.
 func sent(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
 
-// sum adds a run, and what it carried from one API to another.
-func (s *Store) sum(ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange) error {
+// sum adds a run, and what it carried from one API to another. New pairs are told to alert.
+func (s *Store) sum(
+	ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange, alert func(historyapi.Alert),
+) error {
 	for pair, bytes := range carried(list) {
 		known := tx.file.pairs[pair]
 		if !known {
@@ -98,7 +100,7 @@ func (s *Store) sum(ctx context.Context, tx *transaction, run historyapi.Run, li
 			tx.file.pairs[pair] = true
 		}
 		if !known {
-			s.AddAlert(historyapi.Alert{
+			alert(historyapi.Alert{
 				Kind: historyapi.AlertNewPair, Run: run.ID, API: pair[1],
 				Title: "A new pair of APIs: " + pair[0] + ", then " + pair[1],
 				Text:  "No run that is still recorded has read from the one and then written to the other before.",

@@ -162,6 +162,7 @@ func (r *Recording) End(e End) {
 		done.do = func(ctx context.Context, tx *transaction) error { return r.end(ctx, tx, run, e.Receipt, &c) }
 	}
 	s.put(done)
+	s.share.wake()
 }
 
 // state is the state of a run that is over.
@@ -272,7 +273,10 @@ func (r *Recording) end(
 		}
 	}
 	tx.last = append(tx.last, func() error { return putWords(ctx, tx, run, texts, c) })
-	return s.sum(ctx, tx, run, rec.Exchanges)
+	if err := s.share.queue(ctx, tx, run.Number); err != nil {
+		return err
+	}
+	return s.sum(ctx, tx, run, rec.Exchanges, s.AddAlert)
 }
 
 // putRun stores a run, over an earlier state of it.
@@ -338,8 +342,8 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 		if e.Among == 0 {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE exchange SET data = json_set(?, '$.number', number) WHERE id = ?`,
-			string(data), e.ID)
+		_, err := tx.ExecContext(ctx,
+			`UPDATE exchange SET data = json_set(?, '$.number', number) WHERE id = ? AND run = ?`, string(data), e.ID, e.Run)
 		return err
 	}
 	for _, sw := range e.Swapped {

@@ -121,24 +121,32 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 		}
 	}
 	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
-	if (pages-free)*size > s.cfg.limits.file {
+	large := (pages-free)*size > s.cfg.limits.file
+	if large {
 		oldest = time.Now().UnixMicro()
 	}
 	var ids []string
+	var number int64
 	err := each(ctx, tx, func(row *sql.Rows) error {
 		var id string
-		err := row.Scan(&id)
+		err := row.Scan(&id, &number)
 		ids = append(ids, id)
 		return err
-	}, `SELECT id FROM run WHERE number < ? AND state NOT IN ('waiting', 'running') ORDER BY number LIMIT ?`,
+	}, `SELECT id, number FROM run WHERE number < ? AND state NOT IN ('waiting', 'running') ORDER BY number LIMIT ?`,
 		oldest, tidyBatch)
 	if err != nil {
+		return 0, err
+	}
+	if err := s.share.giveUp(ctx, tx, number); err != nil {
 		return 0, err
 	}
 	for _, id := range ids {
 		if err := removeRun(ctx, tx, id); err != nil {
 			return 0, err
 		}
+	}
+	if large {
+		s.floor.Store(max(s.floor.Load(), number))
 	}
 	return len(ids), nil
 }
@@ -150,6 +158,7 @@ func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
 	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
 	for _, q := range []string{
 		`DELETE FROM exchange WHERE number < ?`, `DELETE FROM hour WHERE at < ?`, `DELETE FROM alert WHERE number < ?`,
+		`DELETE FROM gone WHERE at < ? AND told = 1`,
 	} {
 		if _, err := tx.ExecContext(ctx, q, oldest); err != nil {
 			return 0, err
@@ -188,6 +197,9 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 				if run.State == historyapi.Waiting || run.State == historyapi.Running {
 					continue
 				}
+				if err := s.share.forget(ctx, tx, run.ID); err != nil {
+					return err
+				}
 				if err := removeRun(ctx, tx, run.ID); err != nil {
 					return err
 				}
@@ -205,16 +217,24 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
+	if err := s.sweepNow(ctx); err != nil {
+		return n, err
+	}
+	return n, s.share.flush(ctx)
+}
+
+// sweepNow overwrites what was removed. Then nothing of it is in the log either.
+func (s *Store) sweepNow(ctx context.Context) error {
 	done := make(chan error, 1)
-	for { // what was removed is overwritten, and then nothing of it is in the log either
+	for {
 		select {
 		case s.sweeps <- done:
 		case err := <-done:
-			return n, err
+			return err
 		case <-s.ended:
-			return n, nil // the last one to close the file does the same
+			return nil // the last one to close the file does the same
 		case <-ctx.Done():
-			return n, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

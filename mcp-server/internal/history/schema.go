@@ -20,6 +20,7 @@ import (
 // What is searched for has a column; everything else of a run or an exchange is in data, as JSON of historyapi, so that
 // a new field needs no migration. Numbers are microseconds since 1970. A row of hour is a sum over a quarter of an
 // hour, of one kind; the names of its columns are in ledger.go. fact says which APIs, hosts and skills a run has.
+// shared has the keys of runs in a bucket, gone what a person removed of it: sent and told say whether the bucket has it.
 var migrations = []string{`
 CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');
@@ -42,6 +43,13 @@ CREATE TABLE skill_version (number INTEGER PRIMARY KEY, skill TEXT NOT NULL, ver
 	data TEXT NOT NULL, source BLOB, UNIQUE (skill, version));
 CREATE TABLE alert (number INTEGER PRIMARY KEY, seen INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1);
+`, `
+CREATE TABLE shared (number INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE, key TEXT NOT NULL,
+	sent INTEGER NOT NULL);
+CREATE INDEX shared_key ON shared (key);
+CREATE INDEX shared_unsent ON shared (number) WHERE sent = 0;
+CREATE TABLE gone (id TEXT PRIMARY KEY, at INTEGER NOT NULL, key TEXT NOT NULL, told INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX gone_untold ON gone (id) WHERE told = 0;
 `}
 
 // errNewer is for a file that a later CodeForge has written. It is neither read nor changed.

@@ -87,7 +87,7 @@ func (s *Store) write() {
 	defer close(s.ended)
 	db := s.open(false)
 	if db != nil {
-		if err := begin(db); err != nil {
+		if err := errors.Join(begin(db), s.share.queueAll(db)); err != nil {
 			s.say(err.Error())
 		}
 	}
@@ -102,6 +102,7 @@ func (s *Store) write() {
 			if damaged(s.batch(db, j)) {
 				s.shut(db)
 				db = s.open(true)
+				s.share.reload()
 			}
 		case done := <-s.sweeps:
 			done <- sweep(db)

@@ -12,7 +12,7 @@ func TestChoose(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.ts": "", "a.py": "", "a-b_1.ts": "",
 		"../evil.ts": "not a regular file", "../": "not a regular file", "/etc/x.ts": "not a regular file", "x/": "not a regular file", "a/b.ts": "not a regular file",
-		"..ts": "-", ".ts": "-", ".py": "-", "": "-", "tenants/": "-", "pins/": "-", ".codeforge-x.ts": "-",
+		"..ts": "-", ".ts": "-", ".py": "-", "": "-", "tenants/": "-", "pins/": "-", "history/": "-", ".codeforge-x.ts": "-",
 		"a.py.ts": "not a skill name", "a.ts.py": "not a skill name", "a\x00.ts": "not a skill name", "a\\b.ts": "not a skill name", "a..ts": "not a skill name", "%2e%2e.ts": "not a skill name",
 		"a.js": "its name ends neither in .ts nor in .py",
 	} {

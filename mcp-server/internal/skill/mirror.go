@@ -217,7 +217,7 @@ func (r *remains) choose(list []bucket.Object) map[string]bucket.Object {
 		name := strings.TrimSuffix(o.Name, extension)
 		folder := strings.HasSuffix(o.Name, "/")
 		switch {
-		case folder && (o.Name == "tenants/" || o.Name == "pins/"), o.Name == "":
+		case folder && (o.Name == "tenants/" || o.Name == "pins/" || o.Name == "history/"), o.Name == "":
 		case folder, strings.Contains(o.Name, "/"):
 			r.skip(o.Name, "not a regular file")
 		case strings.HasPrefix(o.Name, "."): // our own marks

@@ -1,0 +1,239 @@
+package history
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// The objects of a bucket. The key of a run is the time at which it was put there, and its id: so the list of keys is
+// in the order in which others come to know of them.
+const (
+	runsFolder    = "runs"    // by key, an object
+	contentFolder = "content" // by key, the row of content
+	goneSuffix    = ".gone"   // of the key of a removal, in runsFolder
+	keyTime       = "20060102T150405.000000"
+	keyDay        = "20060102"
+	// objectSchema is that of objects: a store skips those of a newer one.
+	objectSchema = 1
+	// maxObject bounds an object, maxUnpacked a run when it is unpacked, maxContent content.
+	maxObject   = 2 << 20
+	maxUnpacked = 16 << 20
+	maxContent  = 4 << 20
+	// maxRow bounds a run or an exchange in it, maxHints its hints.
+	maxRow   = 64 << 10
+	maxHints = 1 << 20
+	// maxGone bounds the runs of one removal.
+	maxGone = 1000
+	// maxSkew is how far the clocks of others may be off.
+	maxSkew = time.Hour
+)
+
+// object is a run without its content, or a removal of runs.
+type object struct {
+	Schema    int               `json:"schema"`
+	Run       json.RawMessage   `json:"run,omitempty"`       // historyapi.Run
+	Hints     json.RawMessage   `json:"hints,omitempty"`     // of its receipt
+	Exchanges []json.RawMessage `json:"exchanges,omitempty"` // historyapi.Exchange
+	Content   bool              `json:"content,omitempty"`   // is in contentFolder
+	Gone      []string          `json:"gone,omitempty"`
+}
+
+// replay is an object that others have put, as it was read.
+type replay struct {
+	key       string
+	gone      []string // a removal, if it is not empty; else there is all that follows
+	run       historyapi.Run
+	hints     []controlapi.Hint
+	exchanges []historyapi.Exchange
+	content   *content // nil: it is not kept
+	known     bool     // the store had the run
+	// hasContent says that there was content when the run was put.
+	hasContent bool
+}
+
+// newKey is the key of a run, or of a removal, that is put now.
+func newKey(id string) string { return time.Now().UTC().Format(keyTime) + "-" + id }
+
+// parseKey is what a key says. A removal has no id.
+func parseKey(key string) (at time.Time, id string, ok bool) {
+	text, id, ok := strings.Cut(key, "-")
+	at, err := time.Parse(keyTime, text)
+	if !ok || err != nil || len(text) != len(keyTime) {
+		return at, "", false
+	}
+	if strings.HasSuffix(id, goneSuffix) {
+		return at, "", true
+	}
+	return at, id, validID(id)
+}
+
+// validID reports whether a text may be the id of a run.
+func validID(id string) bool {
+	return id != "" && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
+
+// fetch reads a run or a removal that others have put. The error is a *bucket.UnreachableError, bucket.ErrNotFound, or
+// says what is wrong with the object.
+func (h *share) fetch(ctx context.Context, key string) (*replay, error) {
+	data, _, err := h.runs.Get(ctx, key, maxObject)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openObject(data, key, time.Now().Add(-h.store.cfg.limits.receiptAge))
+	if err != nil || !r.hasContent || h.store.cfg.Mode != Full {
+		return r, err
+	}
+	data, _, err = h.contents.Get(ctx, key, maxObject)
+	if errors.Is(err, bucket.ErrNotFound) {
+		return r, nil // it was kept for a shorter time
+	}
+	if err == nil {
+		r.content = &content{}
+		err = unpackBounded(data, r.content, maxContent)
+	}
+	return r, err
+}
+
+// unpackBounded is unpack of what somebody else has packed.
+func unpackBounded(data []byte, v any, most int64) error {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(plain)) > most {
+		err = errors.New("it is too large")
+	}
+	if err == nil {
+		err = json.Unmarshal(plain, v)
+	}
+	return err
+}
+
+// openObject reads an object. The error says why it is not what its key says, or not as a store writes it.
+func openObject(data []byte, key string, oldest time.Time) (*replay, error) {
+	var o object
+	if err := unpackBounded(data, &o, maxUnpacked); err != nil {
+		return nil, err
+	}
+	_, id, _ := parseKey(key)
+	r := &replay{key: key, gone: o.Gone, hasContent: o.Content}
+	if o.Schema > objectSchema {
+		return r, fmt.Errorf("%w: its schema is %d, and this one knows %d", errNewer, o.Schema, objectSchema)
+	}
+	if id == "" {
+		return r, r.checkGone()
+	}
+	if len(o.Gone) > 0 || len(o.Exchanges) > maxOfRun || len(o.Run) > maxRow || len(o.Hints) > maxHints {
+		return r, errors.New("it has more than a run has")
+	}
+	err := json.Unmarshal(o.Run, &r.run)
+	if err == nil && o.Hints != nil {
+		err = json.Unmarshal(o.Hints, &r.hints)
+	}
+	r.exchanges = make([]historyapi.Exchange, len(o.Exchanges))
+	for i, x := range o.Exchanges {
+		if err == nil && len(x) > maxRow {
+			err = errors.New("an exchange is too large")
+		}
+		if err == nil {
+			err = json.Unmarshal(x, &r.exchanges[i])
+		}
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, r.check(id, oldest)
+}
+
+// check checks a run.
+func (r *replay) check(id string, oldest time.Time) error {
+	newest := time.Now().Add(maxSkew)
+	run := r.run
+	if run.ID != id {
+		return errors.New("it is another run than its name says")
+	}
+	if run.Began.Before(oldest.Add(-maxSkew)) || run.Began.After(newest) || run.Ended.After(newest) {
+		return errors.New("its time is wrong")
+	}
+	switch run.State {
+	case historyapi.OK, historyapi.Failed, historyapi.Stopped:
+		if run.Ended.Before(run.Began.Add(-maxSkew)) {
+			return errors.New("its time is wrong")
+		}
+	case historyapi.Lost:
+	default:
+		return errors.New("it is not over")
+	}
+	for _, x := range r.exchanges {
+		if x.ID == "" || x.Run != id {
+			return errors.New("it has exchanges of others")
+		}
+		if x.At.Before(run.Began.Add(-maxSkew)) || x.At.After(newest) {
+			return errors.New("the time of an exchange is wrong")
+		}
+	}
+	return nil
+}
+
+// checkGone checks a removal.
+func (r *replay) checkGone() error {
+	if len(r.gone) == 0 || len(r.gone) > maxGone {
+		return errors.New("it removes no run, or too many")
+	}
+	for _, id := range r.gone {
+		if !validID(id) {
+			return errors.New("it removes what is no run")
+		}
+	}
+	return nil
+}
+
+// packRun makes the object of a run. Exchanges that there is no room for are counted as omitted.
+func packRun(run string, hints string, exchanges []json.RawMessage, content bool) ([]byte, error) {
+	o := object{Schema: objectSchema, Run: json.RawMessage(run), Hints: json.RawMessage(hints), Content: content}
+	o.Exchanges = slices.DeleteFunc(exchanges, func(x json.RawMessage) bool { return len(x) > maxRow })
+	for omitted := len(exchanges) - len(o.Exchanges); ; {
+		if omitted > 0 {
+			var r historyapi.Run
+			if err := json.Unmarshal(o.Run, &r); err != nil {
+				return nil, err
+			}
+			r.Omitted += omitted
+			var err error
+			if o.Run, err = json.Marshal(r); err != nil {
+				return nil, err
+			}
+		}
+		data, err := pack(o)
+		if err != nil || len(data) <= maxObject && o.size() <= maxUnpacked {
+			return data, err
+		}
+		if len(o.Exchanges) == 0 {
+			return nil, errors.New("a run is too large for the bucket")
+		}
+		omitted = (len(o.Exchanges) + 1) / 2
+		o.Exchanges = o.Exchanges[:len(o.Exchanges)-omitted]
+	}
+}
+
+// size is more than an object is unpacked.
+func (o *object) size() int {
+	n := len(o.Run) + len(o.Hints) + 100
+	for _, x := range o.Exchanges {
+		n += len(x) + 1
+	}
+	return n
+}

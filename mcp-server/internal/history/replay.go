@@ -1,0 +1,182 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// replayAll brings objects into the store, and returns the runs that are new. One that cannot be stored is skipped.
+func (h *share) replayAll(ctx context.Context, list []*replay) ([]historyapi.Run, error) {
+	added, err := h.replaySome(ctx, list)
+	if !faulty(err) {
+		return added, err
+	}
+	for _, o := range list {
+		one, err := h.replaySome(ctx, []*replay{o})
+		if faulty(err) {
+			h.skip(o.key, err)
+			continue
+		}
+		if err != nil {
+			return added, err
+		}
+		added = append(added, one...)
+	}
+	return added, nil
+}
+
+// replaySome brings objects into the store, all or none, and remembers those of which the store has no keys: removals,
+// and second objects of runs.
+func (h *share) replaySome(ctx context.Context, list []*replay) ([]historyapi.Run, error) {
+	var added []historyapi.Run
+	err := h.store.ask(ctx, func(ctx context.Context, tx *transaction) error {
+		for _, o := range list {
+			run, err := h.replayOne(ctx, tx, o)
+			if err != nil {
+				return err
+			}
+			if run != nil {
+				added = append(added, *run)
+			}
+		}
+		return nil
+	})
+	if err != nil { // the writer may still be at it
+		return nil, err
+	}
+	for _, o := range list {
+		if len(o.gone) > 0 || o.known {
+			h.pass(o.key)
+		}
+	}
+	return added, nil
+}
+
+// replayOne brings an object into the store. Nil: it was no run, or one that is known.
+func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*historyapi.Run, error) {
+	if len(o.gone) > 0 {
+		return nil, h.removeAll(ctx, tx, o.gone)
+	}
+	s := h.store
+	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM run WHERE id = ?1) OR
+		EXISTS (SELECT 1 FROM gone WHERE id = ?1)`, o.run.ID).Scan(&o.known)
+	if err != nil || o.known {
+		return nil, err
+	}
+	run := h.mine(o.run)
+	run.Number, err = free(ctx, tx, `SELECT EXISTS (SELECT 1 FROM run WHERE number = ?)`, run.Began.UnixMicro())
+	if err != nil {
+		return nil, err
+	}
+	hints, err := json.Marshal(o.hints)
+	if err != nil {
+		return nil, err
+	}
+	if err := putRun(ctx, tx, run, string(hints)); err != nil {
+		return nil, err
+	}
+	list, texts, err := replayExchanges(ctx, tx, o.exchanges)
+	if err == nil {
+		err = putFacts(ctx, tx, run, list)
+	}
+	c := o.content
+	if err == nil && c != nil {
+		cleaned := c.clean(s.cfg.Clean)
+		c = &cleaned
+		err = putContent(ctx, tx, run.Number, cleaned)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `INSERT INTO shared VALUES (?, ?, 1)`, run.Number, o.key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("storing run %s: %w", run.ID, err)
+	}
+	tx.last = append(tx.last, func() error { return putWords(ctx, tx, run, texts, c) })
+	if run.Ended.IsZero() {
+		return &run, nil
+	}
+	quiet := func(historyapi.Alert) {} // whoever saw the run has told
+	return &run, s.sum(ctx, tx, run, list, quiet)
+}
+
+// replayExchanges brings the exchanges of a run into the store, but those that the proxy has told.
+func replayExchanges(
+	ctx context.Context, tx *transaction, exchanges []historyapi.Exchange,
+) (list []controlapi.Exchange, texts []string, err error) {
+	number := int64(0)
+	for _, x := range exchanges {
+		list = append(list, x.Exchange)
+		if len(texts) < 2*maxTexts {
+			texts = append(texts, x.URL, x.Code)
+		}
+		number, err = free(ctx, tx, `SELECT EXISTS (SELECT 1 FROM exchange WHERE number = ?)`,
+			max(number+2, x.At.UnixMicro()))
+		if err != nil {
+			return nil, nil, err
+		}
+		x.Number = number
+		if err := putExchange(ctx, tx, x); err != nil {
+			return nil, nil, err
+		}
+	}
+	return list, texts, nil
+}
+
+// mine is a run of another store as this one keeps them.
+func (h *share) mine(run historyapi.Run) historyapi.Run {
+	s := h.store
+	run.Client, run.ClientVersion = s.field(run.Client), s.field(run.ClientVersion)
+	if run.Title = s.field(run.Title); s.cfg.Mode != Full {
+		run.Title = ""
+	}
+	run.Spans = nil
+	return run
+}
+
+// removeAll removes runs that a person has removed elsewhere, but none that is under way.
+func (h *share) removeAll(ctx context.Context, tx *transaction, ids []string) error {
+	for _, id := range ids {
+		h.store.mu.Lock()
+		live := h.store.live[id] != nil
+		h.store.mu.Unlock()
+		if live {
+			continue
+		}
+		if err := removeRun(ctx, tx, id); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO gone VALUES (?, ?, '', 1)`, id, h.store.number())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// free is an odd number from a number on that a query does not find. The steps grow, because somebody may have made up
+// many runs of one time.
+func free(ctx context.Context, tx *transaction, taken string, from int64) (int64, error) {
+	n := from | 1
+	for step := int64(2); ; n, step = n+step, 2*step {
+		var is bool
+		if err := tx.QueryRowContext(ctx, taken, n).Scan(&is); err != nil || !is {
+			return n, err
+		}
+	}
+}
+
+// faulty reports whether an error is the fault of what was to be written.
+func faulty(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && slices.Contains(
+		[]int{lib.SQLITE_ERROR, lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH, lib.SQLITE_TOOBIG}, e.Code()&0xff)
+}
