@@ -27,9 +27,8 @@ var ErrCarriesValue = errors.New("the request carries a credential's value")
 
 // Swapper knows all token names and values of a catalog. It is immutable and may be used by many goroutines.
 type Swapper struct {
-	all     []catalog.Credential
-	byText  map[string]string // by a token name, or a placeholder: the token name
-	lengths uint64            // has bit n-1 if a token name is n bytes long
+	all    []catalog.Credential
+	byText map[string]string // by a token name, or a placeholder: the token name
 	// placeholders are found like names, in headers and paths.
 	placeholders *engine.Set
 
@@ -157,13 +156,12 @@ func New(all []catalog.Credential) *Swapper {
 	var names, placeholders, parts, known, lower []engine.Pattern
 	for i, c := range all {
 		s.byText[c.Name] = c.Name
-		s.lengths |= 1 << (max(len(c.Name), 1) - 1)
-		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
+		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true, Public: true})
 		if c.Placeholder != "" {
 			s.byText[c.Placeholder] = c.Name
-			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true})
+			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true, Public: true})
 		}
-		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
+		parts = append(parts, engine.Pattern{Text: c.Name, ID: i, Public: true})
 		for _, v := range c.Secrets() {
 			known = append(known, engine.Forms(v.Reveal(), i)...)
 			lower = append(lower, engine.LowerForms(v.Reveal(), i)...)
