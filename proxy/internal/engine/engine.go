@@ -253,13 +253,12 @@ func (s *Set) Find(text string) (id int, ok bool) {
 	return s.first(append(space[:0], text...))
 }
 
-// In reports whether text, which it does not copy, contains any of the patterns.
-func (s *Set) In(text []byte) bool {
+// FindIn is Find in a text that it does not copy.
+func (s *Set) FindIn(text []byte) (id int, ok bool) {
 	if s == nil {
-		return false
+		return 0, false
 	}
-	_, ok := s.first(text)
-	return ok
+	return s.first(text)
 }
 
 // first returns the ID of the first pattern that buf contains.

@@ -57,33 +57,6 @@ func (all *searches) next(from int) (m match, of *Set, ok bool) {
 	return m, of, ok
 }
 
-// Walk goes over the matches in a text from left to right. End must be called. The zero Walk finds none.
-type Walk struct{ all searches }
-
-// Walk begins at the beginning of text, which it does not copy.
-func (s *Set) Walk(text []byte) Walk {
-	if s == nil {
-		return Walk{}
-	}
-	top := s.newest()
-	if s.tooShort(top, len(text)) {
-		return Walk{}
-	}
-	return Walk{s.search(top, text, len(text))}
-}
-
-// Next returns where the first match begins at from or later, or -1. It may overlap an earlier one. from must not
-// decrease.
-func (w *Walk) Next(from int) int {
-	if m, _, ok := w.all.next(from); ok {
-		return m.start
-	}
-	return -1
-}
-
-// End gives back what the Walk has kept.
-func (w *Walk) End() { w.all.end() }
-
 // end gives back what the searches have kept.
 func (all *searches) end() {
 	for i := range all {

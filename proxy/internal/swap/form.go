@@ -45,7 +45,6 @@ func newFormWriter(x *rewrite, kind catalog.SurfaceKind) *formWriter {
 
 func (w *formWriter) push(dst, src []byte) []byte {
 	s := w.sight(src)
-	defer s.done()
 	at := 0
 	for at < len(src) && w.bad == nil {
 		if n := w.pass(src[at:s.clear(at)]); n > 0 {

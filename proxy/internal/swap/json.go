@@ -68,6 +68,7 @@ func newJSONWriter(x *rewrite, lines bool) *jsonWriter {
 	for i := range w.fields {
 		w.top = append(w.top, match{field: i})
 	}
+	w.levels = make([]level, 0, 4)
 	w.topKeys = w.keyLengths(w.top)
 	return w
 }
@@ -88,7 +89,6 @@ func (x *rewrite) fields() [][]string {
 
 func (w *jsonWriter) push(dst, src []byte) []byte {
 	s := w.sight(src)
-	defer s.done()
 	at := 0
 	for at < len(src) && w.bad == nil {
 		if n := w.pass(src[at:s.clear(at)]); n > 0 {

@@ -1,23 +1,49 @@
 package swap
 
-import "github.com/codeforge-mcp/codeforge/proxy/internal/engine"
-
 // Most of a body passes unchanged. The pass functions say how many bytes of a text do, and leave a writer in the state
 // in which it would be had it taken them one by one: what they do not know for certain, they leave to that. So a body
-// that arrives byte by byte is rewritten without them. They are given text without token names, which a search for all
-// of them at once has found, and that does not end within a word.
+// that arrives byte by byte is rewritten without them. They are given text without token names, that does not end
+// within a word.
+
+// lexicon is what tells most text from token names.
+type lexicon struct {
+	least   int       // the length of the shortest name; 0: there are none
+	lengths uint64    // has bit n-1 if a name is n bytes long
+	bytes   [256]bool // those of names
+}
+
+func (l *lexicon) add(name string) {
+	if name == "" || len(name) > maxName {
+		return // never taken for a name
+	}
+	if l.least == 0 || len(name) < l.least {
+		l.least = len(name)
+	}
+	l.lengths |= 1 << (len(name) - 1)
+	for i := range len(name) {
+		l.bytes[name[i]] = true
+	}
+}
+
+// isName reports whether a word is a token name.
+func (s *Swapper) isName(word []byte) bool {
+	return len(word) > 0 && len(word) <= maxName && s.lexicon.lengths>>(len(word)-1)&1 != 0 && isUpper(word[0]) &&
+		s.byText[string(word)] == string(word)
+}
 
 // sight tells how far a text certainly has no name.
 type sight struct {
-	walk engine.Walk
-	next int // no name begins before it
+	s    *Swapper
+	text []byte
+	next int // no name begins before it,
+	then int // and the word there ends here
 	end  int // the word at the end, which may go on
 }
 
 // maxRun is more than a word with a name and what precedes it in the last escape, as in \u002dAPI_KEY.
 const maxRun = 2 * maxName
 
-// sight begins to look at a text. done must be called.
+// sight begins to look at a text.
 func (w *words) sight(text []byte) sight {
 	end := len(text)
 	for end > 0 && len(text)-end <= maxRun && isWord(text[end-1]) {
@@ -26,22 +52,54 @@ func (w *words) sight(text []byte) sight {
 	if len(text)-end > maxRun {
 		end = len(text)
 	}
-	return sight{walk: w.x.s.parts.Walk(text), next: -1, end: end}
+	return sight{s: w.x.s, text: text, next: -1, then: -1, end: end}
 }
-
-func (s *sight) done() { s.walk.End() }
 
 // clear returns the end of what has no name from at on. at must not decrease.
 func (s *sight) clear(at int) int {
-	if at >= s.end {
-		return at
+	for at >= s.then && s.next < s.end {
+		s.look()
 	}
-	if at > s.next {
-		if s.next = s.walk.Next(at); s.next < 0 || s.next > s.end {
-			s.next = s.end
+	return max(at, s.next)
+}
+
+// look finds the next word that may be a name, or end in one. Each name covers one of the bytes that are probed.
+func (s *sight) look() {
+	l, text := &s.s.lexicon, s.text
+	for p := s.then + l.least; p < s.end && l.least > 0; p += l.least {
+		if !l.bytes[text[p]] || !(p > 0 && l.bytes[text[p-1]]) && !(p+1 < len(text) && l.bytes[text[p+1]]) && l.least > 1 {
+			continue
+		}
+		from, to := p, p
+		for from > 0 && isWord(text[from-1]) {
+			from--
+		}
+		for to < len(text) && isWord(text[to]) {
+			to++
+		}
+		if s.named(from, to) {
+			s.next, s.then = from, to
+			return
+		}
+		p = max(p, to)
+	}
+	s.next, s.then = s.end, len(text)
+}
+
+// named reports whether a word is a name, or would be without the characters of an escape before it, as in \nAPI_KEY.
+func (s *sight) named(from, to int) bool {
+	if word := s.text[from:to]; to-from > maxRun || s.s.isName(word) {
+		return to-from <= maxRun
+	}
+	if from > 0 && s.text[from-1] != '\\' && s.text[from-1] != '%' {
+		return false
+	}
+	for _, tail := range [...]int{1, 2, 5} { // \n, %2D, \u002d
+		if from+tail < to && s.s.isName(s.text[from+tail:to]) {
+			return true
 		}
 	}
-	return s.next
+	return false
 }
 
 // pass takes all of a plain text.

@@ -27,8 +27,9 @@ var ErrCarriesValue = errors.New("the request carries a credential's value")
 
 // Swapper knows all token names and values of a catalog. It is immutable and may be used by many goroutines.
 type Swapper struct {
-	all    []catalog.Credential
-	byText map[string]string // by a token name, or a placeholder: the token name
+	all     []catalog.Credential
+	byText  map[string]string // by a token name, or a placeholder: the token name
+	lexicon lexicon
 	// placeholders are found like names, in headers and paths.
 	placeholders *engine.Set
 
@@ -156,6 +157,7 @@ func New(all []catalog.Credential) *Swapper {
 	var names, placeholders, parts, known, lower []engine.Pattern
 	for i, c := range all {
 		s.byText[c.Name] = c.Name
+		s.lexicon.add(c.Name)
 		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true, Public: true})
 		if c.Placeholder != "" {
 			s.byText[c.Placeholder] = c.Name

@@ -50,7 +50,6 @@ func (w *words) spoils(why *Ambiguity) {
 // lax passes text on unchanged, and searches it for names.
 func (w *words) lax(dst, src []byte) []byte {
 	s := w.sight(src)
-	defer s.done()
 	for at := 0; at < len(src); {
 		if n := w.pass(src[at:s.clear(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
@@ -161,7 +160,6 @@ type textWriter struct {
 
 func (w *textWriter) push(dst, src []byte) []byte {
 	s := w.sight(src)
-	defer s.done()
 	for at := 0; at < len(src); {
 		if n := w.pass(src[at:s.clear(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
