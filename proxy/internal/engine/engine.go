@@ -29,8 +29,6 @@ type Pattern struct {
 	Escaped bool
 	// Word means to find Text only where it is not part of a longer run of letters, digits and underscores.
 	Word bool
-	// Public means that Text is no secret: the time that a search takes may depend on how alike a text is.
-	Public bool
 	// Write encodes the replacement, where Text is in another character set. Nil: the replacement is written as it
 	// is.
 	Write func(text string) string

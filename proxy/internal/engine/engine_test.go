@@ -105,7 +105,7 @@ func TestBase64Edges(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	set := New([]Pattern{{Text: "API_KEY", ID: 1, Word: true, Public: true}, {Text: "API_KEY_2", ID: 2, Word: true, Public: true}})
+	set := New([]Pattern{{Text: "API_KEY", ID: 1, Word: true}, {Text: "API_KEY_2", ID: 2, Word: true}})
 	for text, want := range map[string]string{
 		"API_KEY": "<1>", "API_KEY_2": "<2>", "API_KEY_3": "API_KEY_3", "MY_API_KEY": "MY_API_KEY", "xAPI_KEY": "xAPI_KEY",
 		"(API_KEY)API_KEY,API_KEY_2": "(<1>)<1>,<2>", "API_KEYAPI_KEY": "API_KEYAPI_KEY", "API_KEY\nAPI_KEY2\nAPI_KEY": "<1>\nAPI_KEY2\n<1>",

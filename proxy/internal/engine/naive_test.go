@@ -200,7 +200,7 @@ func TestNaive(t *testing.T) {
 			ps = append(ps, Forms(v, 2+id)...)
 		}
 		if r.IntN(3) == 0 {
-			ps = append(ps, Pattern{Text: "NAME_" + first[:3], ID: 9, Word: true, Public: true, Escaped: r.IntN(2) == 0})
+			ps = append(ps, Pattern{Text: "NAME_" + first[:3], ID: 9, Word: true, Escaped: r.IntN(2) == 0})
 		}
 		if r.IntN(4) == 0 {
 			ps = []Pattern{{Text: first, ID: 1, Escaped: true}}

@@ -226,7 +226,7 @@ func FuzzReader(f *testing.F) {
 			return
 		}
 		ps := append(Forms(value, 1), Forms(value[:7]+"tail/of another", 2)...)
-		ps = append(ps, Pattern{Text: value[1:8], ID: 3, Word: true, Public: true})
+		ps = append(ps, Pattern{Text: value[1:8], ID: 3, Word: true})
 		set := New(ps)
 		want := replaceAll(set, text)
 		if len(text) < 300 && !tooAmbiguous(set, text) {

@@ -17,8 +17,8 @@ const longPattern = 16
 //
 // Threat: text that contains a known block takes longer, and code can measure that over megabytes. So the blocks are
 // the last ones of a pattern, in its second half, away from the part of most credentials that is public: the beginning.
-// An attacker who knows none of their bytes must guess a whole block at once. Public patterns have more and shorter
-// blocks.
+// An attacker who knows none of their bytes must guess a whole block at once. Token names are not secret: they have
+// more and shorter blocks.
 type table struct {
 	block  int // bytes of a block
 	stride int
@@ -36,7 +36,7 @@ func newTable(pats []Pattern, list []int32, rest func()) table {
 	shortest, public := len(pats[list[0]].Text), true
 	for _, i := range list {
 		shortest = min(shortest, len(pats[i].Text))
-		public = public && pats[i].Public
+		public = public && pats[i].Word
 	}
 	t := table{block: min(4, shortest), least: 1 << 30}
 	if shortest >= longPattern || !public {

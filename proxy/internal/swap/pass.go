@@ -1,5 +1,7 @@
 package swap
 
+import "bytes"
+
 // Most of a body passes unchanged. The pass functions say how many bytes of a text do, and leave a writer in the state
 // in which it would be had it taken them one by one: what they do not know for certain, they leave to that. So a body
 // that arrives byte by byte is rewritten without them. They are given text without token names, that does not end
@@ -24,6 +26,43 @@ func (l *lexicon) add(name string) {
 		l.bytes[name[i]] = true
 	}
 }
+
+// probe returns the first position from p on that a name may cover, in steps of the shortest name. Each name covers one
+// of them.
+func (l *lexicon) probe(text []byte, p int) int {
+	if l.least == 0 {
+		return len(text)
+	}
+	for ; p < len(text); p += l.least {
+		if l.bytes[text[p]] && (l.least == 1 || p > 0 && l.bytes[text[p-1]] || p+1 < len(text) && l.bytes[text[p+1]]) {
+			return p
+		}
+	}
+	return len(text)
+}
+
+// around returns the run of some bytes around text[p].
+func around(text []byte, p int, among *[256]bool) (from, to int) {
+	for from = p; from > 0 && among[text[from-1]]; from-- {
+	}
+	for to = p; to < len(text) && among[text[to]]; to++ {
+	}
+	return from, to
+}
+
+// before returns how many bytes of text certainly have no name, not even the beginning of one within a longer word.
+func (l *lexicon) before(text []byte) int {
+	for p := l.probe(text, l.least-1); p < len(text); {
+		from, to := around(text, p, &l.bytes)
+		if to-from >= l.least && bytes.ContainsFunc(text[from:to-l.least+1], capital) {
+			return from
+		}
+		p = l.probe(text, to+l.least)
+	}
+	return len(text)
+}
+
+func capital(r rune) bool { return 'A' <= r && r <= 'Z' }
 
 // isName reports whether a word is a token name.
 func (s *Swapper) isName(word []byte) bool {
@@ -63,44 +102,45 @@ func (s *sight) clear(at int) int {
 	return max(at, s.next)
 }
 
-// look finds the next word that may be a name, or end in one. Each name covers one of the bytes that are probed.
+// look finds the next word that is a name, or may end in one.
 func (s *sight) look() {
-	l, text := &s.s.lexicon, s.text
-	for p := s.then + l.least; p < s.end && l.least > 0; p += l.least {
-		if !l.bytes[text[p]] || !(p > 0 && l.bytes[text[p-1]]) && !(p+1 < len(text) && l.bytes[text[p+1]]) && l.least > 1 {
-			continue
-		}
-		from, to := p, p
-		for from > 0 && isWord(text[from-1]) {
-			from--
-		}
-		for to < len(text) && isWord(text[to]) {
-			to++
-		}
+	l := &s.s.lexicon
+	for p := l.probe(s.text, s.then+l.least); p < s.end; {
+		from, to := around(s.text, p, &wordBytes)
 		if s.named(from, to) {
 			s.next, s.then = from, to
 			return
 		}
-		p = max(p, to)
+		p = l.probe(s.text, to+l.least)
 	}
-	s.next, s.then = s.end, len(text)
+	s.next, s.then = s.end, len(s.text)
 }
 
 // named reports whether a word is a name, or would be without the characters of an escape before it, as in \nAPI_KEY.
 func (s *sight) named(from, to int) bool {
-	if word := s.text[from:to]; to-from > maxRun || s.s.isName(word) {
-		return to-from <= maxRun
+	if to-from > maxRun {
+		return false
+	}
+	if s.s.isName(s.text[from:to]) {
+		return true
 	}
 	if from > 0 && s.text[from-1] != '\\' && s.text[from-1] != '%' {
 		return false
 	}
-	for _, tail := range [...]int{1, 2, 5} { // \n, %2D, \u002d
+	for _, tail := range [...]int{len("n"), len("2D"), len("u002d")} {
 		if from+tail < to && s.s.isName(s.text[from+tail:to]) {
 			return true
 		}
 	}
 	return false
 }
+
+var wordBytes = func() (t [256]bool) {
+	for i := range t {
+		t[i] = isWord(byte(i))
+	}
+	return t
+}()
 
 // pass takes all of a plain text.
 func (w *words) pass(text []byte) int {

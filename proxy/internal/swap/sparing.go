@@ -23,6 +23,12 @@ func (x *rewrite) short() bool {
 // buffers is a cache: a buffer is emptied before it is used.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
+// unnamed reports whether a text has no token name, not even within a longer word.
+func (s *Swapper) unnamed(text []byte) bool {
+	_, named := s.parts.FindIn(text[s.lexicon.before(text):])
+	return !named
+}
+
 // Whole implements coding.Whole. A body that grows by decoding is read through Read.
 func (s *sparing) Whole() (text []byte, ok bool, err error) {
 	buf := buffers.Get().(*bytes.Buffer)
@@ -41,7 +47,7 @@ func (s *sparing) Whole() (text []byte, ok bool, err error) {
 		s.r = s.x.swapped(s.x.s.searched(src, s.x.o.Found))
 		return nil, false, nil
 	}
-	if _, named := s.x.s.parts.FindIn(text); !named {
+	if s.x.s.unnamed(text) {
 		return bytes.Clone(text), true, nil
 	}
 	k, bad := bodyKind(s.x.req.Header)

@@ -158,12 +158,12 @@ func New(all []catalog.Credential) *Swapper {
 	for i, c := range all {
 		s.byText[c.Name] = c.Name
 		s.lexicon.add(c.Name)
-		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true, Public: true})
+		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
 		if c.Placeholder != "" {
 			s.byText[c.Placeholder] = c.Name
-			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true, Public: true})
+			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true})
 		}
-		parts = append(parts, engine.Pattern{Text: c.Name, ID: i, Public: true})
+		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
 		for _, v := range c.Secrets() {
 			known = append(known, engine.Forms(v.Reveal(), i)...)
 			lower = append(lower, engine.LowerForms(v.Reveal(), i)...)
