@@ -40,7 +40,7 @@ import (
 // has no pointers to follow.
 const (
 	gcPercent = 200
-	gcRoom    = 5 << 20 // bytes of garbage between two collections
+	gcRoom    = 4 << 20 // bytes of garbage between two collections
 	gcLeast   = 50
 )
 
