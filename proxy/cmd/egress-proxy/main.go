@@ -24,6 +24,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"syscall"
@@ -34,8 +35,22 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use.
-const gcPercent = 200
+// gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. What a
+// large catalog compiles to needs no more room beside it than a small one: it is not garbage before the next reload, and
+// has no pointers to follow.
+const (
+	gcPercent = 200
+	gcRoom    = 4 << 20 // bytes of garbage between two collections
+	gcLeast   = 50
+)
+
+// settle returns what loading a catalog took to the system, and sets the pace of collections for what it left.
+func settle() {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	debug.SetGCPercent(min(gcPercent, max(gcLeast, int(100*gcRoom/m.HeapAlloc))))
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

@@ -208,6 +208,7 @@ func (d *daemon) assemble(
 		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.Set(c.Now.Rules.Catalog.Ports())
 		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
+		settle()
 	}
 	conf.Registry, conf.RegistryPrivate = policy.NewRegistry(set.Registry, set.RegistryPrivate), set.RegistryPrivate
 	if o.mode == modeEmbedded {

@@ -56,6 +56,33 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	return b.top.Read(p)
 }
 
+// Whole is a reader that may have its whole text at once. ok is false if the text must be read.
+type Whole interface {
+	Whole() (text []byte, ok bool, err error)
+}
+
+// whole is Read for all of the body, if the top has it at once.
+func (b *Body) whole() (text []byte, ok bool, err error) {
+	top, ok := b.top.(Whole)
+	if !ok {
+		return nil, false, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return nil, false, b.err
+	}
+	defer func() {
+		if recover() != nil {
+			text, ok, err = nil, false, ErrBroken
+		}
+		if b.err = err; ok && err == nil {
+			b.err = io.EOF
+		}
+	}()
+	return top.Whole()
+}
+
 // Close closes the source first, which ends a waiting Read, and then returns the buffers.
 func (b *Body) Close() error {
 	err := b.src.Close()
@@ -73,14 +100,17 @@ func (b *Body) Close() error {
 
 // Ahead makes body the request's body. One of known small length is read to its end, so that its length and its error
 // are known before the request leaves. A longer one streams; its length is kept unless it may change.
-func Ahead(req *http.Request, body io.ReadCloser, changes bool) error {
+func Ahead(req *http.Request, body *Body, changes bool) error {
 	req.Body, req.GetBody = body, nil
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
-		data, err := ReadAll(body, req.ContentLength, 2*ExactUpTo)
+		data, whole, err := body.whole()
+		if err == nil && !whole {
+			data, err = readAll(body, req.ContentLength, 2*ExactUpTo)
+		}
 		if err != nil {
 			return err
 		}
-		if len(data) < 2*ExactUpTo {
+		if whole || len(data) < 2*ExactUpTo {
 			exact(req, body, data)
 			return nil
 		}
@@ -97,8 +127,8 @@ func Ahead(req *http.Request, body io.ReadCloser, changes bool) error {
 // maxExpected is how many bytes a length that is only announced may reserve.
 const maxExpected = 16 << 10
 
-// ReadAll reads up to limit bytes to the end of src, which is expected after about as many bytes.
-func ReadAll(src io.Reader, expected, limit int64) ([]byte, error) {
+// readAll reads up to limit bytes to the end of src, which is expected after about as many bytes.
+func readAll(src io.Reader, expected, limit int64) ([]byte, error) {
 	buf := bytes.NewBuffer(make([]byte, 0, min(expected, maxExpected)+2*bytes.MinRead))
 	_, err := buf.ReadFrom(io.LimitReader(src, limit))
 	return buf.Bytes(), err

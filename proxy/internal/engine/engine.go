@@ -25,17 +25,17 @@ type Pattern struct {
 	Text string
 	// ID is what a match reports. Several patterns may share one.
 	ID int
+	// Write encodes the replacement, where Text is in another character set. Nil: the replacement is written as it
+	// is.
+	Write func(text string) string
 	// Escaped means to find Text also with some or all of its characters escaped.
 	Escaped bool
 	// Word means to find Text only where it is not part of a longer run of letters, digits and underscores.
 	Word bool
-	// Write encodes the replacement, where Text is in another character set. Nil: the replacement is written as it
-	// is.
-	Write func(text string) string
 
 	left, right edge
-	step        int  // bytes from one character to the next, with NULs between; 0 is 1
-	thin        bool // a character of Text carries half a byte of a value or less
+	step        uint8 // bytes from one character to the next, with NULs between; 0 is 1
+	thin        bool  // a character of Text carries half a byte of a value or less
 }
 
 // edge describes the base64 character next to Text that carries some bits of the value. A match includes it.
@@ -90,8 +90,8 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		}
 		seen[p.Text] = true
 		switch i := int32(len(s.pats)); {
-		case p.step > 1 && len(p.Text) > p.step:
-			wide[p.step] = append(wide[p.step], i)
+		case p.step > 1 && len(p.Text) > int(p.step):
+			wide[int(p.step)] = append(wide[int(p.step)], i)
 		case p.thin && len(p.Text) >= longPattern:
 			thin = append(thin, i)
 		case len(p.Text) < longPattern:
@@ -251,13 +251,12 @@ func (s *Set) Find(text string) (id int, ok bool) {
 	return s.first(append(space[:0], text...))
 }
 
-// In reports whether text, which it does not copy, contains any of the patterns.
-func (s *Set) In(text []byte) bool {
+// FindIn is Find in a text that it does not copy.
+func (s *Set) FindIn(text []byte) (id int, ok bool) {
 	if s == nil {
-		return false
+		return 0, false
 	}
-	_, ok := s.first(text)
-	return ok
+	return s.first(text)
 }
 
 // first returns the ID of the first pattern that buf contains.

@@ -8,7 +8,7 @@ type sparse struct {
 	step int
 	n    int // characters that are compared at once
 	most int // the last offset in a pattern where these may begin
-	at   places
+	at   places[place]
 }
 
 func newSparse(pats []Pattern, list []int32, step int, rest func()) sparse {

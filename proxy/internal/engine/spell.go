@@ -21,8 +21,8 @@ type spelling struct {
 	longest int // bytes of the longest pattern
 	mask    uint64
 	shift   uint
-	filter  []uint64 // a bit for each hash of a known word
-	at      places   // by word
+	filter  []uint64      // a bit for each hash of a known word
+	at      places[place] // by word
 }
 
 const (

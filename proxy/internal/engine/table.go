@@ -25,8 +25,8 @@ type table struct {
 	least  int // the first offset of a pattern's blocks,
 	most   int // and the last
 	shift  uint
-	filter []uint64 // a bit for each hash of a known block
-	at     places   // by block
+	filter []uint64      // a bit for each hash of a known block
+	at     places[known] // by block
 }
 
 // maxStride bounds how many blocks of a pattern a table knows. A longer stride gains nothing.
@@ -57,24 +57,28 @@ func newTable(pats []Pattern, list []int32, rest func()) table {
 		base := len(pats[i].Text) - t.block - t.stride + 1
 		t.least, t.most = min(t.least, base), max(t.most, base)
 	}
-	t.at = newPlaces(func(add func(uint64, place)) {
+	t.at = newPlaces(func(add func(uint64, known)) {
 		for _, i := range list {
 			rest()
 			text := []byte(pats[i].Text)
-			for off := len(text) - t.block - t.stride + 1; off <= len(text)-t.block; off++ {
-				add(t.load(text, off), place{i, int32(off)})
+			for n := range t.stride {
+				add(t.load(text, t.offset(len(text), n)), newKnown(i, n))
 			}
 		}
 	})
-	for i, pl := range t.at.list {
-		if i%maxStride == 0 {
-			rest()
+	for _, i := range list {
+		rest()
+		text := []byte(pats[i].Text)
+		for n := range t.stride {
+			h := hash(t.load(text, t.offset(len(text), n)), t.shift)
+			t.filter[h>>6] |= 1 << (h & 63)
 		}
-		h := hash(t.load([]byte(pats[pl.pat].Text), int(pl.off)), t.shift)
-		t.filter[h>>6] |= 1 << (h & 63)
 	}
 	return t
 }
+
+// offset is where the nth block of a pattern of some length begins.
+func (t *table) offset(length, n int) int { return length - t.block - t.stride + 1 + n }
 
 // load returns the block at buf[p:], or a hash that is unlikely to belong to another.
 func (t *table) load(buf []byte, p int) uint64 {
@@ -125,7 +129,7 @@ func (t *table) find(x *search, next *int, cut int) {
 			continue
 		}
 		for _, pl := range t.at.get(b) {
-			x.check(pl.pat, p-int(pl.off))
+			x.check(pl.pat(), p-t.offset(len(x.set.pats[pl.pat()].Text), pl.n()))
 		}
 	}
 }
@@ -196,28 +200,36 @@ func (t *table) skip4(buf []byte, p, last int) int {
 	return p
 }
 
+// known is the nth block of a pattern that a table knows.
+type known uint32
+
+func newKnown(pat int32, n int) known { return known(pat)*maxStride + known(n) }
+
+func (k known) pat() int32 { return int32(k / maxStride) }
+func (k known) n() int     { return int(k % maxStride) }
+
 // place is a position in a pattern.
 type place struct{ pat, off int32 }
 
 // places finds positions by a key. A look-up also returns those of a few other keys, so the caller must compare.
-type places struct {
+type places[P place | known] struct {
 	shift uint
 	start []uint32 // by hash: where its positions begin in list
-	list  []place
+	list  []P
 }
 
 // newPlaces collects what fill adds. It calls fill three times.
-func newPlaces(fill func(add func(key uint64, p place))) places {
+func newPlaces[P place | known](fill func(add func(key uint64, p P))) places[P] {
 	n := 0
-	fill(func(uint64, place) { n++ })
+	fill(func(uint64, P) { n++ })
 	width := min(max(4, bits.Len(uint(n))), 20)
-	m := places{shift: uint(64 - width), start: make([]uint32, 1<<width+1), list: make([]place, n)}
-	fill(func(key uint64, _ place) { m.start[hash(key, m.shift)+1]++ })
+	m := places[P]{shift: uint(64 - width), start: make([]uint32, 1<<width+1), list: make([]P, n)}
+	fill(func(key uint64, _ P) { m.start[hash(key, m.shift)+1]++ })
 	for i := 1; i < len(m.start); i++ {
 		m.start[i] += m.start[i-1]
 	}
 	next := append([]uint32(nil), m.start...)
-	fill(func(key uint64, p place) {
+	fill(func(key uint64, p P) {
 		h := hash(key, m.shift)
 		m.list[next[h]] = p
 		next[h]++
@@ -225,7 +237,7 @@ func newPlaces(fill func(add func(key uint64, p place))) places {
 	return m
 }
 
-func (m *places) get(key uint64) []place {
+func (m *places[P]) get(key uint64) []P {
 	h := hash(key, m.shift)
 	return m.list[m.start[h]:m.start[h+1]]
 }

@@ -14,7 +14,8 @@ func met(s *Set, text string) (n int) {
 		t := &s.tables[i]
 		for p := 0; p+t.block <= len(buf); p++ {
 			for _, pl := range t.at.get(t.load(buf, p)) {
-				if s.pats[pl.pat].Text[pl.off:int(pl.off)+t.block] == text[p:p+t.block] {
+				known := s.pats[pl.pat()].Text
+				if off := t.offset(len(known), pl.n()); known[off:off+t.block] == text[p:p+t.block] {
 					n++
 				}
 			}

@@ -206,7 +206,10 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 			}
 		}
 	}
-	known := scrub.New(c.AllSecrets())
+	var known *scrub.Scrubber
+	if c.Mints() {
+		known = scrub.New(c.AllSecrets())
+	}
 	m.mu.Lock()
 	old := m.states
 	m.states, m.known, m.catalog = next, known, c

@@ -21,12 +21,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
 
 const (
@@ -130,12 +132,13 @@ func (r *Reloader) load(soon bool) {
 		return
 	}
 	added := r.remember(c)
-	values := r.values()
+	minted := r.minted()
+	scrubber, swapper := r.compiled(c)
 	next := &Snapshot{
 		Rules: policy.Rules{Catalog: c, YOLO: r.conf.YOLO,
 			Registry: policy.Registries(r.conf.Registry, r.conf.RegistryPrivate, c)},
-		Scrub:    scrub.New(r.ever).With(values),
-		Swap:     swap.New(c.AllCredentials()).With(values),
+		Scrub:    scrubber.With(minted),
+		Swap:     swapper.With(minted),
 		Public:   public(c, problems, r.conf.YOLO),
 		Problems: problems,
 	}
@@ -177,13 +180,31 @@ func (r *Reloader) report(problems catalog.Problems) {
 	}
 }
 
-// values are the minted values, once there was a credential that needs them: until then no search pays for them, and
+// minted are the minted values, once there was a credential that needs them: until then no search pays for them, and
 // no stream holds back bytes for them.
-func (r *Reloader) values() *minted.Values {
+func (r *Reloader) minted() *minted.Values {
 	if !r.mints {
 		return nil
 	}
 	return r.conf.Minted
+}
+
+// compiled returns what searches for the catalog's values, and for those that are scrubbed besides. They share what is
+// compiled if both search for the same: since the start no value was replaced, and there is no client certificate, whose
+// key is scrubbed alone.
+func (r *Reloader) compiled(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper) {
+	all := c.AllCredentials()
+	var list []secret.Value
+	for _, cr := range all {
+		list = append(list, cr.Secrets()...)
+	}
+	known := values.New(list)
+	for _, cr := range r.ever {
+		if _, ok := known.ID(cr.Value); !ok {
+			return scrub.New(r.ever), swap.Of(known, all)
+		}
+	}
+	return scrub.Of(known, r.ever), swap.Of(known, all)
 }
 
 // remember adds the catalog's credentials to those that are scrubbed, and the secrets inside them. They come first, so

@@ -17,11 +17,13 @@ import (
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
 
 // ErrEncoding is for a response whose Content-Encoding cannot be decoded. Nothing of its body may be sent.
@@ -47,27 +49,21 @@ type Options struct {
 
 // New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.
 func New(creds []catalog.Credential) *Scrubber {
-	s := &Scrubber{}
-	ids := map[string]int{}
-	var all, lower []engine.Pattern
+	list := make([]secret.Value, 0, len(creds))
 	for _, c := range creds {
-		v := c.Value.Reveal()
-		if v == "" {
-			continue
-		}
-		id, known := ids[v]
-		if !known {
-			id = len(s.names)
-			ids[v] = id
-			s.names = append(s.names, nil)
-			all = append(all, forms(v, id)...)
-			lower = append(lower, engine.LowerForms(v, id)...)
-		}
-		if !slices.Contains(s.names[id], c.Name) {
+		list = append(list, c.Value)
+	}
+	return Of(values.New(list), creds)
+}
+
+// Of is New where the values of the credentials, and no others, are compiled already.
+func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
+	s := &Scrubber{set: known.Set, lower: known.Lower, names: make([][]string, known.Len())}
+	for _, c := range creds {
+		if id, ok := known.ID(c.Value); ok && !slices.Contains(s.names[id], c.Name) {
 			s.names[id] = append(s.names[id], c.Name)
 		}
 	}
-	s.set, s.lower = engine.New(all), engine.New(lower)
 	return s
 }
 
@@ -75,14 +71,6 @@ func New(creds []catalog.Credential) *Scrubber {
 // ever minted.
 func (s *Scrubber) With(values *minted.Values) *Scrubber {
 	return &Scrubber{set: values.Above(s.set), lower: values.AboveLower(s.lower), names: s.names, minted: values}
-}
-
-// forms are the forms in which a value is searched for.
-func forms(value string, id int) []engine.Pattern {
-	if disarm.Off("forms") {
-		return []engine.Pattern{{Text: value, ID: id}}
-	}
-	return engine.Forms(value, id)
 }
 
 // name returns the token name that a value is shown as.

@@ -56,7 +56,7 @@ func (s *Swapper) carried(id int, in string) Carried {
 	case id == canaryID:
 		return Carried{Canary: true, In: in}
 	case id >= 0:
-		return Carried{Name: s.all[id].Name, In: in}
+		return Carried{Name: s.all[s.owners[id]].Name, In: in}
 	}
 	name, _ := s.minted.Name(id)
 	return Carried{Name: name, In: in}

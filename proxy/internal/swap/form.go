@@ -15,14 +15,18 @@ import (
 // cannot read it as JSON or XML, and no declared field twice.
 type formWriter struct {
 	words
-	kind   catalog.SurfaceKind
-	key    []byte
-	fields []string // the declared ones, each once
-	loose  []string // the same as looseName reads them
-	seen   []bool   // those that have occurred
-	value  bool     // after the equals sign
-	only   bool     // nothing but one run so far
+	kind    catalog.SurfaceKind
+	key     []byte
+	fields  []string // the declared ones, each once
+	loose   []string // the same as looseName reads them
+	lengths lengths  // of loose, and of _charset_
+	seen    []bool   // those that have occurred
+	value   bool     // after the equals sign
+	only    bool     // nothing but one run so far
 }
+
+// charsetField is the field that some servers take the charset of the others from.
+const charsetField = "_charset_"
 
 // maxKey is the longest field name that can be declared, in bytes as written.
 const maxKey = 3 * 128
@@ -33,18 +37,23 @@ func newFormWriter(x *rewrite, kind catalog.SurfaceKind) *formWriter {
 	for _, f := range fields {
 		w.loose = append(w.loose, looseName(url.QueryEscape(f)))
 	}
+	for _, name := range append(w.loose, charsetField) {
+		w.lengths.add(len(name))
+	}
 	return w
 }
 
 func (w *formWriter) push(dst, src []byte) []byte {
-	for len(src) > 0 && w.bad == nil {
-		if n := w.pass(src); n > 0 {
-			dst, src = append(dst, src[:n]...), src[n:]
+	s := w.sight(src)
+	at := 0
+	for at < len(src) && w.bad == nil {
+		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}
-		dst, src = w.byte(dst, src[0]), src[1:]
+		dst, at = w.byte(dst, src[at]), at+1
 	}
-	return w.lax(dst, src)
+	return w.lax(dst, src[at:])
 }
 
 func (w *formWriter) byte(dst []byte, b byte) []byte {
@@ -121,7 +130,7 @@ func (w *formWriter) endOfKey(dst []byte) []byte {
 	switch {
 	case len(w.key) > maxKey:
 		return w.spoilt(dst, errForm)
-	case key == "_charset_":
+	case key == charsetField:
 		return w.spoilt(dst, errFormSet)
 	}
 	for i, f := range w.loose {
@@ -242,7 +251,7 @@ func (x *rewrite) query() error {
 	times := make([]int, len(w.fields))
 	for pair := range strings.FieldsFuncSeq(before, func(r rune) bool { return r == '&' || r == ';' }) {
 		key, _, _ := strings.Cut(pair, "=")
-		if key = looseName(key); key == "_charset_" {
+		if key = looseName(key); key == charsetField {
 			return errFormSet
 		}
 		for i, f := range w.loose {

@@ -23,6 +23,7 @@ type jsonWriter struct {
 	levels     []level
 	fields     [][]string
 	top        []match // the declared fields, matched from the top
+	topKeys    lengths
 	scalar     scalar
 	text       []byte // the key being read, decoded, at most maxKey bytes
 	rune       runeState
@@ -50,6 +51,7 @@ type level struct {
 	inner  []match // the declared fields that are matched up to here: the candidates of the level around it
 	seen   uint64  // the fields whose keys have occurred here
 	value  []match // the declared fields that are matched up to the next value of an object
+	keys   lengths // a key of another length goes on with none of inner
 }
 
 // match is a declared field of which the first keys have been read.
@@ -66,6 +68,8 @@ func newJSONWriter(x *rewrite, lines bool) *jsonWriter {
 	for i := range w.fields {
 		w.top = append(w.top, match{field: i})
 	}
+	w.levels = make([]level, 0, 4)
+	w.topKeys = w.keyLengths(w.top)
 	return w
 }
 
@@ -84,19 +88,21 @@ func (x *rewrite) fields() [][]string {
 }
 
 func (w *jsonWriter) push(dst, src []byte) []byte {
-	for len(src) > 0 && w.bad == nil {
-		if n := w.pass(src); n > 0 {
-			dst, src = append(dst, src[:n]...), src[n:]
+	s := w.sight(src)
+	at := 0
+	for at < len(src) && w.bad == nil {
+		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}
 		if w.in {
-			dst = w.inString(dst, src[0])
+			dst = w.inString(dst, src[at])
 		} else {
-			dst = w.outside(dst, src[0])
+			dst = w.outside(dst, src[at])
 		}
-		src = src[1:]
+		at++
 	}
-	return w.lax(dst, src)
+	return w.lax(dst, src[at:])
 }
 
 func (w *jsonWriter) finish(dst []byte) []byte {

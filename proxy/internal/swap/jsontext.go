@@ -115,6 +115,14 @@ func (w *jsonWriter) open(object bool) {
 	}
 	l := &w.levels[n]
 	l.object, l.seen, l.inner, l.value = object, 0, matches, l.value[:0]
+	switch {
+	case n == 0:
+		l.keys = w.topKeys
+	case w.levels[n-1].object:
+		l.keys = w.keyLengths(matches)
+	default:
+		l.keys = w.levels[n-1].keys
+	}
 	w.expect = expectKeyOrEnd
 	if !object {
 		w.expect = expectValueOrEnd

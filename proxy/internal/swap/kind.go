@@ -90,9 +90,6 @@ func (x *rewrite) swapped(src io.Reader) io.Reader {
 		return x.multipart(src)
 	}
 	k, bad := bodyKind(x.req.Header)
-	if n := x.req.ContentLength; n > 0 && n <= coding.ExactUpTo {
-		return &sparing{x: x, src: src, kind: k, bad: bad}
-	}
 	return x.rewriter(src, k, bad)
 }
 
@@ -186,40 +183,6 @@ type refuser struct{ words }
 func (w *refuser) push(dst, src []byte) []byte { return w.lax(dst, src) }
 
 func (w *refuser) finish(dst []byte) []byte { return w.endLax(dst) }
-
-// sparing reads a short body to its end. One without a token name leaves unchanged.
-type sparing struct {
-	x    *rewrite
-	src  io.Reader
-	kind kind
-	bad  *Ambiguity
-	r    io.Reader
-}
-
-func (s *sparing) Read(p []byte) (int, error) {
-	if s.r == nil {
-		text, err := coding.ReadAll(s.src, s.x.req.ContentLength, coding.ExactUpTo+1)
-		switch {
-		case err != nil:
-			return 0, err
-		case len(text) > coding.ExactUpTo: // it grew by decoding
-			s.r = s.x.rewriter(io.MultiReader(bytes.NewReader(text), s.src), s.kind, s.bad)
-		case s.x.s.parts.In(text):
-			w := s.x.outer(s.kind, s.bad)
-			text = w.push(make([]byte, 0, len(text)+512), text)
-			if w.fault() == nil {
-				text = w.finish(text)
-			}
-			if err := w.fault(); err != nil {
-				return 0, err
-			}
-			s.r = bytes.NewReader(text)
-		default:
-			s.r = bytes.NewReader(text)
-		}
-	}
-	return s.r.Read(p)
-}
 
 // rewriteReader reads a source through a writer.
 type rewriteReader struct {

@@ -3,9 +3,11 @@ package swap
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
@@ -112,6 +114,77 @@ func TestSharedField(t *testing.T) {
 		r, err := New(c).Request(req, Options{Allowed: c})
 		if err != nil || len(r.Swapped()) != 1 {
 			t.Errorf("%s: %v, %v", kind, err, r.Swapped())
+		}
+	}
+}
+
+// TestSpecial: of eight bytes at once, the first that is not plain is found as of one.
+func TestSpecial(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
+	var text [8]byte
+	for range 200000 {
+		for i := range text {
+			text[i] = byte(rng.Uint32())
+			if rng.IntN(3) > 0 {
+				text[i] = "a~ !#'%:<=?@[]^_\x7f"[rng.IntN(17)]
+			}
+		}
+		want := 0
+		for want < len(text) && plainJSON(text[want:want+1]) == 1 {
+			want++
+		}
+		if got := plainJSON(text[:]); got != want {
+			t.Fatalf("%q: %d bytes are plain, want %d", text, got, want)
+		}
+	}
+	for b := range 256 {
+		plain := b >= ' ' && b < 0x80 && !strings.ContainsRune(`"\&;`, rune(b))
+		if got := plainJSON([]byte{byte(b)}) == 1; got != plain {
+			t.Errorf("%q: plain is %v", rune(b), got)
+		}
+	}
+}
+
+// TestPassedNames: names are found behind escapes, in long words and at the end of what was read, as byte by byte.
+func TestPassedNames(t *testing.T) {
+	c := []catalog.Credential{credential("API_KEY", "first-value", "body"), credential("DAPI_KEY_2", "other-value", "body")}
+	s := New(c)
+	long := strings.Repeat("word and Word ", 40)
+	swapped := 0
+	for _, before := range []string{
+		"", "n", `\n`, `\\n`, `\"`, `\u002d`, `\u00e9`, `\/`, "%2D", "%5B", "%25", "%", "x", "-", "A_", "9", strings.Repeat("A", 60), strings.Repeat("b", 200) + `\n`,
+	} {
+		for _, name := range []string{"API_KEY", "DAPI_KEY_2", "API_KEY_2", "API_KEYAPI_KEY", "API_KEY DAPI_KEY_2", "API_KE"} {
+			for _, after := range []string{"", "x", "-", `\n`, "%2D"} {
+				for kind, around := range map[string][2]string{
+					"application/json": {`{"a":"` + long, long + `","b":1}`}, "application/x-www-form-urlencoded": {"a=", "&b=1"}, "application/octet-stream": {long, long},
+				} {
+					if strings.Contains(samePieces(t, s, c, kind, around[0]+before+name+after+around[1]), "-value") {
+						swapped++
+					}
+				}
+			}
+		}
+	}
+	if swapped < 200 {
+		t.Errorf("only %d bodies were swapped in", swapped)
+	}
+}
+
+// TestShortCarries: a short body in which names are swapped is refused, and that is told, if it carries a value, even if
+// its source breaks off behind it.
+func TestShortCarries(t *testing.T) {
+	const v = "the-value-of-the-credential"
+	c := []catalog.Credential{credential("API_KEY", v, "body:k")}
+	for _, breaks := range []bool{false, true} {
+		req := request(t, "POST", "https://h/", `{"k":"API_KEY","x":"`+v+`"}`, "Content-Type", "application/json")
+		if breaks {
+			req.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"x":"`+v+`"`), iotest.ErrReader(errors.New("broken off"))))
+		}
+		var found []Carried
+		_, err := New(c).Request(req, Options{Allowed: c, Found: func(c Carried) { found = append(found, c) }})
+		if want := (Carried{Name: "API_KEY", In: "body"}); !errors.Is(err, ErrCarriesValue) || len(found) != 1 || found[0] != want {
+			t.Errorf("breaks off %v: %v, told %v", breaks, err, found)
 		}
 	}
 }

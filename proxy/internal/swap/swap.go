@@ -15,10 +15,12 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
 
 // ErrCarriesValue is for a request that contains a credential's value. It is refused; if the value is found in a body
@@ -29,7 +31,7 @@ var ErrCarriesValue = errors.New("the request carries a credential's value")
 type Swapper struct {
 	all     []catalog.Credential
 	byText  map[string]string // by a token name, or a placeholder: the token name
-	lengths uint64            // has bit n-1 if a token name is n bytes long
+	lexicon lexicon
 	// placeholders are found like names, in headers and paths.
 	placeholders *engine.Set
 
@@ -37,6 +39,7 @@ type Swapper struct {
 	parts  *engine.Set // names inside longer words too, where an escape may precede them
 	values *engine.Set
 	lower  *engine.Set // values in lower case, for what is case-insensitive
+	owners []int       // by the id of a value: the index in all of the first credential with it
 
 	minted *minted.Values
 	guards bool // values holds canaries too
@@ -153,24 +156,36 @@ var errNotObtained = errors.New("the credential cannot be obtained")
 // New compiles the credentials of the whole catalog, and the secrets inside those that are minted. A request that
 // carries one of them is refused.
 func New(all []catalog.Credential) *Swapper {
-	s := &Swapper{all: all, byText: map[string]string{}}
-	var names, placeholders, parts, known, lower []engine.Pattern
+	var list []secret.Value
+	for _, c := range all {
+		list = append(list, c.Secrets()...)
+	}
+	return Of(values.New(list), all)
+}
+
+// Of is New where the values of the credentials and the secrets inside them, and no others, are compiled already.
+func Of(known *values.Known, all []catalog.Credential) *Swapper {
+	s := &Swapper{all: all, byText: map[string]string{}, values: known.Set, lower: known.Lower}
+	s.owners = make([]int, known.Len())
+	var names, placeholders, parts []engine.Pattern
+	for i, c := range slices.Backward(all) {
+		for _, v := range c.Secrets() {
+			if id, ok := known.ID(v); ok {
+				s.owners[id] = i // the first in the end
+			}
+		}
+	}
 	for i, c := range all {
 		s.byText[c.Name] = c.Name
-		s.lengths |= 1 << (max(len(c.Name), 1) - 1)
+		s.lexicon.add(c.Name)
 		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
 		if c.Placeholder != "" {
 			s.byText[c.Placeholder] = c.Name
 			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true})
 		}
 		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
-		for _, v := range c.Secrets() {
-			known = append(known, engine.Forms(v.Reveal(), i)...)
-			lower = append(lower, engine.LowerForms(v.Reveal(), i)...)
-		}
 	}
 	s.placeholders, s.names, s.parts = engine.New(placeholders), engine.New(names), engine.New(parts)
-	s.values, s.lower = engine.New(known), engine.New(lower)
 	return s
 }
 

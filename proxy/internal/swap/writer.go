@@ -49,17 +49,18 @@ func (w *words) spoils(why *Ambiguity) {
 
 // lax passes text on unchanged, and searches it for names.
 func (w *words) lax(dst, src []byte) []byte {
-	for len(src) > 0 {
-		if n := w.pass(src, 0); n > 0 {
-			dst, src = append(dst, src[:n]...), src[n:]
+	s := w.sight(src)
+	for at := 0; at < len(src); {
+		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}
-		if b := src[0]; isWord(b) {
+		if b := src[at]; isWord(b) {
 			dst = w.add(dst, b)
 		} else {
 			dst = append(w.endLax(dst), b)
 		}
-		src = src[1:]
+		at++
 	}
 	return dst
 }
@@ -158,19 +159,20 @@ type textWriter struct {
 }
 
 func (w *textWriter) push(dst, src []byte) []byte {
-	for len(src) > 0 {
-		if n := w.pass(src, 0); n > 0 {
-			dst, src = append(dst, src[:n]...), src[n:]
+	s := w.sight(src)
+	for at := 0; at < len(src); {
+		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+			dst, at = append(dst, src[at:at+n]...), at+n
 			w.only = false
 			continue
 		}
-		if b := src[0]; isWord(b) {
+		if b := src[at]; isWord(b) {
 			dst = w.add(dst, b)
 		} else {
 			w.only = false
 			dst = append(w.end(dst, spot{catalog.SurfaceBody, w.field, false}, w.coded), b)
 		}
-		src = src[1:]
+		at++
 	}
 	return dst
 }

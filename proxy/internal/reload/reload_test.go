@@ -1,0 +1,64 @@
+package reload
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+)
+
+// catalogOf writes an API with many credentials, of which the first has the value.
+func catalogOf(t *testing.T, dir string, number int, value string) {
+	t.Helper()
+	credentials := map[string]string{"BENCH_TOKEN_0": value}
+	for n := 1; n < number; n++ {
+		credentials[fmt.Sprintf("BENCH_TOKEN_%d", n)] = fmt.Sprintf("sk_live_bench_%024x", uint64(n)*0x9e3779b97f4a7c15)
+	}
+	text, err := json.Marshal(map[string]any{"description": "many", "domains": []string{"api.example.com"}, "credentials": credentials})
+	testkit.Must(t, err)
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "many"), 0o700))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "many", "config.json"), text, 0o600))
+}
+
+// TestManyCredentials: 500 credentials are compiled once, for scrubbing and for refusing requests. When one is replaced,
+// the former value is scrubbed still, and no longer refused.
+func TestManyCredentials(t *testing.T) {
+	const former, now = "the-former-value-of-the-token", "the-present-value-of-the-token"
+	dir := t.TempDir()
+	catalogOf(t, dir, 500, former)
+	live := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := live()
+	r := New(Config{Dir: dir})
+	r.Start(slog.New(slog.DiscardHandler))
+	if took := live() - before; took > 6<<20 {
+		t.Errorf("they take %d KB", took>>10)
+	}
+	check := func(value string, refused bool) {
+		t.Helper()
+		s := r.Current()
+		if got := s.Scrub.String("it is " + value); got != "it is BENCH_TOKEN_0" {
+			t.Errorf("scrubbed: %s", got)
+		}
+		want := swap.Carried{Name: "BENCH_TOKEN_0", In: "body"}
+		if got, ok := s.Swap.Carries(value, "body"); ok != refused || ok && got != want {
+			t.Errorf("refused: %v, %v", got, ok)
+		}
+	}
+	check(former, true)
+	catalogOf(t, dir, 500, now)
+	r.Load()
+	check(now, true)
+	check(former, false)
+}

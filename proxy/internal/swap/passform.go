@@ -1,0 +1,132 @@
+package swap
+
+import (
+	"bytes"
+	"strings"
+)
+
+// formClass is where a byte may end what passes in a form.
+type formClass uint8
+
+const (
+	endsValue formClass = 1 << iota
+	endsKey
+)
+
+var formClasses = func() (t [256]formClass) {
+	for i := range t {
+		b := byte(i)
+		if !isWord(b) && !bare(b) {
+			t[i] = endsValue | endsKey
+		}
+		if b == '=' || b == '+' {
+			t[i] = endsKey
+		}
+	}
+	return t
+}()
+
+// plainForm returns the length of what passes up to one of a class.
+func plainForm(text []byte, until formClass) int {
+	n := 0
+	for ; n+4 <= len(text); n += 4 {
+		t := (*[4]byte)(text[n:])
+		if (formClasses[t[0]]|formClasses[t[1]]|formClasses[t[2]]|formClasses[t[3]])&until != 0 {
+			break
+		}
+	}
+	for n < len(text) && formClasses[text[n]]&until == 0 {
+		n++
+	}
+	return n
+}
+
+// pass returns how many bytes of text pass unchanged.
+func (w *formWriter) pass(text []byte) int {
+	if len(w.word) > 0 || len(w.escape) > 0 {
+		return 0
+	}
+	n := 0
+	if w.value {
+		n = w.passValue(text)
+	}
+	for n < len(text) && !w.value && len(w.key) == 0 {
+		key := w.passKey(text[n:])
+		if key == 0 {
+			break
+		}
+		w.value, w.only = true, true
+		begin := n
+		n += key
+		if n += w.passValue(text[n:]); w.value {
+			w.key = append(w.key, text[begin:begin+key-1]...)
+		}
+	}
+	return n
+}
+
+// passKey passes a key with its equals sign, if it has no escapes and is certainly no declared key.
+func (w *formWriter) passKey(text []byte) int {
+	end := plainForm(text[:min(len(text), maxKey+1)], endsKey)
+	if end == len(text) || end > maxKey || text[end] != '=' || w.declares(text[:end]) {
+		return 0
+	}
+	return end + 1
+}
+
+// declares reports whether a server may take a key without escapes for a declared one, or for charsetField.
+func (w *formWriter) declares(key []byte) bool {
+	name := key
+	if n := bytes.IndexByte(key, '['); n >= 0 {
+		name = key[:n]
+	}
+	if !w.lengths.has(len(name)) && !w.lengths.has(len(key)) {
+		return false
+	}
+	for _, f := range w.loose {
+		if looseEqual(key, f) {
+			return true
+		}
+	}
+	return looseEqual(key, charsetField)
+}
+
+// looseEqual reports whether a key without escapes may be a loose name.
+func looseEqual(key []byte, declared string) bool {
+	if n := bytes.IndexByte(key, '['); n >= 0 && !strings.Contains(declared, "[") {
+		key = key[:n]
+	}
+	if len(key) != len(declared) {
+		return false
+	}
+	for i, b := range key {
+		if c := declared[i]; b|0x20 != c|0x20 && (b != '.' || c != '_') {
+			return false
+		}
+	}
+	return true
+}
+
+// passValue passes within a value, with its escapes, and the ampersand that ends it.
+func (w *formWriter) passValue(text []byte) int {
+	n, escaped := 0, 0 // escaped is the end of the last escape
+	for n < len(text) {
+		if n += plainForm(text[n:], endsValue); n == len(text) {
+			break
+		}
+		if text[n] == '&' {
+			w.long, w.value, w.key = false, false, w.key[:0]
+			return n + 1
+		}
+		if text[n] != '%' || n+2 >= len(text) || !isHex(text[n+1]) || !isHex(text[n+2]) ||
+			isWord(unhex(text[n+1])<<4|unhex(text[n+2])) {
+			break
+		}
+		n += 3
+		escaped = n
+	}
+	if n > 0 {
+		w.only, w.long = false, n > escaped && isWord(text[n-1])
+	}
+	return n
+}

@@ -1,0 +1,264 @@
+package swap
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"strings"
+	"unicode/utf8"
+)
+
+// pass returns how many bytes of text pass unchanged.
+func (w *jsonWriter) pass(text []byte) int {
+	if len(w.word) > 0 || len(w.escape) > 0 {
+		return 0
+	}
+	n := 0
+	if w.in {
+		if n = w.passString(text); w.in {
+			return n
+		}
+	}
+	if w.long || w.scalar.on {
+		return n
+	}
+	return n + w.passOutside(text[n:])
+}
+
+// passString passes within a string that is a value, and its closing quote.
+func (w *jsonWriter) passString(text []byte) int {
+	if w.key || w.rune.open() {
+		return 0
+	}
+	n, escaped := 0, 0 // escaped is the end of the last escape
+	for n < len(text) {
+		if n += plainJSON(text[n:]); n == len(text) {
+			break
+		}
+		switch b := text[n]; {
+		case b == '"':
+			w.long, w.in, w.only = false, false, false
+			w.value()
+			return n + 1
+		case b == '\\' && n+1 < len(text) && strings.IndexByte(`"\/bfnrt`, text[n+1]) >= 0:
+			n += 2
+			escaped = n
+			continue
+		case b >= utf8.RuneSelf:
+			if r, size := utf8.DecodeRune(text[n:]); r != utf8.RuneError || size > 1 {
+				n += size
+				continue
+			}
+		}
+		break
+	}
+	if n > 0 {
+		w.only, w.long = false, n > escaped && isWord(text[n-1])
+	}
+	return n
+}
+
+// plainJSON returns the length of what passes within a JSON string whatever is around it: printable ASCII other than
+// quotes, backslashes, and what form parsers may end a field at.
+func plainJSON(text []byte) int {
+	n := 0
+	for ; n+8 <= len(text); n += 8 {
+		if stop := special(binary.LittleEndian.Uint64(text[n:])); stop != 0 {
+			return n + bits.TrailingZeros64(stop)/8
+		}
+	}
+	for ; n < len(text); n++ {
+		if b := text[n]; b < ' ' || b >= utf8.RuneSelf || b == '"' || b == '\\' || separates(b) {
+			break
+		}
+	}
+	return n
+}
+
+// special has the high bit of the first of eight bytes that is not plain, and perhaps of later ones. Each difference
+// borrows from the next byte only where it is negative.
+func special(x uint64) uint64 {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	quote := x&^(ones*('"'^'&')) ^ ones*'"' // the quote and the ampersand differ in one bit
+	return (x | (x - ones*' ') | (quote - ones) | (x ^ ones*'\\' - ones) | (x ^ ones*';' - ones)) & high
+}
+
+// passOutside passes outside strings, and the strings there that pass as a whole. Of another value it takes the quote.
+func (w *jsonWriter) passOutside(text []byte) int {
+	n := 0
+	for n < len(text) {
+		b := text[n]
+		if b <= ' ' {
+			if b != ' ' && b != '\t' && (w.lines || b != '\n' && b != '\r') {
+				return n
+			}
+			n++
+			continue
+		}
+		size := 1
+		switch w.expect {
+		case expectValue, expectValueOrEnd:
+			size = w.passValue(text[n:])
+		case expectKey, expectKeyOrEnd:
+			switch {
+			case b == '"':
+				size = w.passKey(text[n+1:])
+			case b == '}' && w.expect == expectKeyOrEnd:
+				w.shut()
+			default:
+				return n
+			}
+		case expectColon:
+			if b != ':' {
+				return n
+			}
+			w.expect = expectValue
+		case expectMore:
+			object := w.inObject()
+			switch {
+			case b == ',' && object:
+				w.expect = expectKey
+			case b == ',':
+				w.expect = expectValue
+			case b == '}' && object, b == ']' && !object:
+				w.shut()
+			default:
+				return n
+			}
+		default:
+			return n
+		}
+		if size == 0 {
+			return n
+		}
+		if n += size; w.in {
+			return n
+		}
+	}
+	return n
+}
+
+// passValue returns how many bytes of a value pass at once, or of the end of an array without any.
+func (w *jsonWriter) passValue(text []byte) int {
+	switch b := text[0]; {
+	case b == '"':
+		end := 1 + plainJSON(text[1:])
+		if end < len(text) && text[end] == '"' {
+			w.value()
+			return end + 1
+		}
+		w.key, w.in, w.only, w.text, w.rune = false, true, true, w.text[:0], runeState{}
+		return 1 + w.passString(text[1:])
+	case b == '{' || b == '[':
+		if len(w.levels) == maxLevels {
+			return 0
+		}
+		w.open(b == '{')
+		return 1
+	case b == ']' && w.expect == expectValueOrEnd:
+		w.shut()
+		return 1
+	}
+	size := passScalar(text)
+	if size > 0 {
+		w.value()
+	}
+	return size
+}
+
+// passKey returns the length of a key with both quotes, if it has no escapes and is certainly no declared key; else 0.
+// text begins behind the first quote.
+func (w *jsonWriter) passKey(text []byte) int {
+	end := plainJSON(text)
+	if end == len(text) || text[end] != '"' || len(w.levels) == 0 {
+		return 0
+	}
+	l := &w.levels[len(w.levels)-1]
+	if l.keys.has(end) {
+		return 0
+	}
+	l.value = l.value[:0]
+	w.expect = expectColon
+	return end + 2
+}
+
+// keyLengths are the lengths of the keys that would be the next of matches, in any case of their letters.
+func (w *jsonWriter) keyLengths(matches []match) (out lengths) {
+	for _, m := range matches {
+		switch path := w.fields[m.field]; {
+		case m.keys == len(path):
+		case ascii(path[m.keys]):
+			out.add(len(path[m.keys]))
+		default:
+			return ^lengths(0) // a letter may have the length of another in the other case
+		}
+	}
+	return out
+}
+
+func ascii(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+}
+
+// passScalar returns the length of a number or literal that is complete, with a byte after it; else 0.
+func passScalar(text []byte) int {
+	n := 0
+	switch text[0] {
+	case 't':
+		n = prefix(text, "true")
+	case 'f':
+		n = prefix(text, "false")
+	case 'n':
+		n = prefix(text, "null")
+	default:
+		n = passNumber(text)
+	}
+	if n == 0 || n == len(text) || isWord(text[n]) {
+		return 0
+	}
+	return n
+}
+
+// prefix returns the length of a word if text begins with it; else 0.
+func prefix(text []byte, word string) int {
+	if len(text) < len(word) || string(text[:len(word)]) != word {
+		return 0
+	}
+	return len(word)
+}
+
+// passNumber returns the length of the number that text begins with; else 0.
+func passNumber(text []byte) int {
+	n := 0
+	if text[0] == '-' {
+		n = 1
+	}
+	begin := n
+	if n = digits(text, n); n == begin || n > begin+1 && text[begin] == '0' {
+		return 0
+	}
+	if n < len(text) && text[n] == '.' {
+		point := n + 1
+		if n = digits(text, point); n == point {
+			return 0
+		}
+	}
+	if n < len(text) && text[n]|0x20 == 'e' {
+		n++
+		if n < len(text) && (text[n] == '+' || text[n] == '-') {
+			n++
+		}
+		exponent := n
+		if n = digits(text, n); n == exponent {
+			return 0
+		}
+	}
+	return n
+}
+
+// digits returns the end of the digits at text[n:].
+func digits(text []byte, n int) int {
+	for n < len(text) && '0' <= text[n] && text[n] <= '9' {
+		n++
+	}
+	return n
+}

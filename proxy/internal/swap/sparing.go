@@ -1,0 +1,73 @@
+package swap
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+)
+
+// sparing searches and rewrites a short body as a whole. One without a token name leaves unchanged.
+type sparing struct {
+	x   *rewrite
+	src io.Reader
+	r   io.Reader
+}
+
+// short reports whether a body is announced as short, and is not multipart.
+func (x *rewrite) short() bool {
+	return x.req.ContentLength > 0 && x.req.ContentLength <= coding.ExactUpTo && !x.from.FormData()
+}
+
+// buffers is a cache: a buffer is emptied before it is used.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// unnamed reports whether a text has no token name, not even within a longer word.
+func (s *Swapper) unnamed(text []byte) bool {
+	_, named := s.parts.FindIn(text[s.lexicon.before(text):])
+	return !named
+}
+
+// Whole implements coding.Whole. A body that grows by decoding is read through Read.
+func (s *sparing) Whole() (text []byte, ok bool, err error) {
+	buf := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buf)
+	buf.Reset()
+	_, err = buf.ReadFrom(io.LimitReader(s.src, coding.ExactUpTo+1))
+	text = buf.Bytes()
+	if id, carries := s.x.s.values.FindIn(text); carries {
+		return nil, false, s.x.refused(s.x.s.carried(id, "body"))
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if len(text) > coding.ExactUpTo {
+		src := io.MultiReader(bytes.NewReader(bytes.Clone(text)), s.src)
+		s.r = s.x.swapped(s.x.s.searched(src, s.x.o.Found))
+		return nil, false, nil
+	}
+	if s.x.s.unnamed(text) {
+		return bytes.Clone(text), true, nil
+	}
+	k, bad := bodyKind(s.x.req.Header)
+	w := s.x.outer(k, bad)
+	text = w.push(make([]byte, 0, len(text)+512), text)
+	if w.fault() == nil {
+		text = w.finish(text)
+	}
+	return text, true, w.fault()
+}
+
+func (s *sparing) Read(p []byte) (int, error) {
+	if s.r == nil {
+		text, ok, err := s.Whole()
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			s.r = bytes.NewReader(text)
+		}
+	}
+	return s.r.Read(p)
+}

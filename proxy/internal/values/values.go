@@ -1,0 +1,56 @@
+// Package values compiles the values of a catalog once for all that search for them.
+//
+// Contract: scrub finds the values in responses, and swap refuses requests that carry one. Both search for them in all
+// their forms, which take some hundred times the memory of the values.
+package values
+
+import (
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+)
+
+// Known are different values, numbered from 0 in the order in which they were given. They are immutable.
+type Known struct {
+	// Set finds the values. A match has the value's number.
+	Set *engine.Set
+	// Lower finds them in text in lower case.
+	Lower *engine.Set
+
+	ids map[string]int
+}
+
+// New compiles values. Empty ones are left out.
+func New(list []secret.Value) *Known {
+	v := &Known{ids: map[string]int{}}
+	var all, lower []engine.Pattern
+	for _, s := range list {
+		text := s.Reveal()
+		if _, twice := v.ids[text]; twice || text == "" {
+			continue
+		}
+		id := len(v.ids)
+		v.ids[text] = id
+		all = append(all, forms(text, id)...)
+		lower = append(lower, engine.LowerForms(text, id)...)
+	}
+	v.Set, v.Lower = engine.New(all), engine.New(lower)
+	return v
+}
+
+// forms are the forms in which a value is searched for.
+func forms(value string, id int) []engine.Pattern {
+	if disarm.Off("forms") {
+		return []engine.Pattern{{Text: value, ID: id}}
+	}
+	return engine.Forms(value, id)
+}
+
+// Len returns how many there are.
+func (v *Known) Len() int { return len(v.ids) }
+
+// ID returns the number of a value.
+func (v *Known) ID(s secret.Value) (id int, ok bool) {
+	id, ok = v.ids[s.Reveal()]
+	return id, ok
+}
