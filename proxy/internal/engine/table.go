@@ -5,9 +5,15 @@ import (
 	"math/bits"
 )
 
-// longPattern is the length in bytes from which a pattern is searched by eight bytes at once, or by sixteen if it is
-// thin.
-const longPattern = 16
+// How many bytes of a pattern are compared at once: as many as eight characters of a value, or eight of base64, take at
+// least. A pattern that is not longer than longPattern, and public, has fewer.
+const (
+	block       = 8
+	thinBlock   = 16 // of hexadecimal digits, or of the base64 of UTF-16
+	wideBlock   = 16 // of UTF-16
+	widerBlock  = 32 // of UTF-32
+	longPattern = 16
+)
 
 // table finds patterns by probing blocks of the text that are stride bytes apart. It knows stride consecutive blocks of
 // every pattern, one byte apart, so exactly one probe hits each occurrence.
@@ -20,7 +26,8 @@ const longPattern = 16
 // An attacker who knows none of their bytes must guess a whole block at once. Token names are not secret: they have
 // more and shorter blocks.
 type table struct {
-	block  int // bytes of a block
+	zeros  bool // each block has NULs
+	block  int  // bytes of a block
 	stride int
 	least  int // the first offset of a pattern's blocks,
 	most   int // and the last
@@ -32,19 +39,17 @@ type table struct {
 // maxStride bounds how many blocks of a pattern a table knows. A longer stride gains nothing.
 const maxStride = 64
 
-func newTable(pats []Pattern, list []int32, rest func()) table {
+// newTable indexes the patterns of a list by blocks of most bytes, or of the shortest of them.
+func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 	shortest, public := len(pats[list[0]].Text), true
 	for _, i := range list {
 		shortest = min(shortest, len(pats[i].Text))
 		public = public && pats[i].Word
 	}
-	t := table{block: min(4, shortest), least: 1 << 30}
-	if shortest >= longPattern || !public {
-		t.block = min(8, shortest)
+	if public && shortest < longPattern {
+		most /= 2
 	}
-	if pats[list[0]].thin && shortest >= longPattern {
-		t.block = 16
-	}
+	t := table{block: min(most, shortest), least: 1 << 30, zeros: pats[list[0]].step > 1 && most > block}
 	t.stride = shortest - t.block + 1
 	if !public {
 		t.stride = (t.stride + 1) / 2
@@ -79,6 +84,8 @@ func newTable(pats []Pattern, list []int32, rest func()) table {
 // load returns the block at buf[p:], or a hash that is unlikely to belong to another.
 func (t *table) load(buf []byte, p int) uint64 {
 	switch t.block {
+	case 32:
+		return load32(buf, p)
 	case 16:
 		return load16(buf, p)
 	case 8:
@@ -97,6 +104,10 @@ func load16(buf []byte, p int) uint64 {
 	return binary.LittleEndian.Uint64(buf[p:])*0xD6E8FEB86659FD93 ^ binary.LittleEndian.Uint64(buf[p+8:])
 }
 
+func load32(buf []byte, p int) uint64 {
+	return load16(buf, p)*0xA0761D6478BD642F ^ load16(buf, p+16)
+}
+
 // known reports whether a block may be in a pattern.
 func (t *table) known(block uint64) bool {
 	h := hash(block, t.shift)
@@ -105,10 +116,17 @@ func (t *table) known(block uint64) bool {
 
 // find probes from next on, until no later probe hits a core before cut that is as near as those that were met.
 func (t *table) find(x *search, next *int, cut int) {
+	if t.zeros && !x.zeros() {
+		return // and for a later cut neither: from does not decrease
+	}
 	buf := x.buf
 	for p := max(*next, x.from+t.least); ; p += t.stride {
 		last := min(x.near(cut)+t.most+t.stride-2, len(buf)-t.block)
 		switch t.block {
+		case 32:
+			for p <= last && !t.known(load32(buf, p)) {
+				p += t.stride
+			}
 		case 16:
 			p = t.skip16(buf, p, last)
 		case 8:
