@@ -33,6 +33,7 @@ type table struct {
 	most   int // and the last
 	shift  uint
 	filter []uint64 // a bit for each hash of a known block
+	second []uint64 // the same with another hash, for what the first lets through
 	at     places   // by block
 }
 
@@ -57,7 +58,7 @@ func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 	t.stride = min(t.stride, maxStride)
 	width := min(max(15, bits.Len(uint(len(list)*t.stride*32))), 23)
 	t.shift = uint(64 - width)
-	t.filter = make([]uint64, 1<<width/64)
+	t.filter, t.second = make([]uint64, 1<<width/64), make([]uint64, 1<<width/64)
 	for _, i := range list {
 		base := len(pats[i].Text) - t.block - t.stride + 1
 		t.least, t.most = min(t.least, base), max(t.most, base)
@@ -75,8 +76,10 @@ func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 		if i%maxStride == 0 {
 			rest()
 		}
-		h := hash(t.load([]byte(pats[pl.pat].Text), int(pl.off)), t.shift)
+		b := t.load([]byte(pats[pl.pat].Text), int(pl.off))
+		h, g := hash(b, t.shift), otherHash(b, t.shift)
 		t.filter[h>>6] |= 1 << (h & 63)
+		t.second[g>>6] |= 1 << (g & 63)
 	}
 	return t
 }
@@ -111,7 +114,11 @@ func load32(buf []byte, p int) uint64 {
 // known reports whether a block may be in a pattern.
 func (t *table) known(block uint64) bool {
 	h := hash(block, t.shift)
-	return t.filter[h>>6]>>(h&63)&1 != 0
+	if t.filter[h>>6]>>(h&63)&1 == 0 {
+		return false
+	}
+	g := otherHash(block, t.shift)
+	return t.second[g>>6]>>(g&63)&1 != 0
 }
 
 // find probes from next on, until no later probe hits a core before cut that is as near as those that were met.
@@ -122,16 +129,14 @@ func (t *table) find(x *search, next *int, cut int) {
 	buf := x.buf
 	for p := max(*next, x.from+t.least); ; p += t.stride {
 		last := min(x.near(cut)+t.most+t.stride-2, len(buf)-t.block)
-		switch t.block {
-		case 32:
-			for p <= last && !t.known(load32(buf, p)) {
-				p += t.stride
-			}
-		case 16:
+		switch {
+		case t.zeros:
+			p = t.skipWide(buf, p, last)
+		case t.block == 16:
 			p = t.skip16(buf, p, last)
-		case 8:
+		case t.block == 8:
 			p = t.skip8(buf, p, last)
-		case 4:
+		case t.block == 4:
 			p = t.skip4(buf, p, last)
 		}
 		if p > last {
@@ -148,70 +153,96 @@ func (t *table) find(x *search, next *int, cut int) {
 	}
 }
 
-// skip16 returns the first probe from p on, up to last, whose block of sixteen bytes may be known.
-func (t *table) skip16(buf []byte, p, last int) int {
-	filter, shift, stride := t.filter, t.shift, t.stride
-	for p+3*stride <= last {
-		h0 := hash(load16(buf, p), shift)
-		h1 := hash(load16(buf, p+stride), shift)
-		h2 := hash(load16(buf, p+2*stride), shift)
-		h3 := hash(load16(buf, p+3*stride), shift)
-		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
-		if hit&1 != 0 {
-			break
+// skipWide returns the first probe from p on, up to last, whose block may be known and has a NUL in every other byte.
+func (t *table) skipWide(buf []byte, p, last int) int {
+	const even, odd = 0x00FF00FF00FF00FF, 0xFF00FF00FF00FF00
+	for ; p <= last; p += t.stride {
+		if b := binary.LittleEndian.Uint64(buf[p:]); b&even != 0 && b&odd != 0 {
+			continue
 		}
-		p += 4 * stride
-	}
-	for ; p <= last; p += stride {
-		if t.known(load16(buf, p)) {
+		if t.known(t.load(buf, p)) {
 			break
 		}
 	}
 	return p
+}
+
+// skip16 returns the first probe from p on, up to last, whose block of sixteen bytes may be known.
+func (t *table) skip16(buf []byte, p, last int) int {
+	filter, shift, stride := t.filter, t.shift, t.stride
+	for {
+		for p+3*stride <= last {
+			h0 := hash(load16(buf, p), shift)
+			h1 := hash(load16(buf, p+stride), shift)
+			h2 := hash(load16(buf, p+2*stride), shift)
+			h3 := hash(load16(buf, p+3*stride), shift)
+			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+			if hit&1 != 0 {
+				break
+			}
+			p += 4 * stride
+		}
+		for end := min(p+3*stride, last); p <= end; p += stride {
+			if t.known(load16(buf, p)) {
+				return p
+			}
+		}
+		if p > last {
+			return p
+		}
+	}
 }
 
 // skip8 returns the first probe from p on, up to last, whose block of eight bytes may be known.
 func (t *table) skip8(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
-	for p+3*stride <= last {
-		h0 := hash(binary.LittleEndian.Uint64(buf[p:]), shift)
-		h1 := hash(binary.LittleEndian.Uint64(buf[p+stride:]), shift)
-		h2 := hash(binary.LittleEndian.Uint64(buf[p+2*stride:]), shift)
-		h3 := hash(binary.LittleEndian.Uint64(buf[p+3*stride:]), shift)
-		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
-		if hit&1 != 0 {
-			break
+	for {
+		for p+3*stride <= last {
+			h0 := hash(binary.LittleEndian.Uint64(buf[p:]), shift)
+			h1 := hash(binary.LittleEndian.Uint64(buf[p+stride:]), shift)
+			h2 := hash(binary.LittleEndian.Uint64(buf[p+2*stride:]), shift)
+			h3 := hash(binary.LittleEndian.Uint64(buf[p+3*stride:]), shift)
+			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+			if hit&1 != 0 {
+				break
+			}
+			p += 4 * stride
 		}
-		p += 4 * stride
-	}
-	for ; p <= last; p += stride {
-		if t.known(binary.LittleEndian.Uint64(buf[p:])) {
-			break
+		for end := min(p+3*stride, last); p <= end; p += stride {
+			if t.known(binary.LittleEndian.Uint64(buf[p:])) {
+				return p
+			}
+		}
+		if p > last {
+			return p
 		}
 	}
-	return p
 }
 
 // skip4 is skip8 for blocks of four bytes.
 func (t *table) skip4(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
-	for p+3*stride <= last {
-		h0 := hash(uint64(binary.LittleEndian.Uint32(buf[p:])), shift)
-		h1 := hash(uint64(binary.LittleEndian.Uint32(buf[p+stride:])), shift)
-		h2 := hash(uint64(binary.LittleEndian.Uint32(buf[p+2*stride:])), shift)
-		h3 := hash(uint64(binary.LittleEndian.Uint32(buf[p+3*stride:])), shift)
-		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
-		if hit&1 != 0 {
-			break
+	for {
+		for p+3*stride <= last {
+			h0 := hash(uint64(binary.LittleEndian.Uint32(buf[p:])), shift)
+			h1 := hash(uint64(binary.LittleEndian.Uint32(buf[p+stride:])), shift)
+			h2 := hash(uint64(binary.LittleEndian.Uint32(buf[p+2*stride:])), shift)
+			h3 := hash(uint64(binary.LittleEndian.Uint32(buf[p+3*stride:])), shift)
+			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+			if hit&1 != 0 {
+				break
+			}
+			p += 4 * stride
 		}
-		p += 4 * stride
-	}
-	for ; p <= last; p += stride {
-		if t.known(uint64(binary.LittleEndian.Uint32(buf[p:]))) {
-			break
+		for end := min(p+3*stride, last); p <= end; p += stride {
+			if t.known(uint64(binary.LittleEndian.Uint32(buf[p:]))) {
+				return p
+			}
+		}
+		if p > last {
+			return p
 		}
 	}
-	return p
 }
 
 // place is a position in a pattern.
@@ -249,3 +280,5 @@ func (m *places) get(key uint64) []place {
 }
 
 func hash(key uint64, shift uint) uint64 { return key * 0x9E3779B97F4A7C15 >> shift }
+
+func otherHash(key uint64, shift uint) uint64 { return (key ^ key>>29) * 0xBF58476D1CE4E5B9 >> shift }
