@@ -69,7 +69,7 @@ const (
 	// stretch is how many bytes one byte of a pattern may take when escaped. Longer ones are not found.
 	stretch = 8
 	// bufferSize is the size of a Reader's buffer beyond twice the bytes held back.
-	bufferSize = 64 << 10
+	bufferSize = 128 << 10
 	// shortText is the length that most searched strings do not exceed: headers, addresses, parts of log lines.
 	shortText = 256
 )
