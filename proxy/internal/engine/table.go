@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// How many bytes of a pattern are compared at once: as many as eight characters of a value, or eight of base64, take at
-// least. A pattern that is not longer than longPattern, and public, has fewer.
+// How many bytes of a pattern are compared at once: eight characters of a value, or six in base64. Patterns that are
+// public and shorter than longPattern have half of that.
 const (
 	block       = 8
 	thinBlock   = 16 // of hexadecimal digits, or of the base64 of UTF-16
@@ -124,7 +124,7 @@ func (t *table) known(block uint64) bool {
 // find probes from next on, until no later probe hits a core before cut that is as near as those that were met.
 func (t *table) find(x *search, next *int, cut int) {
 	if t.zeros && !x.zeros() {
-		return // and for a later cut neither: from does not decrease
+		return // nor is there for a later cut
 	}
 	buf := x.buf
 	for p := max(*next, x.from+t.least); ; p += t.stride {
