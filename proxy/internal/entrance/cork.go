@@ -10,9 +10,8 @@ import (
 
 const (
 	record = 16 << 10 // bytes of plaintext in a TLS record
-	// maxText and maxWire are how many bytes a cork holds before it writes anyway: of plaintext, and of what leaves the
-	// machine. TCP sends at most 64 KiB in one packet, and what is above that in another one; so few large writes take
-	// fewer packets: two for seven records with their framing, and two for four.
+	// maxText and maxWire are how many bytes a cork holds before it writes anyway: of plaintext, and of what the socket
+	// gets. TCP sends at most 64 KiB in one packet. It takes two for seven records with their framing, and two for four.
 	maxText = 4 * record
 	maxWire = 7 * (record + 22)
 )
