@@ -47,7 +47,7 @@ type edge struct {
 // Set is a compiled, immutable list of patterns. The nil Set finds nothing.
 type Set struct {
 	pats   []Pattern
-	tables []table // short patterns and long ones
+	tables []table // by how many bytes of a pattern are compared at once
 	sparse []sparse
 	esc    escapes
 	hold   int
@@ -69,7 +69,7 @@ const (
 	// stretch is how many bytes one byte of a pattern may take when escaped. Longer ones are not found.
 	stretch = 8
 	// bufferSize is the size of a Reader's buffer beyond twice the bytes held back.
-	bufferSize = 64 << 10
+	bufferSize = 128 << 10
 	// shortText is the length that most searched strings do not exceed: headers, addresses, parts of log lines.
 	shortText = 256
 )
@@ -81,8 +81,8 @@ func New(patterns []Pattern) *Set { return NewAside(patterns, func() {}) }
 func NewAside(patterns []Pattern, rest func()) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]bool{}
-	var short, long, thin []int32
-	wide := map[int][]int32{}
+	var short, long, thin, wide, wider []int32
+	sparse := map[int][]int32{}
 	for _, p := range patterns {
 		rest()
 		if p.Text == "" || seen[p.Text] {
@@ -90,10 +90,14 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		}
 		seen[p.Text] = true
 		switch i := int32(len(s.pats)); {
-		case p.step > 1 && len(p.Text) > int(p.step):
-			wide[int(p.step)] = append(wide[int(p.step)], i)
-		case p.thin && len(p.Text) >= longPattern:
+		case p.step == 4 && len(p.Text) >= widerBlock:
+			wider = append(wider, i)
+		case p.step == 2 && len(p.Text) >= wideBlock:
+			wide = append(wide, i)
+		case p.thin && len(p.Text) >= thinBlock:
 			thin = append(thin, i)
+		case p.step > 1 && len(p.Text) > int(p.step):
+			sparse[int(p.step)] = append(sparse[int(p.step)], i)
 		case len(p.Text) < longPattern:
 			short = append(short, i)
 		default:
@@ -107,13 +111,16 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		return nil
 	}
 	s.hold = holdOf(s.pats)
-	for _, list := range [][]int32{short, long, thin} {
-		if len(list) > 0 {
-			s.tables = append(s.tables, newTable(s.pats, list, rest))
+	for _, t := range [...]struct {
+		list  []int32
+		block int
+	}{{short, block}, {long, block}, {thin, thinBlock}, {wide, wideBlock}, {wider, widerBlock}} {
+		if len(t.list) > 0 {
+			s.tables = append(s.tables, newTable(s.pats, t.list, t.block, rest))
 		}
 	}
-	for _, step := range slices.Sorted(maps.Keys(wide)) {
-		s.sparse = append(s.sparse, newSparse(s.pats, wide[step], step, rest))
+	for _, step := range slices.Sorted(maps.Keys(sparse)) {
+		s.sparse = append(s.sparse, newSparse(s.pats, sparse[step], step, rest))
 	}
 	s.esc.compile(s.pats, rest)
 	s.buffers()

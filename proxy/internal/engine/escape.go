@@ -2,7 +2,9 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
+	"unicode/utf8"
 )
 
 // escapes finds patterns with at least one character escaped.
@@ -18,6 +20,7 @@ type escapes struct {
 	odd      [256][]place
 
 	written     [256]uint8 // 1: a pattern may be written with the byte
+	ascii       bool       // none with a byte that is not ASCII
 	run, stride int        // see possible
 	known       [256]bool  // bytes that a pattern may have: see barriers
 }
@@ -65,6 +68,7 @@ func (e *escapes) sample(pats []Pattern, rest func()) {
 		}
 	}
 	least := 1 << 30
+	e.ascii = true
 	for _, p := range pats {
 		rest()
 		if !p.Escaped {
@@ -73,6 +77,7 @@ func (e *escapes) sample(pats []Pattern, rest func()) {
 		least = min(least, len(p.Text))
 		for _, b := range []byte(p.Text) {
 			e.written[b], e.known[b] = 1, true
+			e.ascii = e.ascii && b < utf8.RuneSelf
 		}
 	}
 	e.run = min(12, (least+1)/2)
@@ -85,6 +90,9 @@ func (e *escapes) sample(pats []Pattern, rest func()) {
 func (e *escapes) possible(buf []byte, from, cut int) bool {
 	last := min(cut+e.stride-2, len(buf)-e.run)
 	for p := from; p <= last; p += e.stride {
+		if e.ascii && e.run >= 8 && binary.LittleEndian.Uint64(buf[p:])&notASCII != 0 {
+			continue
+		}
 		if e.run >= 4 && e.written[buf[p]]&e.written[buf[p+1]]&e.written[buf[p+2]]&e.written[buf[p+3]] == 0 {
 			continue // which the processor foresees in binary data, unlike a single byte
 		}
@@ -99,9 +107,13 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 	return false
 }
 
+// notASCII are the bits that eight bytes have if one of them is not ASCII.
+const notASCII = 0x8080808080808080
+
 // escaped is the part of a search that is for escaped patterns. The positions are -1 where there is none.
 type escaped struct {
 	state     escapedState
+	first     starters // of those that may matter
 	all, odds starters
 	next      int // where an escape may begin that is in no zone yet
 	at, until int // what is left of a zone: its words are not checked
@@ -129,8 +141,9 @@ func (x *search) findEscaped(cut int) {
 	e := &x.escaped
 	if e.state == unknown {
 		e.state = absent
-		if e.odd = e.all.after(x.buf, x.from); e.odd >= 0 && x.set.esc.possible(x.buf, x.from, x.cut) {
-			e.state, e.tried, e.next = going, -1, x.nextEscape(e.odd)
+		if e.odd = e.first.after(x.buf, x.from); e.odd >= 0 && x.set.esc.possible(x.buf, x.from, x.cut) {
+			e.state, e.tried, e.all, e.odds = going, -1, e.first, e.first
+			e.next = x.nextEscape(e.odd)
 		}
 	}
 	if e.state == going {
@@ -277,20 +290,23 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	return p
 }
 
-// starters walks over the % \ and & of a text in order.
-type starters [3]int // the next of each; 0: not searched yet, len(buf): none
+// starters walks over the % \ and & of a text in order: none of each is before its position.
+type starters [3]int
 
 // after returns the first of them at or after p, or -1. p must not decrease.
 func (s *starters) after(buf []byte, p int) int {
 	first := len(buf)
 	for i, b := range [3]byte{'%', '\\', '&'} {
-		if s[i] < p || s[i] == 0 {
-			s[i] = len(buf)
-			if j := bytes.IndexByte(buf[min(p, len(buf)):], b); j >= 0 {
-				s[i] = p + j
+		at := min(max(s[i], p), len(buf))
+		if at < len(buf) && buf[at] != b {
+			if j := bytes.IndexByte(buf[at:], b); j >= 0 {
+				at += j
+			} else {
+				at = len(buf)
 			}
 		}
-		first = min(first, s[i])
+		s[i] = at
+		first = min(first, at)
 	}
 	if first == len(buf) {
 		return -1

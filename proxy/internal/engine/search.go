@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 )
@@ -15,9 +16,10 @@ type search struct {
 	set       *Set
 	buf       []byte
 	from, cut int    // cores are in buf[from:cut]
-	tables    [3]int // the next probe of each
+	tables    [5]int // the next probe of each
 	sparse    [2]int // the next position of each
 	escaped   escaped
+	zero      int    // no NUL is before it
 	notes     *notes // nil: there are none yet
 }
 
@@ -97,6 +99,17 @@ func (x *search) near(cut int) int {
 		return min(cut, n.met[n.gone].core+1)
 	}
 	return cut
+}
+
+// zeros reports whether there is a NUL in what is left of the text.
+func (x *search) zeros() bool {
+	x.zero = min(max(x.zero, x.from), len(x.buf))
+	if i := bytes.IndexByte(x.buf[x.zero:], 0); i >= 0 {
+		x.zero += i
+		return true
+	}
+	x.zero = len(x.buf)
+	return false
 }
 
 // need returns the notes.

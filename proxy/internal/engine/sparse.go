@@ -2,8 +2,9 @@ package engine
 
 import "bytes"
 
-// sparse finds patterns that have NULs between their characters: UTF-16 and UTF-32. It compares the last characters of
-// a pattern, as many as a table has bytes in a block, and only where there are NULs, which is not a secret.
+// sparse finds patterns with NULs between their characters, UTF-16 and UTF-32, that are too short for a table: of eight
+// characters at most. It compares the last characters of a pattern, and only where there are NULs, which is not a
+// secret.
 type sparse struct {
 	step int
 	n    int // characters that are compared at once

@@ -5,9 +5,15 @@ import (
 	"math/bits"
 )
 
-// longPattern is the length in bytes from which a pattern is searched by eight bytes at once, or by sixteen if it is
-// thin.
-const longPattern = 16
+// How many bytes of a pattern are compared at once: eight characters of a value, or six in base64. Patterns that are
+// public and shorter than longPattern have half of that.
+const (
+	block       = 8
+	thinBlock   = 16 // of hexadecimal digits, or of the base64 of UTF-16
+	wideBlock   = 16 // of UTF-16
+	widerBlock  = 32 // of UTF-32
+	longPattern = 16
+)
 
 // table finds patterns by probing blocks of the text that are stride bytes apart. It knows stride consecutive blocks of
 // every pattern, one byte apart, so exactly one probe hits each occurrence.
@@ -20,31 +26,31 @@ const longPattern = 16
 // An attacker who knows none of their bytes must guess a whole block at once. Token names are not secret: they have
 // more and shorter blocks.
 type table struct {
-	block  int // bytes of a block
+	zeros  bool // each block has NULs
+	block  int  // bytes of a block
 	stride int
 	least  int // the first offset of a pattern's blocks,
 	most   int // and the last
 	shift  uint
 	filter []uint64      // a bit for each hash of a known block
+	second []uint64      // the same with another hash, for what the first lets through
 	at     places[known] // by block
 }
 
 // maxStride bounds how many blocks of a pattern a table knows. A longer stride gains nothing.
 const maxStride = 64
 
-func newTable(pats []Pattern, list []int32, rest func()) table {
+// newTable indexes the patterns of a list by blocks of most bytes, or of the shortest of them.
+func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 	shortest, public := len(pats[list[0]].Text), true
 	for _, i := range list {
 		shortest = min(shortest, len(pats[i].Text))
 		public = public && pats[i].Word
 	}
-	t := table{block: min(4, shortest), least: 1 << 30}
-	if shortest >= longPattern || !public {
-		t.block = min(8, shortest)
+	if public && shortest < longPattern {
+		most /= 2
 	}
-	if pats[list[0]].thin && shortest >= longPattern {
-		t.block = 16
-	}
+	t := table{block: min(most, shortest), least: 1 << 30, zeros: pats[list[0]].step > 1 && most > block}
 	t.stride = shortest - t.block + 1
 	if !public {
 		t.stride = (t.stride + 1) / 2
@@ -52,7 +58,7 @@ func newTable(pats []Pattern, list []int32, rest func()) table {
 	t.stride = min(t.stride, maxStride)
 	width := min(max(15, bits.Len(uint(len(list)*t.stride*32))), 23)
 	t.shift = uint(64 - width)
-	t.filter = make([]uint64, 1<<width/64)
+	t.filter, t.second = make([]uint64, 1<<width/64), make([]uint64, 1<<width/64)
 	for _, i := range list {
 		base := len(pats[i].Text) - t.block - t.stride + 1
 		t.least, t.most = min(t.least, base), max(t.most, base)
@@ -70,8 +76,10 @@ func newTable(pats []Pattern, list []int32, rest func()) table {
 		rest()
 		text := []byte(pats[i].Text)
 		for n := range t.stride {
-			h := hash(t.load(text, t.offset(len(text), n)), t.shift)
+			b := t.load(text, t.offset(len(text), n))
+			h, g := hash(b, t.shift), otherHash(b, t.shift)
 			t.filter[h>>6] |= 1 << (h & 63)
+			t.second[g>>6] |= 1 << (g & 63)
 		}
 	}
 	return t
@@ -83,6 +91,8 @@ func (t *table) offset(length, n int) int { return length - t.block - t.stride +
 // load returns the block at buf[p:], or a hash that is unlikely to belong to another.
 func (t *table) load(buf []byte, p int) uint64 {
 	switch t.block {
+	case 32:
+		return load32(buf, p)
 	case 16:
 		return load16(buf, p)
 	case 8:
@@ -101,23 +111,36 @@ func load16(buf []byte, p int) uint64 {
 	return binary.LittleEndian.Uint64(buf[p:])*0xD6E8FEB86659FD93 ^ binary.LittleEndian.Uint64(buf[p+8:])
 }
 
+func load32(buf []byte, p int) uint64 {
+	return load16(buf, p)*0xA0761D6478BD642F ^ load16(buf, p+16)
+}
+
 // known reports whether a block may be in a pattern.
 func (t *table) known(block uint64) bool {
 	h := hash(block, t.shift)
-	return t.filter[h>>6]>>(h&63)&1 != 0
+	if t.filter[h>>6]>>(h&63)&1 == 0 {
+		return false
+	}
+	g := otherHash(block, t.shift)
+	return t.second[g>>6]>>(g&63)&1 != 0
 }
 
 // find probes from next on, until no later probe hits a core before cut that is as near as those that were met.
 func (t *table) find(x *search, next *int, cut int) {
+	if t.zeros && !x.zeros() {
+		return // nor is there for a later cut
+	}
 	buf := x.buf
 	for p := max(*next, x.from+t.least); ; p += t.stride {
 		last := min(x.near(cut)+t.most+t.stride-2, len(buf)-t.block)
-		switch t.block {
-		case 16:
+		switch {
+		case t.zeros:
+			p = t.skipWide(buf, p, last)
+		case t.block == 16:
 			p = t.skip16(buf, p, last)
-		case 8:
+		case t.block == 8:
 			p = t.skip8(buf, p, last)
-		case 4:
+		case t.block == 4:
 			p = t.skip4(buf, p, last)
 		}
 		if p > last {
@@ -134,70 +157,96 @@ func (t *table) find(x *search, next *int, cut int) {
 	}
 }
 
-// skip16 returns the first probe from p on, up to last, whose block of sixteen bytes may be known.
-func (t *table) skip16(buf []byte, p, last int) int {
-	filter, shift, stride := t.filter, t.shift, t.stride
-	for p+3*stride <= last {
-		h0 := hash(load16(buf, p), shift)
-		h1 := hash(load16(buf, p+stride), shift)
-		h2 := hash(load16(buf, p+2*stride), shift)
-		h3 := hash(load16(buf, p+3*stride), shift)
-		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
-		if hit&1 != 0 {
-			break
+// skipWide returns the first probe from p on, up to last, whose block may be known and has a NUL in every other byte.
+func (t *table) skipWide(buf []byte, p, last int) int {
+	const even, odd = 0x00FF00FF00FF00FF, 0xFF00FF00FF00FF00
+	for ; p <= last; p += t.stride {
+		if b := binary.LittleEndian.Uint64(buf[p:]); b&even != 0 && b&odd != 0 {
+			continue
 		}
-		p += 4 * stride
-	}
-	for ; p <= last; p += stride {
-		if t.known(load16(buf, p)) {
+		if t.known(t.load(buf, p)) {
 			break
 		}
 	}
 	return p
+}
+
+// skip16 returns the first probe from p on, up to last, whose block of sixteen bytes may be known.
+func (t *table) skip16(buf []byte, p, last int) int {
+	filter, shift, stride := t.filter, t.shift, t.stride
+	for {
+		for p+3*stride <= last {
+			h0 := hash(load16(buf, p), shift)
+			h1 := hash(load16(buf, p+stride), shift)
+			h2 := hash(load16(buf, p+2*stride), shift)
+			h3 := hash(load16(buf, p+3*stride), shift)
+			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+			if hit&1 != 0 {
+				break
+			}
+			p += 4 * stride
+		}
+		for end := min(p+3*stride, last); p <= end; p += stride {
+			if t.known(load16(buf, p)) {
+				return p
+			}
+		}
+		if p > last {
+			return p
+		}
+	}
 }
 
 // skip8 returns the first probe from p on, up to last, whose block of eight bytes may be known.
 func (t *table) skip8(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
-	for p+3*stride <= last {
-		h0 := hash(binary.LittleEndian.Uint64(buf[p:]), shift)
-		h1 := hash(binary.LittleEndian.Uint64(buf[p+stride:]), shift)
-		h2 := hash(binary.LittleEndian.Uint64(buf[p+2*stride:]), shift)
-		h3 := hash(binary.LittleEndian.Uint64(buf[p+3*stride:]), shift)
-		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
-		if hit&1 != 0 {
-			break
+	for {
+		for p+3*stride <= last {
+			h0 := hash(binary.LittleEndian.Uint64(buf[p:]), shift)
+			h1 := hash(binary.LittleEndian.Uint64(buf[p+stride:]), shift)
+			h2 := hash(binary.LittleEndian.Uint64(buf[p+2*stride:]), shift)
+			h3 := hash(binary.LittleEndian.Uint64(buf[p+3*stride:]), shift)
+			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+			if hit&1 != 0 {
+				break
+			}
+			p += 4 * stride
 		}
-		p += 4 * stride
-	}
-	for ; p <= last; p += stride {
-		if t.known(binary.LittleEndian.Uint64(buf[p:])) {
-			break
+		for end := min(p+3*stride, last); p <= end; p += stride {
+			if t.known(binary.LittleEndian.Uint64(buf[p:])) {
+				return p
+			}
+		}
+		if p > last {
+			return p
 		}
 	}
-	return p
 }
 
 // skip4 is skip8 for blocks of four bytes.
 func (t *table) skip4(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
-	for p+3*stride <= last {
-		h0 := hash(uint64(binary.LittleEndian.Uint32(buf[p:])), shift)
-		h1 := hash(uint64(binary.LittleEndian.Uint32(buf[p+stride:])), shift)
-		h2 := hash(uint64(binary.LittleEndian.Uint32(buf[p+2*stride:])), shift)
-		h3 := hash(uint64(binary.LittleEndian.Uint32(buf[p+3*stride:])), shift)
-		hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
-		if hit&1 != 0 {
-			break
+	for {
+		for p+3*stride <= last {
+			h0 := hash(uint64(binary.LittleEndian.Uint32(buf[p:])), shift)
+			h1 := hash(uint64(binary.LittleEndian.Uint32(buf[p+stride:])), shift)
+			h2 := hash(uint64(binary.LittleEndian.Uint32(buf[p+2*stride:])), shift)
+			h3 := hash(uint64(binary.LittleEndian.Uint32(buf[p+3*stride:])), shift)
+			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
+			if hit&1 != 0 {
+				break
+			}
+			p += 4 * stride
 		}
-		p += 4 * stride
-	}
-	for ; p <= last; p += stride {
-		if t.known(uint64(binary.LittleEndian.Uint32(buf[p:]))) {
-			break
+		for end := min(p+3*stride, last); p <= end; p += stride {
+			if t.known(uint64(binary.LittleEndian.Uint32(buf[p:]))) {
+				return p
+			}
+		}
+		if p > last {
+			return p
 		}
 	}
-	return p
 }
 
 // known is the nth block of a pattern that a table knows.
@@ -243,3 +292,5 @@ func (m *places[P]) get(key uint64) []P {
 }
 
 func hash(key uint64, shift uint) uint64 { return key * 0x9E3779B97F4A7C15 >> shift }
+
+func otherHash(key uint64, shift uint) uint64 { return (key ^ key>>29) * 0xBF58476D1CE4E5B9 >> shift }

@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// maxHeld is how many bytes a cork holds before it writes anyway: four TLS records with their framing.
-const maxHeld = 66 << 10
+const (
+	record = 16 << 10 // bytes of plaintext in a TLS record
+	// maxText and maxWire are how many bytes a cork holds before it writes anyway: of plaintext, and of what the socket
+	// gets. TCP sends at most 64 KiB in one packet. It takes two for seven records with their framing, and two for four.
+	maxText = 4 * record
+	maxWire = 7 * (record + 22)
+)
 
 // uncorkTime is how long UncorkSoon may wait: short compared with any network, and long compared with the time in which
 // a fast body fills a cork.
@@ -19,37 +24,47 @@ const uncorkTime = time.Millisecond
 type cork struct {
 	mu   sync.Mutex
 	held *[]byte // nil: not corked
+	pool *sync.Pool
 	to   io.Writer
 }
 
-var corkBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxHeld); return &b }}
+var (
+	textBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxText); return &b }}
+	wireBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxWire); return &b }}
+)
 
-// put writes to w, or buffers it while corked.
-func (c *cork) put(w io.Writer, p []byte) (int, error) {
+// put writes to w, or buffers it while corked. What does not fit leaves in multiples of unit, if that is not 0.
+func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
 		return w.Write(p)
 	}
 	c.to = w
-	if len(*c.held)+len(p) > maxHeld {
+	n := 0
+	if most := cap(*c.held); len(*c.held)+len(p) > most {
+		if rest := len(*c.held) % max(unit, 1); rest > 0 {
+			n = min(len(p), unit-rest)
+			*c.held = append(*c.held, p[:n]...)
+		}
 		if err := c.flush(); err != nil {
 			return 0, err
 		}
-		if len(p) > maxHeld {
-			return w.Write(p)
+		if len(p)-n > most {
+			m, err := w.Write(p[n:])
+			return n + m, err
 		}
 	}
-	*c.held = append(*c.held, p...)
+	*c.held = append(*c.held, p[n:]...)
 	return len(p), nil
 }
 
 // hold buffers what is written from now on.
-func (c *cork) hold() {
+func (c *cork) hold(in *sync.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
-		c.held = corkBuffers.Get().(*[]byte)
+		c.held, c.pool = in.Get().(*[]byte), in
 	}
 }
 
@@ -61,7 +76,7 @@ func (c *cork) open() error {
 		return nil
 	}
 	err := c.flush()
-	corkBuffers.Put(c.held)
+	c.pool.Put(c.held)
 	c.held = nil
 	return err
 }
@@ -79,8 +94,8 @@ func (c *cork) flush() error {
 // Cork buffers what is written from now on: the plaintext, so that chunk framing takes no TLS records of its own, and
 // the records, so that they leave in one system call. Only one goroutine may cork at a time.
 func (c *Conn) Cork() {
-	c.text.hold()
-	c.wire.hold()
+	c.text.hold(&textBuffers)
+	c.wire.hold(&wireBuffers)
 }
 
 // Uncork writes what was buffered.
@@ -106,7 +121,7 @@ func (c *Conn) uncork() error {
 }
 
 // Write implements io.Writer, for TLS records or for plain HTTP.
-func (c *Conn) Write(p []byte) (int, error) { return c.wire.put(c.Conn, p) }
+func (c *Conn) Write(p []byte) (int, error) { return c.wire.put(c.Conn, p, 0) }
 
 // texts is a connection whose plaintext can be corked before TLS.
 type texts struct {
@@ -114,4 +129,4 @@ type texts struct {
 	own *Conn
 }
 
-func (t texts) Write(p []byte) (int, error) { return t.own.text.put(t.Conn, p) }
+func (t texts) Write(p []byte) (int, error) { return t.own.text.put(t.Conn, p, record) }

@@ -36,7 +36,7 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // TestCork: what is written while corked leaves at once, complete and in order, however much it is.
 func TestCork(t *testing.T) {
-	for _, sizes := range [][]int{{1}, {5, 16 << 10, 2}, {maxHeld, 1}, {1, maxHeld}, {1, maxHeld + 1, 3}, {maxHeld + 1}, {}} {
+	for _, sizes := range [][]int{{1}, {5, 16 << 10, 2}, {maxWire, 1}, {1, maxWire}, {1, maxWire + 1, 3}, {maxWire + 1}, {}} {
 		s := &sink{}
 		c := &Conn{Conn: s}
 		var want []byte
@@ -48,7 +48,7 @@ func TestCork(t *testing.T) {
 				t.Fatal(m, err)
 			}
 		}
-		if len(want) <= maxHeld && len(s.writes) > 0 {
+		if len(want) <= maxWire && len(s.writes) > 0 {
 			t.Errorf("%v: it wrote while corked", sizes)
 		}
 		if err := c.Uncork(); err != nil {
@@ -57,7 +57,7 @@ func TestCork(t *testing.T) {
 		if got := bytes.Join(s.writes, nil); !bytes.Equal(got, want) {
 			t.Errorf("%v: %d bytes left, want %d", sizes, len(got), len(want))
 		}
-		if len(want) <= maxHeld && len(s.writes) > 1 {
+		if len(want) <= maxWire && len(s.writes) > 1 {
 			t.Errorf("%v: %d writes", sizes, len(s.writes))
 		}
 		if _, err := c.Write([]byte("x")); err != nil || string(s.writes[len(s.writes)-1]) != "x" {
@@ -93,13 +93,13 @@ func TestUncorkSoon(t *testing.T) {
 			s.expect(t, "after a while", 5)
 		}
 		for range 5 {
-			write(maxHeld / 4)
+			write(maxWire / 4)
 		}
-		s.expect(t, "more than a cork holds", maxHeld/4*4)
+		s.expect(t, "more than a cork holds", maxWire/4*4)
 		if err := c.Uncork(); err != nil {
 			t.Error(err)
 		}
-		s.expect(t, "uncorked", maxHeld/4)
+		s.expect(t, "uncorked", maxWire/4)
 		time.Sleep(2 * uncorkTime)
 		synctest.Wait()
 		s.expect(t, "after Uncork")
@@ -121,7 +121,7 @@ func (s *sink) expect(t *testing.T, when string, want ...int) {
 	s.writes = nil
 }
 
-// TestRecords: pieces of a body that are framed separately leave in full TLS records.
+// TestRecords: pieces of a body that are framed separately leave in full TLS records, however many they are.
 func TestRecords(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
@@ -136,7 +136,7 @@ func TestRecords(t *testing.T) {
 	}
 	c := &Conn{Conn: server}
 	over := texts{tls.Server(c, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, DynamicRecordSizingDisabled: true}), c}
-	const pieces, size = 3, 16 << 10
+	const pieces, size = 6, 16 << 10
 	done := make(chan error, 1)
 	go func() {
 		err := over.Handshake()
@@ -164,7 +164,7 @@ func TestRecords(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if want := []int{size, size, size, pieces * 8}; !slices.Equal(sizes, want) {
+	if want := []int{size, size, size, size, size, size, pieces * 8}; !slices.Equal(sizes, want) {
 		t.Errorf("records of %v bytes, want %v", sizes, want)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // threads.
 const (
 	aheadSize = 32 << 10
-	bulkSize  = 128 << 10
+	bulkSize  = 256 << 10
 )
 
 var bulks = sync.Pool{New: func() any { return new([bulkSize]byte) }}
@@ -27,9 +27,6 @@ type ahead struct {
 func (a *ahead) Read(p []byte) (int, error) {
 	if len(a.have) == 0 {
 		buf := a.buffer()
-		if len(p) >= len(buf) {
-			return a.Conn.Read(p)
-		}
 		n, err := a.Conn.Read(buf)
 		a.last, a.have = n, buf[:n]
 		if n == 0 {
