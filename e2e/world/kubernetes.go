@@ -189,6 +189,13 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 	if _, err := Kube(ctx, "", "create", "secret", "generic", "token", "-n", c.Server, "--from-literal=token="+w.Token); err != nil {
 		return err
 	}
+	tenants := ""
+	if path := cfg.Env["MCP_TOKENS_FILE"]; path != "" {
+		tenants = "tenants"
+		if _, err := Kube(ctx, "", "create", "secret", "generic", tenants, "-n", c.Server, "--from-file=tenants.json="+path); err != nil {
+			return err
+		}
+	}
 	secrets := map[string]string{}
 	servers := 0
 	for _, a := range apis {
@@ -207,7 +214,7 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 	}
 	settings := map[string]string{"NO_COLOR": "1"} // kubectl exec passes no variables on
 	for k, v := range cfg.Env {
-		if k != "MCP_AUTH_TOKEN" && k != "SANDBOX_PROGRAMS" {
+		if k != "MCP_AUTH_TOKEN" && k != "MCP_TOKENS_FILE" && k != "SANDBOX_PROGRAMS" {
 			settings[k] = v
 		}
 	}
@@ -227,7 +234,7 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 	values, err := json.Marshal(map[string]any{
 		"egress": c.egress(),
 		"image":  map[string]any{"tag": tag, "pullPolicy": "Never"}, "apis": secrets, "settings": settings,
-		"mcp": map[string]any{"tokenSecret": "token", "replicas": max(1, cfg.Replicas)},
+		"mcp": map[string]any{"tokenSecret": "token", "tenantsSecret": tenants, "replicas": max(1, cfg.Replicas)},
 		"sandbox": map[string]any{
 			"slots": cfg.Slots, "replicas": max(1, cfg.Pods), "servers": servers, "createNamespace": false, "timeoutMax": 120,
 			"resources": map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "64Mi"}, "limits": map[string]any{"memory": "4Gi"}},

@@ -59,7 +59,10 @@ import { DatabaseSync } from "node:sqlite";
 
 // name: files of 2.5 GiB in {dir}, open and removed
 // judge: weighed(ended("that it had removed"))
-// each: dir = /tmp /skills
+// each: dir | absent
+//   /tmp |
+//   /skills | code cannot write there
+// no pod: {absent}
 // note: /tmp may be full before the limit is next checked; the code then holds what it has
 {
   const all = [];
