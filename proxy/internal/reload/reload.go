@@ -190,8 +190,8 @@ func (r *Reloader) minted() *minted.Values {
 }
 
 // compiled returns what searches for the catalog's values, and for those that are scrubbed besides. They share what is
-// compiled if both search for the same: since the start no value was replaced, and there is no client certificate, whose
-// key is scrubbed alone.
+// compiled if both search for the same: no value was replaced since the start, and there is no client certificate,
+// whose key is scrubbed alone.
 func (r *Reloader) compiled(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper) {
 	all := c.AllCredentials()
 	var list []secret.Value

@@ -42,7 +42,7 @@ func TestManyCredentials(t *testing.T) {
 	before := live()
 	r := New(Config{Dir: dir})
 	r.Start(slog.New(slog.DiscardHandler))
-	if took := live() - before; took > 6<<20 {
+	if took := live() - before; took > 4<<20 {
 		t.Errorf("they take %d KB", took>>10)
 	}
 	check := func(value string, refused bool) {
