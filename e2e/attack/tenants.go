@@ -111,6 +111,11 @@ func tenants() []Attack {
 				return do(ctx, w)
 			}}
 	}
+	saved := func(name, expected string, do func(ctx context.Context, w *world.World) (string, bool)) Attack {
+		a := tenant(name, expected, do)
+		a.NoPod = "no skill is saved there without a bucket"
+		return a
+	}
 	code := func(name, expected, token, code, has string, not ...string) Attack {
 		return tenant(name, expected, func(ctx context.Context, w *world.World) (string, bool) {
 			text, err := run(ctx, w, token, code)
@@ -222,7 +227,7 @@ try { const r = await %s; console.log("STATUS", r.status, await r.text()) } catc
 		status("the state of servers", "401", bob, call{method: http.MethodGet, path: "/servers"}, http.StatusUnauthorized),
 		status("the console's API", "401", bob, call{method: http.MethodGet, path: "/console/api/runs"}, http.StatusUnauthorized),
 		status("signing in to the console", "401", bob, call{path: "/console/api/session", body: `{"secret": "` + bob + `"}`}, http.StatusUnauthorized),
-		tenant("another's skill", "neither seen nor imported", func(ctx context.Context, w *world.World) (string, bool) {
+		saved("another's skill", "neither seen nor imported", func(ctx context.Context, w *world.World) (string, bool) {
 			a, err := as(ctx, w, alice)
 			if err != nil {
 				return err.Error(), false
@@ -260,7 +265,7 @@ try { const r = await %s; console.log("STATUS", r.status, await r.text()) } catc
 			}
 			return none(all.String(), "isError", "OF-ALICE", "skill://hers", "hers: hers", "- hers")
 		}),
-		tenant("the shared skills", "those that one may use, unchanged", func(ctx context.Context, w *world.World) (string, bool) {
+		saved("the shared skills", "those that one may use, unchanged", func(ctx context.Context, w *world.World) (string, bool) {
 			const make = `await Deno.writeTextFile("/skills/shared-one.ts", "/** @description x */ export const one = 'OF-ALL';");
 await Deno.writeTextFile("/skills/operators.ts", "/** @description x */ export const one = 'OF-OPERATOR';");`
 			if text, err := run(ctx, w, Token, make); err != nil {
@@ -359,6 +364,6 @@ console.log("looked")`
 		got, _, _, err := c.send(ctx, w)
 		return fmt.Sprintf("%d %v", got, err), got == http.StatusUnauthorized
 	})
-	revoked.Alone = true
+	revoked.Alone, revoked.NoPod = true, "the kubelet takes a minute to bring a changed Secret into the pod"
 	return append(list, flood, revoked)
 }

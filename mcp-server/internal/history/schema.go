@@ -20,7 +20,8 @@ import (
 // What is searched for has a column; everything else of a run or an exchange is in data, as JSON of historyapi, so that
 // a new field needs no migration. Numbers are microseconds since 1970. A row of hour is a sum over a quarter of an
 // hour, of one kind; the names of its columns are in ledger.go. fact says which APIs, hosts and skills a run has.
-// shared has the keys of runs in a bucket, gone what a person removed of it: sent and told say whether the bucket has it.
+// shared has the keys of runs in a bucket, gone what a person removed of it: sent and told say whether the bucket has
+// it.
 var migrations = []string{`
 CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');

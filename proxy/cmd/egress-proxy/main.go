@@ -36,8 +36,8 @@ import (
 )
 
 // gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. What a
-// large catalog compiles to needs no more room beside it than a small one: it is no garbage before the next reload.
-// Nearly all of it has no pointers to follow.
+// large catalog compiles to needs no more room beside it than a small one: it is no garbage before the next reload,
+// and nearly all of it has no pointers to follow.
 const (
 	gcPercent = 200
 	gcRoom    = 4 << 20 // bytes of garbage between two collections
