@@ -24,7 +24,7 @@ trap 'kill "$beside" 2>/dev/null || true; rm -f "$failed"' EXIT
 { build -v "$@" 2>&1 || echo failed >"$failed"; } | awk '
 	function show(text) { printf "\r\033[K%s", substr(text, 1, 78); fflush() }
 	/^go: downloading / { show("  fetching " $3); next }
-	/^[^ #]+$/ { show("  " ++n " packages compiled: " $0); next }
+	/^[^ #]+$/ { show("  compiled " ++n ": " $0); next }
 	{ printf "\r\033[K"; print; fflush() }
 	END { printf "\r\033[K" }'
 [ ! -s "$failed" ]
