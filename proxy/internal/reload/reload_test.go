@@ -42,7 +42,7 @@ func TestManyCredentials(t *testing.T) {
 	before := live()
 	r := New(Config{Dir: dir})
 	r.Start(slog.New(slog.DiscardHandler))
-	if took := live() - before; took > 4<<20 {
+	if took := live() - before; took > 5<<20 { // 4.0 MB; 7.4 if they are compiled twice
 		t.Errorf("they take %d KB", took>>10)
 	}
 	check := func(value string, refused bool) {
