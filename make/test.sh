@@ -3,9 +3,9 @@
 # running (docker). Without a PART all of them, and those of Docker mode, which wait more than they compute, beside the
 # others. CODEFORGE_NO_SKIP=1 turns every skip into a failure.
 #
-# A package that fails runs once more, alone, when everything else has ended. If it passes then, a test in it is unstable:
-# that is a defect, which the end of the output names, but it does not hide what all others showed. A leak, a data race, a
-# panic or a hanging test gets no second run.
+# A test that fails runs once more, alone, when everything else has ended. If it passes then, it is unstable: that is a
+# defect, which the end of the output names, but it does not hide what all others showed. A leak, a data race, a panic or a
+# hanging test gets no second run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -24,8 +24,8 @@ export GOFLAGS
 
 heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
 
-# gotest FLAG... -- PACKAGE... runs go test in the current directory. It prints the time of each package. Packages that
-# fail are kept for again.
+# gotest FLAG... -- PACKAGE... runs go test in the current directory. It prints the time of each package. Tests that fail
+# are kept for again, and packages that fail without one.
 gotest() {
 	local log status=0 flags=()
 	log=$(mktemp "$tmp/log.XXXXXX")
@@ -39,7 +39,8 @@ gotest() {
 	if grep -qE 'LEAK|DATA RACE|^panic: |(build|setup) failed\]' "$log"; then
 		return 1
 	fi
-	sed -n 's/^FAIL\t\([^ \t]*\)\t.*/\1/p' "$log" >"$log.failed"
+	awk '/^--- FAIL: / { names = names (names ? "|" : "") $3 }
+		/^(ok|FAIL)\t/ { if ($1 == "FAIL") print $2, names ? "^(" names ")$" : ""; names = "" }' "$log" >"$log.failed"
 	[ -s "$log.failed" ] || return 1
 	{
 		declare -p flags
@@ -55,19 +56,19 @@ logged() {
 	$go test "$@" 2>&1 | tee "$log"
 }
 
-# again runs the packages that failed once more, one at a time.
+# again runs the tests that failed once more, one package at a time.
 again() {
-	local how package status=0
+	local how package names status=0
 	for how in "$tmp"/*.again; do
 		[ -e "$how" ] || continue
-		while read -r package; do
-			heading "once more, alone: $package"
+		while read -r package names; do
+			heading "once more, alone: $package $names"
 			if (
 				# shellcheck disable=SC1090 # gotest wrote it
 				. "$how"
-				cd "$PWD" && logged "$how.log" "${flags[@]}" -count=1 "$package"
+				cd "$PWD" && logged "$how.log" "${flags[@]}" -count=1 ${names:+-run "$names"} "$package"
 			); then
-				echo "$package" >>"$tmp/unstable"
+				echo "$package $names" >>"$tmp/unstable"
 			else
 				status=1
 			fi

@@ -51,6 +51,7 @@ const (
 	denied403 = `{"status":403,"code":"host_unknown"}` + "\n"
 	answered  = `{"status":200,"text":"HTTPBIN_TOKEN"}` + "\n"
 	typo      = `{"error":"fetsch is not defined","kind":"ReferenceError"}` + "\n"
+	handshake = "GET /x/ws?t=trial1 HTTP/1.1\r\n\r\n"
 	noCall    = `{"error":"x.readd is not a function","kind":"TypeError"}` + "\n"
 )
 
@@ -107,6 +108,8 @@ func TestJudges(t *testing.T) {
 		"hungUp: something before":           {hungUp(byeProtocol, ""), evidence(spoken("hi"+byeProtocol), plainGet), false},
 		"hungUp: another goodbye":            {hungUp(byeProtocol, ""), evidence(spoken(byePolicy), plainGet), false},
 		"hungUp: no handshake":               {hungUp(byeProtocol, ""), evidence(denied403), false},
+		"unheard: a close":                   {unheard(byeProtocol), evidence(spoken(byeProtocol), plainGet).wire(handshake + "\x88\x82\x00\x00\x00\x00\x03\xea"), true},
+		"unheard: something before":          {unheard(byeProtocol), evidence(spoken(byeProtocol), plainGet).wire(handshake + "\x81\x82\x00\x00\x00\x00hi"), false},
 		"heard: nothing":                     {heard("x", ""), evidence(answered, plainGet), false},
 		"both: the second does not hold":     {both(swapped("HTTPBIN_TOKEN"), verdicts()), evidence(answered).withToken(), false},
 		"both: the first does not hold":      {both(verdicts(), swapped("HTTPBIN_TOKEN")), evidence(answered).withToken(), false},

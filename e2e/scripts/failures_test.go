@@ -19,10 +19,13 @@ func TestFailures(t *testing.T) {
 	for _, row := range []struct {
 		name, part, fails, says string // says is what go test prints where it fails
 		again, ok               bool   // whether it passes when it runs again
+		runs                    string // the tests of a second run, if not all
 	}{
 		{name: "everything passes", part: "unit", ok: true},
 		{name: "a package fails twice", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s"},
 		{name: "a package fails once", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s", again: true, ok: true},
+		{name: "tests fail once", part: "unit", fails: plain, again: true, ok: true,
+			says: "--- FAIL: TestA (1.00s)\n    --- FAIL: TestA/part (1.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tm/catalog\t0.1s", runs: "^(TestA|TestB)$"},
 		{name: "a data race", part: "unit", fails: race + " -skip", says: "WARNING: DATA RACE\nFAIL\tm/egress\t0.1s", again: true},
 		{name: "a panic", part: "unit", fails: plain, says: "panic: x\nFAIL\tm/catalog\t0.1s", again: true},
 		{name: "no package is named", part: "unit", fails: plain, says: "killed", again: true},
@@ -38,7 +41,7 @@ func TestFailures(t *testing.T) {
 case "$1 $*" in
 env*CC) echo cat ;;
 list*) echo "$PWD/catalog" ;;
-test*-count=1\ m/*) ` + again + ` ;;
+test*-count=1\ *m/*) echo "again: $*"; ` + again + ` ;;
 test*"$FAILS"*) [ -z "$FAILS" ] || { printf '%s\n' "$SAYS"; exit 1; } ;;
 esac
 `
@@ -49,6 +52,11 @@ esac
 		out, err := cmd.CombinedOutput()
 		if (err == nil) != row.ok || strings.Contains(string(out), "unstable, which") != (row.again && row.ok) {
 			t.Errorf("%s: %v\n%s", row.name, err, out)
+		}
+		second := row.ok && row.again
+		if _, line, _ := strings.Cut(string(out), "again: "); second && strings.Contains(line, "-run ") != (row.runs != "") ||
+			!strings.Contains(line, row.runs) {
+			t.Errorf("%s: the second run is %q", row.name, line)
 		}
 	}
 }
