@@ -30,6 +30,7 @@ func (h *share) queue(ctx context.Context, tx *transaction, number int64) error 
 	if h == nil {
 		return nil
 	}
+	tx.shares = true
 	_, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO shared VALUES (?, '', 0)`, number)
 	return err
 }

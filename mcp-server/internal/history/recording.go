@@ -162,7 +162,6 @@ func (r *Recording) End(e End) {
 		done.do = func(ctx context.Context, tx *transaction) error { return r.end(ctx, tx, run, e.Receipt, &c) }
 	}
 	s.put(done)
-	s.share.wake()
 }
 
 // state is the state of a run that is over.

@@ -106,7 +106,7 @@ func (h *share) close(ctx context.Context) {
 	})
 }
 
-// wake tells that a run has ended.
+// wake tells that a run which has ended is in the file.
 func (h *share) wake() {
 	if h == nil {
 		return

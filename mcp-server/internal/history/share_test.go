@@ -296,6 +296,25 @@ func TestSharedAtOnce(t *testing.T) {
 	}
 }
 
+// TestSharedSlowFile: a run that comes into the file late is put in the bucket like any other.
+func TestSharedSlowFile(t *testing.T) {
+	b, server := objects(t)
+	s := sharing(t, b, nil)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	busy := make(chan struct{})
+	parts.Go(func() {
+		_ = s.ask(t.Context(), func(context.Context, *transaction) error {
+			close(busy)
+			time.Sleep(gatherTime + 4*freshTime) // longer than whoever puts it waits for the file
+			return nil
+		})
+	})
+	<-busy
+	store(s, "raaaa", "x", "y")
+	testkit.WaitFor(t, func() bool { return len(files(t, server)) == 2 })
+}
+
 // TestSharedTold: exchanges that the proxy has told every store are not counted twice.
 func TestSharedTold(t *testing.T) {
 	b, _ := objects(t)

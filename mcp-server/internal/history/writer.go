@@ -285,6 +285,9 @@ func (s *Store) transact(db *file, jobs []job) (err error) {
 		_ = tx.Rollback()
 		return fmt.Errorf("writing the history: %w", err)
 	}
+	if tx.shares {
+		s.share.wake()
+	}
 	return nil
 }
 
@@ -294,6 +297,8 @@ type transaction struct {
 	*sql.Tx
 	file *file
 	sums map[sumKey]*sum
+	// shares says that a run is to be put in the bucket.
+	shares bool
 	// last is done after all jobs: an index of words is flushed by every statement after the one that changes it.
 	last []func() error
 }
