@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test.sh [PART...]: unit tests (unit), end-to-end tests in embedded mode (embedded), and in Docker mode if an engine is
 # running (docker). Without a PART all of them, and those of Docker mode, which wait more than they compute, beside the
-# others. CODEFORGE_NO_SKIP=1 turns every skip into a failure.
+# others. CODEFORGE_NO_SKIP=1 turns every skip into a failure. $CODEFORGE_KUBERNETES is the command of the tests on
+# Kubernetes, if there are to be any: they run beside the attacks in Docker.
 #
 # A test that fails runs once more, alone, when everything else has ended. If it passes then, it is unstable: that is a
 # defect, which the end of the output names, but it does not hide what all others showed. A leak, a data race, a panic or a
@@ -157,15 +158,20 @@ stacks() {
 	return $status
 }
 
-# What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any.
-attacks() {
-	local status=0
-	docker_e2e ./attack || status=1
-	if [ -n "${CODEFORGE_ENGINE_RESTART:-}" ]; then
-		heading "the Docker engine ends under the stack"
-		(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker) || status=1
-	fi
-	return $status
+# What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any, but the attacks on
+# Kubernetes, with which they take turns at that.
+attacks() { docker_e2e ./attack; }
+
+kubernetes() {
+	[ -n "${CODEFORGE_KUBERNETES:-}" ] || return 0
+	heading "end to end, on Kubernetes"
+	$CODEFORGE_KUBERNETES
+}
+
+restart() {
+	[ -n "${CODEFORGE_ENGINE_RESTART:-}" ] || return 0
+	heading "the Docker engine ends under the stack"
+	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker)
 }
 
 # start runs a part beside this script. finish waits for it, and notes whether it failed.
@@ -178,7 +184,7 @@ failed=''
 finish() { wait "$1" || failed=yes; }
 
 everything() {
-	local stacks
+	local stacks attacks
 	if ! engine; then
 		start unit && finish "$job"
 		start embedded && finish "$job"
@@ -188,7 +194,10 @@ everything() {
 	start unit && finish "$job"
 	start embedded && finish "$job"
 	finish "$stacks"
-	start attacks && finish "$job"
+	start attacks && attacks=$job
+	start kubernetes && finish "$job"
+	finish "$attacks"
+	start restart && finish "$job"
 }
 
 if [ $# = 0 ]; then everything; fi
@@ -199,6 +208,7 @@ for part in "$@"; do
 		engine || continue
 		start stacks && finish "$job"
 		start attacks && finish "$job"
+		start restart && finish "$job"
 		;;
 	*)
 		echo "test.sh: $part is no part: want unit, embedded or docker" >&2
