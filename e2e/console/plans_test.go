@@ -91,7 +91,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 	button("Approve all 3")
 	b.see(t, ".page .status", "Sent")
 	if refused, list := sent(trial), fmt.Sprint(sent(all)); len(refused) != 0 || list != "[1 2 3]" {
-		t.Errorf("of the refused one %q, of the other %s", refused, list)
+		t.Errorf("of the refused one %q, of the other %s: %s", refused, list, b.text(t, "main"))
 	}
 
 	// What is the operator's alone is shown, and not decided here.

@@ -10,12 +10,12 @@ const otherBytes = "The registry answers other bytes than the lock file of the f
 	"says itself. Find out why before you trust them: "
 
 // cause is, in one line, what Deno said behind its last "error: ". It puts each underlying error on a line of its own,
-// behind its number.
+// behind its number. It is empty if Deno said none.
 func cause(output string) string {
 	const mark = "error: "
 	at := strings.LastIndex(output, mark)
 	if at < 0 {
-		return "The installer failed without saying why."
+		return ""
 	}
 	var parts []string
 	for line := range strings.Lines(output[at+len(mark):]) {

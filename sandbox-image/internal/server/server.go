@@ -231,10 +231,11 @@ func (r *Running) exit(st jail.Status) runapi.Exit {
 		switch {
 		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so this may not be the kernel
 			r.reason, r.detail = runapi.OOM, "The server was killed, probably by the kernel, which had no memory left."
-		case st.Code != 0 && r.cfg.Server.Install:
-			r.detail = cause(r.tail.text())
 		case st.Code != 0:
 			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, r.tail.text())
+			if why := cause(r.tail.text()); r.cfg.Server.Install && why != "" {
+				r.detail = why
+			}
 		}
 	})
 	return runapi.Exit{

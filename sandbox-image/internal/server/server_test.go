@@ -12,7 +12,7 @@ func TestCause(t *testing.T) {
 			"    0: Tarball checksum did not match what was provided by npm registry for probe@1.0.0.\n       \n       Expected: a\n": otherBytes + "Failed caching npm package 'probe@1.0.0': Tarball checksum did not match what was provided by npm registry for probe@1.0.0: Expected: a",
 		"error: npm package 'nothing' does not exist.":                      "npm package 'nothing' does not exist",
 		"error: one\nerror: Import failed\n\nCaused by:\n    404 Not Found": "Import failed: 404 Not Found",
-		"":                                    "The installer failed without saying why.",
+		"": "", "Download https://packages.example.com/x": "",
 		"error: " + strings.Repeat("x", 9999): strings.Repeat("x", maxCause),
 	} {
 		if got := cause(output); got != want {
