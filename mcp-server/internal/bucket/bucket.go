@@ -56,7 +56,7 @@ func (b *Bucket) Under(folder string) *Bucket {
 }
 
 // String is the address.
-func (b *Bucket) String() string { return scheme + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
+func (b *Bucket) String() string { return "s3://" + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
 
 // List lists at most so many objects, in the order of their names. What is in folders is listed as the folder, whose
 // name ends in a slash.

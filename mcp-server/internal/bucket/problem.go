@@ -30,12 +30,12 @@ func (b *Bucket) explain(doing string, err error) error {
 		"InvalidToken", "InvalidTokenId":
 		return fmt.Errorf("%s: the server refuses the access key (%s): check the key, and its secret", where, answer.Code)
 	case "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect":
-		return fmt.Errorf("%s: the bucket is in another region (%s): set AWS_REGION", where, answer.Code)
+		return fmt.Errorf("%s: the bucket is in another region (%s): set BUCKET_REGION", where, answer.Code)
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch s := answer.StatusCode; {
 	case errors.As(err, &untrusted):
-		return fmt.Errorf("%s: %w: set AWS_CA_BUNDLE to a file with the server's authority", where, err)
+		return fmt.Errorf("%s: %w: set BUCKET_CA_FILE to a file with the server's authority", where, err)
 	case s == http.StatusPreconditionFailed, s == http.StatusConflict:
 		return ErrConflict
 	case s == http.StatusNotFound && doing != "listing":
