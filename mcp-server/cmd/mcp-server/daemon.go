@@ -239,7 +239,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 		Console:   d.console,
 		Operator: operator.Handler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
-			Console: d.consoleLogin, Tenants: d.tenants.States,
+			Console: d.consoleLogin, Tenants: d.tenants.States, Buckets: d.buckets,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,

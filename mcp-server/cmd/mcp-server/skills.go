@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
@@ -88,4 +90,18 @@ func (d *daemon) openTenantSkills(ctx context.Context, dir, name string) (*skill
 	}
 	of := d.bucket.Under("tenants").Under(name)
 	return skill.OpenMirror(ctx, dir, of, d.settings.SkillsReadonly, d.log)
+}
+
+// buckets is how the buckets that are shared are kept up with.
+func (d *daemon) buckets(ctx context.Context) (out operatorapi.Buckets) {
+	if d.bucket != nil {
+		out.Skills = &historyapi.Bucket{Address: d.bucket.String()}
+		if err := d.skills.Cause(); err != nil {
+			out.Skills.Problem = d.skills.Problem() + ": " + err.Error()
+		}
+	}
+	if s, err := d.history.Status(ctx); err == nil {
+		out.Runs = s.Bucket
+	}
+	return out
 }

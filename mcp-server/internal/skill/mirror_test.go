@@ -292,7 +292,8 @@ func TestMirrorHostile(t *testing.T) {
 	defer front.Close()
 	env := server.Environment()
 	env["BUCKET_ENDPOINT"] = front.URL
-	s, log := mirror(t, at(t, env))
+	b = at(t, env)
+	s, log := mirror(t, b)
 	if names := strings.Join(s.Names(), " "); names != "good good_2.py" {
 		t.Errorf("skills: %s\n%s", names, log)
 	}
