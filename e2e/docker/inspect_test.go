@@ -175,6 +175,8 @@ func TestEdges(t *testing.T) {
 	want := []string{
 		"/apis proxy ro",
 		"/docker.sock docker-shim rw",
+		"/bucket-ca mcp-server ro",
+		"/bucket-credentials mcp-server ro",
 		"/mcp-auth-token mcp-server ro",
 		"/mcp-tokens mcp-server ro",
 		"/redacting-strings mcp-server ro",
