@@ -1,11 +1,14 @@
 package bucket_test
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -108,6 +112,101 @@ func TestRemoval(t *testing.T) {
 	testkit.Must(t, b.Remove(t.Context(), "a.ts", two))
 	if len(conditions) != 1 || conditions[0] != `"`+two+`"` {
 		t.Errorf("%q, want %q", conditions, two)
+	}
+}
+
+// closing is a server before another one that ends a connection which was used before: when the next request has begun to
+// arrive, or when that was made and before its answer.
+type closing struct {
+	net.Listener
+	back  string
+	after bool
+	ended atomic.Int32
+}
+
+func (c *closing) serve() {
+	for {
+		conn, err := c.Accept()
+		if err != nil {
+			return
+		}
+		go c.pass(conn)
+	}
+}
+
+// pass passes requests on. The second PUT of a connection is its last.
+func (c *closing) pass(conn net.Conn) {
+	defer conn.Close()
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	in := bufio.NewReader(conn)
+	for puts := 0; ; {
+		if _, err := in.Peek(1); err != nil {
+			return
+		}
+		if puts == 1 && !c.after {
+			c.ended.Add(1)
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			return
+		}
+		req, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		host, body := req.Host, req.Body
+		req.Body = io.NopCloser(body)
+		req.URL.Scheme, req.URL.Host, req.Host, req.RequestURI = "http", c.back, host, ""
+		resp, err := client.Do(req)
+		if err != nil {
+			return
+		}
+		if req.Method == http.MethodPut {
+			puts++
+		}
+		if puts == 2 {
+			c.ended.Add(1)
+			_ = resp.Body.Close()
+			return
+		}
+		resp.Close = false // the server itself keeps no connection
+		_, _ = io.Copy(io.Discard, body) // the server may have answered before it had read all
+		err = resp.Write(conn)
+		_ = resp.Body.Close()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// TestClosedConnection: a PUT on a connection that the server has closed, or closes before it answers, is made again, and
+// is no conflict with itself. One of two writers of the same version still loses.
+func TestClosedConnection(t *testing.T) {
+	_, s := open(t)
+	for _, after := range []bool{false, true} {
+		for _, size := range []int{10, 200 << 10} {
+			t.Run(fmt.Sprintf("%v/%d", after, size), func(t *testing.T) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				testkit.Must(t, err)
+				front := &closing{Listener: l, back: s.Address, after: after}
+				t.Cleanup(func() { _ = l.Close() })
+				go front.serve()
+				b := at(t, fmt.Sprintf("s3://skills/%v-%d", after, size), with(s.Environment(), "BUCKET_ENDPOINT", "http://"+l.Addr().String()))
+				text := bytes.Repeat([]byte("x"), size)
+				_, err = b.Put(t.Context(), "first.ts", []byte("1"), bucket.Absent)
+				testkit.Must(t, err)
+				version, err := b.Put(t.Context(), "a.ts", text, bucket.Absent)
+				if err != nil || front.ended.Load() == 0 {
+					t.Fatalf("%v, %d connections ended", err, front.ended.Load())
+				}
+				data, is, err := b.Get(t.Context(), "a.ts", int64(size))
+				if err != nil || is != version || !bytes.Equal(data, text) {
+					t.Errorf("%d bytes of version %s, want %s: %v", len(data), is, version, err)
+				}
+				if _, err := b.Put(t.Context(), "a.ts", []byte("other"), bucket.Absent); !errors.Is(err, bucket.ErrConflict) {
+					t.Errorf("an object of somebody else was taken for one's own: %v", err)
+				}
+			})
+		}
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
+	"syscall"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -16,6 +19,12 @@ func (e *UnreachableError) Error() string { return "the server does not answer: 
 
 // Unwrap is the cause.
 func (e *UnreachableError) Unwrap() error { return e.cause }
+
+// broken reports whether a connection ended before the answer. Go's own client repeats only what changes nothing.
+func broken(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) ||
+		err != nil && strings.Contains(err.Error(), "Connection closed by foreign host") // minio's words for io.EOF
+}
 
 // explain says of an error what is to be done.
 func (b *Bucket) explain(doing string, err error) error {
