@@ -100,6 +100,11 @@ func TestBuckets(t *testing.T) {
 				hiding(t, s)
 			}
 			objects(t, store.Dir)
+			for place, want := range map[string]bool{"history/.bucket/shared.ts": true, "skills/.bucket": false} { // which code could make a link
+				if _, err := os.Lstat(filepath.Join(one.dir, ".codeforge", place)); (err == nil) != want {
+					t.Errorf("%s: %v", place, err)
+				}
+			}
 
 			store.Stop()
 			testkit.WaitFor(t, func() bool {
