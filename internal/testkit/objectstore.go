@@ -83,7 +83,8 @@ func (s *ObjectStore) Bucket(name string) { Must(s.tb, os.MkdirAll(filepath.Join
 func (s *ObjectStore) Environment() map[string]string {
 	s.tb.Helper()
 	return map[string]string{
-		"BUCKET_ENDPOINT": "http://" + s.Address, "BUCKET_REGION": s.region, "BUCKET_CREDENTIALS_FILE": Credentials(s.tb, s.id, s.key),
+		"BUCKET_ENDPOINT": "http://" + s.Address, "BUCKET_REGION": s.region,
+		"BUCKET_CREDENTIALS_FILE": Credentials(s.tb, s.id, s.key),
 	}
 }
 

@@ -53,7 +53,8 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 		}
 	}
 	p.Keep = append([]string{
-		p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile, c.Settings.BucketCredentialsFile, c.Settings.BucketCAFile,
+		p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile, c.Settings.BucketCredentialsFile,
+		c.Settings.BucketCAFile,
 	}, p.Pythons...)
 	p.Port, err = Port(ctx, c.Port)
 	return p, warnings, err

@@ -168,7 +168,7 @@ func (c *closing) pass(conn net.Conn) {
 			_ = resp.Body.Close()
 			return
 		}
-		resp.Close = false // the server itself keeps no connection
+		resp.Close = false               // the server itself keeps no connection
 		_, _ = io.Copy(io.Discard, body) // the server may have answered before it had read all
 		err = resp.Write(conn)
 		_ = resp.Body.Close()

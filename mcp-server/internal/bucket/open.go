@@ -17,7 +17,7 @@ import (
 )
 
 // Open is the objects at an address of SKILLS_BUCKET or HISTORY_BUCKET, with the BUCKET_ settings. Nothing is requested
-// yet. The file of the key is read again when it is a minute old. Without one, the key is that of the pod's role in AWS.
+// yet. The file of the key is read again when it is a minute old. Without one, the key is that of the pod's role.
 func Open(address *url.URL, s settings.Settings) (*Bucket, error) {
 	server := s.BucketEndpoint
 	if server == nil {
