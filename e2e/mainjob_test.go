@@ -10,7 +10,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m, world.InstallMCPRemote, installReaders)) }
+func TestMain(m *testing.M) {
+	os.Exit(world.Main(m, world.InstallMCPRemote, installReaders, buildObjectStore))
+}
 
 // script is the main job in three lines.
 const script = `const r = await fetch("https://httpbin.test/bearer?t=%s", { headers: { Authorization: "Bearer HTTPBIN_TOKEN" } });

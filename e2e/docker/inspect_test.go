@@ -174,6 +174,8 @@ func checkSecurity(t *testing.T, opts []string, profile []byte) {
 func TestEdges(t *testing.T) {
 	want := []string{
 		"/apis proxy ro",
+		"/bucket-ca mcp-server ro",
+		"/bucket-credentials mcp-server ro",
 		"/docker.sock docker-shim rw",
 		"/mcp-auth-token mcp-server ro",
 		"/mcp-tokens mcp-server ro",

@@ -1,11 +1,18 @@
 package walk
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestRelease checks that a release contains what a build does: every binary of the Makefile from the same folder,
@@ -43,5 +50,50 @@ func TestRelease(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root(t), m[1])); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestCask: what Homebrew installs is in the archive, below the folder that a GoReleaser since 2.18 takes it out of.
+func TestCask(t *testing.T) {
+	var conf struct {
+		Archives []struct {
+			Wrap  bool `yaml:"wrap_in_directory"`
+			Files []any
+		}
+		Casks []struct {
+			Binaries, Manpages []string
+			Completions        map[string]string
+		} `yaml:"homebrew_casks"`
+		Builds []struct{ Binary string }
+	}
+	testkit.Must(t, yaml.Unmarshal([]byte(document(t, ".goreleaser.yaml")), &conf))
+	var packed []string // beside binaries
+	for _, f := range conf.Archives[0].Files {
+		if f, ok := f.(map[string]any); ok && f["strip_parent"] == true {
+			packed = append(packed, f["dst"].(string)+"/"+filepath.Base(f["src"].(string)))
+		}
+	}
+	made := document(t, "make/release.sh")
+	for _, c := range conf.Casks {
+		if len(c.Binaries) != 1 || c.Binaries[0] != conf.Builds[0].Binary || len(c.Manpages) != 1 || len(c.Completions) != 3 {
+			t.Errorf("the cask installs %v %v %v", c.Binaries, c.Manpages, c.Completions)
+		}
+		for _, path := range append(slices.Collect(maps.Values(c.Completions)), c.Manpages...) {
+			is := slices.ContainsFunc(packed, func(of string) bool {
+				match, _ := filepath.Match(of, path)
+				return match
+			})
+			if !is || !strings.Contains(made, `>"$dir/`+path+`"`) {
+				t.Errorf("the cask installs %s, which no archive has: %v", path, packed)
+			}
+		}
+	}
+	workflow := document(t, ".github/workflows/release.yml")
+	m := regexp.MustCompile(`version: "~> v2\.(\d+)"`).FindStringSubmatch(workflow)
+	if m == nil {
+		m = []string{"", "0"}
+	}
+	if n, err := strconv.Atoi(m[1]); conf.Archives[0].Wrap && (err != nil || n < 18) {
+		t.Error("release.yml allows a GoReleaser before 2.18, which leaves the manual and completions in the archive's folder")
 	}
 }

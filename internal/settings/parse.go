@@ -58,6 +58,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
 			"at most TIMEOUT_MAX, which is " + formatSeconds(s.TimeoutMax)})
 	}
+	mistakes = append(mistakes, s.halfBucket(getenv("CODEFORGE_CONTAINER") == "kubernetes")...)
 	if mistakes != nil {
 		return s, mistakes
 	}
@@ -69,7 +70,7 @@ func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Se
 // found quotes a value, shortened; the value of a setting that may be secret is not shown.
 func found(name, text string) string {
 	switch name {
-	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY":
+	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "BUCKET_ENDPOINT":
 		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
 	}
 	if len(text) > 60 {

@@ -42,11 +42,11 @@ func fields(s Settings) any {
 	return plain(s)
 }
 
-// TestNames holds the list of architecture and .env.example: 27 variables, each with its default.
+// TestNames holds the list of architecture and .env.example: each variable with its default.
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= " +
-		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
-		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full"
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false SKILLS_BUCKET= OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full HISTORY_BUCKET= BUCKET_ENDPOINT= BUCKET_REGION= BUCKET_CREDENTIALS_FILE= BUCKET_CA_FILE="
 	var got []string
 	for _, name := range Names() {
 		got = append(got, name+"="+Default(name))
@@ -119,6 +119,8 @@ func notRanges(text string) string {
 
 func TestRefused(t *testing.T) {
 	const notShown = " bytes, not shown; want "
+	const noKey = "BUCKET_CREDENTIALS_FILE: not set; want with SKILLS_BUCKET or HISTORY_BUCKET a file of three lines, [default], aws_access_key_id = ID and aws_secret_access_key = SECRET"
+	const noBucket = "SKILLS_BUCKET: not set; want s3://BUCKET/PREFIX, here or in HISTORY_BUCKET, or no BUCKET_ setting"
 	rows := []struct{ name, text, want string }{
 		{"YOLO_MODE", "maybe", `YOLO_MODE: "maybe"; want true or false`},
 		{"DEBUG_MODE", "2", `DEBUG_MODE: "2"; want true or false`},
@@ -180,6 +182,21 @@ func TestRefused(t *testing.T) {
 		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml"; want text or json`},
 		{"HISTORY", "some", `HISTORY: "some"; want full or receipts or off`},
+		{"SKILLS_BUCKET", "https://skills", `SKILLS_BUCKET: "https://skills"; want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"SKILLS_BUCKET", "s3://skills?x=1", `SKILLS_BUCKET: "s3://skills?x=1"; want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"SKILLS_BUCKET", "s3:///team", `SKILLS_BUCKET: "s3:///team"; want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"SKILLS_BUCKET", "s3://id:key@skills", `SKILLS_BUCKET: "s3://id:key@skills"; want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"HISTORY_BUCKET", "s3://runs//team", `HISTORY_BUCKET: "s3://runs//team"; want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"SKILLS_BUCKET", "s3://skills", noKey},
+		{"HISTORY_BUCKET", "s3://runs/team", noKey},
+		{"BUCKET_ENDPOINT", "https://minio.example.com/skills", "BUCKET_ENDPOINT: a value of 32" + notShown + "a URL like https://minio.example.com:9000, without a path"},
+		{"BUCKET_ENDPOINT", "http://id:key@minio", "BUCKET_ENDPOINT: a value of 19" + notShown + "a URL like https://minio.example.com:9000, without a path"},
+		{"BUCKET_ENDPOINT", "https://minio.example.com:9000", noBucket},
+		{"BUCKET_REGION", "Frankfurt", `BUCKET_REGION: "Frankfurt"; want the region of the bucket, e.g. eu-central-1 or auto`},
+		{"BUCKET_REGION", "auto", noBucket},
+		{"BUCKET_CREDENTIALS_FILE", "a\x00b", `BUCKET_CREDENTIALS_FILE: "a\x00b"; want the path of a file`},
+		{"BUCKET_CREDENTIALS_FILE", "/key", noBucket},
+		{"BUCKET_CA_FILE", "a\x00b", `BUCKET_CA_FILE: "a\x00b"; want the path of a PEM file`},
 		{"LOG_FORMAT", strings.Repeat("x", 70), `LOG_FORMAT: "` + strings.Repeat("x", 60) + `..."; want text or json`},
 	}
 	tried := map[string]bool{}
@@ -193,6 +210,29 @@ func TestRefused(t *testing.T) {
 		if !tried[name] {
 			t.Errorf("no bad value of %s is tried", name)
 		}
+	}
+}
+
+// TestBuckets: the settings of buckets, and that only a pod's key may be that of a role in AWS.
+func TestBuckets(t *testing.T) {
+	s, err := Parse(env(map[string]string{
+		"SKILLS_BUCKET": "s3://my-bucket/a/b/", "HISTORY_BUCKET": "s3://runs", "BUCKET_ENDPOINT": "http://[::1]:9000/",
+		"BUCKET_REGION": "eu-central-1", "BUCKET_CREDENTIALS_FILE": "/key", "BUCKET_CA_FILE": "/ca.pem",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.SkillsBucket.Host != "my-bucket" || s.SkillsBucket.Path != "/a/b" || s.HistoryBucket.Host != "runs" || s.HistoryBucket.Path != "" ||
+		s.BucketEndpoint.Host != "[::1]:9000" || s.BucketRegion != "eu-central-1" || s.BucketCredentialsFile != "/key" || s.BucketCAFile != "/ca.pem" {
+		t.Errorf("%+v", fields(s))
+	}
+	pod := map[string]string{"CODEFORGE_CONTAINER": "kubernetes", "SKILLS_BUCKET": "s3://skills"}
+	if _, err := Parse(env(pod)); err != nil {
+		t.Error(err)
+	}
+	pod["BUCKET_ENDPOINT"] = "https://minio.example.com"
+	if _, err := Parse(env(pod)); err == nil || !strings.Contains(err.Error(), "BUCKET_CREDENTIALS_FILE: not set") {
+		t.Errorf("a server that is not AWS's, without a key: %v", err)
 	}
 }
 

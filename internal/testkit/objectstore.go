@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
 // versitygw is an S3 server that verifies every signature, with files for objects.
@@ -77,10 +79,28 @@ func (s *ObjectStore) Hang() (resume func()) {
 // Bucket makes a bucket.
 func (s *ObjectStore) Bucket(name string) { Must(s.tb, os.MkdirAll(filepath.Join(s.Dir, name), 0o755)) }
 
-// Environment is the environment of a client of it.
+// Environment is the settings of CodeForge for it, but for the addresses of buckets.
 func (s *ObjectStore) Environment() map[string]string {
+	s.tb.Helper()
 	return map[string]string{
-		"AWS_ENDPOINT_URL_S3": "http://" + s.Address, "AWS_REGION": s.region,
-		"AWS_ACCESS_KEY_ID": s.id, "AWS_SECRET_ACCESS_KEY": s.key,
+		"BUCKET_ENDPOINT": "http://" + s.Address, "BUCKET_REGION": s.region,
+		"BUCKET_CREDENTIALS_FILE": Credentials(s.tb, s.id, s.key),
 	}
+}
+
+// Settings are the settings of an environment.
+func Settings(tb testing.TB, env map[string]string) settings.Settings {
+	tb.Helper()
+	s, err := settings.Parse(func(name string) string { return env[name] })
+	Must(tb, err)
+	return s
+}
+
+// Credentials is a file with an access key, as AWS's tools have it.
+func Credentials(tb testing.TB, id, key string) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "credentials")
+	text := "[default]\naws_access_key_id = " + id + "\naws_secret_access_key = " + key + "\n"
+	Must(tb, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }

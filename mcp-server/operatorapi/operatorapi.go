@@ -7,6 +7,7 @@
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
 //	GET /operator/v1/inspection                                -> controlapi.Inspection
 //	GET /operator/v1/tenants                                   -> Tenants
+//	GET /operator/v1/buckets                                   -> Buckets
 //	GET /operator/v1/runs?filter=&cursor=                      -> historyapi.Page
 //	GET /operator/v1/run?run=                                  -> historyapi.Detail | 404
 //	GET /operator/v1/exchanges?filter=&cursor=                 -> historyapi.ExchangePage
@@ -84,6 +85,17 @@ type Tenant struct {
 // Tenants fetches the tenants.
 func (c Client) Tenants(ctx context.Context) (Tenants, error) {
 	return fetch[Tenants](ctx, c, http.MethodGet, "tenants", nil)
+}
+
+// Buckets are those that several CodeForges share; nil: that one is not set. Of skills' nothing waits.
+type Buckets struct {
+	Skills *historyapi.Bucket `json:"skills,omitempty"`
+	Runs   *historyapi.Bucket `json:"runs,omitempty"`
+}
+
+// Buckets fetches them.
+func (c Client) Buckets(ctx context.Context) (Buckets, error) {
+	return fetch[Buckets](ctx, c, http.MethodGet, "buckets", nil)
 }
 
 // ConsoleLogin is a way in to the web console: a code that opens one session, within a minute.

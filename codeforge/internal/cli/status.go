@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -33,6 +34,8 @@ type state struct {
 	Servers []serverstate.Server `json:"servers,omitempty"`
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants *operatorapi.Tenants `json:"tenants,omitempty"`
+	// Buckets are those that several CodeForges share.
+	Buckets *operatorapi.Buckets `json:"buckets,omitempty"`
 	Problem string               `json:"problem,omitempty"`
 }
 
@@ -118,6 +121,9 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 	if list, err := op.Tenants(ctx); err == nil && (len(list.Tenants) > 0 || list.Problem != "") {
 		s.Tenants = &list
 	}
+	if b, err := op.Buckets(ctx); err == nil && b != (operatorapi.Buckets{}) {
+		s.Buckets = &b
+	}
 	s.Catalog = &cat
 }
 
@@ -159,6 +165,7 @@ func printState(e *Env, s state) {
 	}
 	printServers(e.Stdout, s.Servers)
 	printTenants(e.Stdout, s.Tenants)
+	printBuckets(e.Stdout, s.Buckets)
 	printFrozen(e.Stdout, s.Frozen)
 	if s.Problem != "" {
 		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
@@ -189,6 +196,35 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 	if list.Problem != "" {
 		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, what it had before is in force: %s\n",
 			visible.Line(list.Problem))
+	}
+}
+
+// printBuckets prints a line for each bucket: its address, what is still to come, and what is wrong.
+func printBuckets(w io.Writer, b *operatorapi.Buckets) {
+	if b == nil {
+		return
+	}
+	for _, of := range []struct {
+		what   string
+		bucket *historyapi.Bucket
+	}{{"skills", b.Skills}, {"runs", b.Runs}} {
+		if of.bucket == nil {
+			continue
+		}
+		line := fmt.Sprintf("  %s are shared through %s", of.what, visible.Line(of.bucket.Address))
+		if of.bucket.Waiting > 0 {
+			line += ", " + count(int(of.bucket.Waiting), "run") + " waiting to be put there"
+		}
+		if of.bucket.Loading {
+			line += ", still loading"
+		}
+		if of.bucket.Lost > 0 {
+			line += ", " + count(int(of.bucket.Lost), "run") + " lost"
+		}
+		if of.bucket.Problem != "" {
+			line += "; problem: " + visible.Line(of.bucket.Problem)
+		}
+		fmt.Fprintln(w, line)
 	}
 }
 

@@ -92,6 +92,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(bounded(ctx, c, running))
 		report(bounded(ctx, c, alarms))
 		report(bounded(ctx, c, mcpServers))
+		report(bounded(ctx, c, buckets))
 		return
 	}
 	for _, g := range []group{versions, machine, engine} {
@@ -101,7 +102,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(trial(ctx, c))
 	}
 	report(anyMode(all))
-	for _, g := range []group{running, alarms, mcpServers, port, configuration, files, authority, hosts} {
+	for _, g := range []group{running, alarms, mcpServers, buckets, port, configuration, files, authority, hosts} {
 		report(bounded(ctx, c, g))
 	}
 }

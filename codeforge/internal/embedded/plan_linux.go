@@ -111,15 +111,18 @@ func serverArgs(p plan, v view.View) []string {
 	}
 }
 
-// The settings that each daemon gets. The proxy gets the whole environment, which may hold credentials, except the
-// token of the MCP endpoint.
+// The settings that each daemon gets. The proxy gets the whole environment, which may hold credentials, except what
+// is for mcp-server alone.
 var (
 	sandboxSettings = []string{
 		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_WARM_PYTHON", "SANDBOX_MEMORY", "SANDBOX_SERVERS",
 		"SANDBOX_SERVER_MEMORY", "CANARIES", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT",
 	}
 	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT", "PACKAGE_REGISTRY_PRIVATE"}
-	notForProxy  = []string{"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "MCP_TOKENS_FILE"}
+	notForProxy  = []string{
+		"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "MCP_TOKENS_FILE", "SKILLS_BUCKET", "HISTORY_BUCKET", "BUCKET_ENDPOINT",
+		"BUCKET_REGION", "BUCKET_CREDENTIALS_FILE", "BUCKET_CA_FILE",
+	}
 )
 
 // sized is an environment that says how many slots there are, whatever SANDBOX_SLOTS was: --slots wins.

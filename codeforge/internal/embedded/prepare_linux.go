@@ -52,7 +52,10 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 			return p, nil, err
 		}
 	}
-	p.Keep = append([]string{p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile}, p.Pythons...)
+	p.Keep = append([]string{
+		p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile, c.Settings.BucketCredentialsFile,
+		c.Settings.BucketCAFile,
+	}, p.Pythons...)
 	p.Port, err = Port(ctx, c.Port)
 	return p, warnings, err
 }

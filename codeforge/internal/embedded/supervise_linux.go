@@ -139,7 +139,7 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 	proxyFiles, sandboxFiles := slotnet.Files(slots)
 	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
 	proxyEnv, sandboxEnv, serverEnv := environments(p.sized(environ))
-	if serverEnv, err = s.shareTokens(ctx, serverEnv); err != nil {
+	if serverEnv, err = s.shareFiles(ctx, serverEnv); err != nil {
 		return status{}, err
 	}
 	steps := []struct {

@@ -91,13 +91,13 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
-	if err := d.openSkills(ctx, getenv); err != nil {
+	if err := d.openSkills(ctx); err != nil {
 		return nil, err
 	}
 	if d.alarms, err = alarm.Open(f.pins, d.alert, d.log); err != nil {
 		return nil, err
 	}
-	if err := d.openHistory(ctx, getenv); err != nil {
+	if err := d.openHistory(ctx); err != nil {
 		return nil, err
 	}
 	only := &sandbox.Sandbox{}
@@ -239,7 +239,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.
 		Console:   d.console,
 		Operator: operator.Handler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
-			Console: d.consoleLogin, Tenants: d.tenants.States,
+			Console: d.consoleLogin, Tenants: d.tenants.States, Buckets: d.buckets,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,

@@ -29,11 +29,8 @@ type flags struct {
 	proxy    string // the address of the control API of the proxy that the sandboxes of a cluster share, or empty
 	control  string
 	skills   string
-	// store is the bucket that has the skills, of which the folder is a copy, or empty.
-	store  string
-	socket string
-	// history is the folder of what is kept of runs, runs the bucket that several share, or empty.
-	history, runs string
+	socket   string
+	history  string // the folder of what is kept of runs, and of the copy of skills in a bucket, or empty
 	// definitions is where the broker remembers tools, pins those that the user has accepted.
 	definitions, pins string
 	// tenants has the skills of the clients of MCP_TOKENS_FILE.
@@ -58,13 +55,10 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on when this is told to end")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
-	set.StringVar(&f.store, "skills-store", "", "s3://BUCKET/PREFIX that keeps the skills for several mcp-servers; their "+
-		"directories are copies")
 	set.StringVar(&f.tenants, "tenants", "", "folder of the skills of the clients of MCP_TOKENS_FILE")
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
 	set.StringVar(&f.history, "history", "", "folder to keep runs in, as HISTORY says; without it, none are kept")
-	set.StringVar(&f.runs, "runs-store", "", "s3://BUCKET/PREFIX through which several mcp-servers have each other's runs")
 	set.StringVar(&f.definitions, "definitions", "",
 		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
 	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+
@@ -91,9 +85,6 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	}
 	if f.proxy != "" && !inCluster {
 		problems = append(problems, errors.New("--proxy: want --sandbox kubernetes:NAMESPACE/SERVICE with it"))
-	}
-	if f.runs != "" && f.history == "" {
-		problems = append(problems, errors.New("--runs-store: want --history with it"))
 	}
 	if f.skills == "" {
 		problems = append(problems, errors.New("--skills is required"))

@@ -19,14 +19,14 @@ import (
 )
 
 // openHistory opens the store of runs.
-func (d *daemon) openHistory(ctx context.Context, getenv func(string) string) error {
+func (d *daemon) openHistory(ctx context.Context) error {
 	c := history.Config{
 		Dir: d.flags.history, Mode: d.settings.History, Clean: redacted(d.settings.RedactingStrings), Log: d.log,
 	}
-	if d.flags.runs != "" && c.Mode != history.Off {
+	if d.settings.HistoryBucket != nil && c.Mode != history.Off {
 		var err error
-		if c.Bucket, err = openStore(ctx, d.flags.runs, getenv, true); err != nil {
-			return fmt.Errorf("--runs-store: %w", err)
+		if c.Bucket, err = d.openStore(ctx, d.settings.HistoryBucket, true); err != nil {
+			return fmt.Errorf("HISTORY_BUCKET: %w", err)
 		}
 	}
 	d.history = history.Open(c)

@@ -4,8 +4,6 @@
 //	           [--also-listen ADDR] [--socket SOCKET] [--history DIR] [--definitions DIR]
 //	           [--owner-uid N] [--drain TIME]
 //	mcp-server --sandbox kubernetes:NAMESPACE/SERVICE --identity DIR ...   in a cluster, without --control
-//	mcp-server --skills-store s3://BUCKET/PREFIX ...   skills that several share; package bucket has its variables
-//	mcp-server --runs-store s3://BUCKET/PREFIX ...     runs that several share, in the same way
 //	mcp-server health --listen ADDR [--linger TIME]
 //	mcp-server settings
 //	mcp-server history DIR

@@ -25,8 +25,9 @@ import (
 func recorder(t *testing.T, store *testkit.ObjectStore, more map[string]string) (*program, operatorapi.Client) {
 	t.Helper()
 	env := store.Environment()
+	env["SKILLS_BUCKET"], env["HISTORY_BUCKET"] = "s3://skills/team", "s3://skills/team"
 	maps.Copy(env, more)
-	p := start(t, 2, env, "--runs-store", "s3://skills/team", "--skills-store", "s3://skills/team", "--history", t.TempDir())
+	p := start(t, 2, env, "--history", t.TempDir())
 	p.sandbox.SetScript(func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		emit(runapi.Event{Stdout: r.Code})
 		return runapi.Exit{Reason: runapi.Exited, WallMS: 5, MaxRSS: 1}
@@ -141,10 +142,11 @@ func objectsWith(t *testing.T, store *testkit.ObjectStore, text string) (n int) 
 func TestRunsStoreRefused(t *testing.T) {
 	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
 	env := store.Environment()
-	args := []string{"--listen", "127.0.0.1:0", "--sandbox", "unix:/nowhere/s", "--control", "/nowhere/c", "--skills", t.TempDir(), "--runs-store", "s3://skills"}
+	env["HISTORY_BUCKET"] = "s3://skills"
+	args := []string{"--listen", "127.0.0.1:0", "--sandbox", "unix:/nowhere/s", "--control", "/nowhere/c", "--skills", t.TempDir()}
 	for want, more := range map[string][]string{
-		"--runs-store: listing s3://skills/: there is no bucket skills: make it": {"--history", t.TempDir()},
-		"--runs-store: want --history with it":                                   nil,
+		"HISTORY_BUCKET: listing s3://skills/: there is no bucket skills: make it": {"--history", t.TempDir()},
+		"HISTORY_BUCKET: want --history with it":                                   nil,
 	} {
 		var log testkit.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience) // if it starts
@@ -155,7 +157,7 @@ func TestRunsStoreRefused(t *testing.T) {
 		}
 	}
 	env["HISTORY"] = "off"
-	p := start(t, 1, env, "--runs-store", "s3://skills", "--history", t.TempDir())
+	p := start(t, 1, env, "--history", t.TempDir())
 	op := operatorapi.Client{HTTP: p.onSocket()}
 	if s, err := op.History(t.Context()); err != nil || s.Bucket != nil {
 		t.Errorf("%+v %v", s, err)

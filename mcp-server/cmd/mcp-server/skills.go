@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"path/filepath"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
@@ -19,10 +22,10 @@ import (
 const checkTime = 15 * time.Second
 
 // openSkills opens the operator's skills: those of the directory, or of the bucket.
-func (d *daemon) openSkills(ctx context.Context, getenv func(string) string) error {
+func (d *daemon) openSkills(ctx context.Context) error {
 	open := d.openFolder
-	if d.flags.store != "" {
-		open = func() error { return d.openBucket(ctx, getenv) }
+	if d.settings.SkillsBucket != nil {
+		open = func() error { return d.openBucket(ctx) }
 	}
 	if err := open(); err != nil {
 		return err
@@ -46,27 +49,27 @@ func (d *daemon) openFolder() (err error) {
 // pins is the folder of what skills are pinned to.
 func (d *daemon) pins() string { return filepath.Join(d.flags.history, "skills") }
 
-// openBucket opens skills that several mcp-servers share.
-func (d *daemon) openBucket(ctx context.Context, getenv func(string) string) (err error) {
-	if d.bucket, err = openStore(ctx, d.flags.store, getenv, !d.settings.SkillsReadonly); err != nil {
-		return fmt.Errorf("--skills-store: %w", err)
+// openBucket opens skills that several mcp-servers share. Their copy is not in the directory of the skills, which code
+// may write.
+func (d *daemon) openBucket(ctx context.Context) (err error) {
+	d.bucket, err = d.openStore(ctx, d.settings.SkillsBucket, !d.settings.SkillsReadonly)
+	if err != nil {
+		return fmt.Errorf("SKILLS_BUCKET: %w", err)
 	}
-	d.skills, err = skill.OpenMirror(ctx, d.flags.skills, d.bucket, d.settings.SkillsReadonly, d.log)
+	d.skills, err = skill.OpenMirror(ctx, d.flags.history, d.bucket, d.settings.SkillsReadonly, d.log)
 	if err != nil {
 		return err
 	}
 	d.carried = func(code string) map[string]string { return d.skills.Imported(code, runapi.MaxSkills) }
-	if d.flags.history == "" {
-		return nil
-	}
 	return d.skills.PinInBucket(ctx, d.pins())
 }
 
 // openStore opens a bucket that can be used. One that does not answer is waited for while this serves.
-func openStore(
-	ctx context.Context, address string, getenv func(string) string, write bool,
-) (*bucket.Bucket, error) {
-	b, err := bucket.Open(address, getenv)
+func (d *daemon) openStore(ctx context.Context, address *url.URL, write bool) (*bucket.Bucket, error) {
+	if d.flags.history == "" {
+		return nil, errors.New("want --history with it")
+	}
+	b, err := bucket.Open(address, d.settings)
 	if err != nil {
 		return nil, err
 	}
@@ -87,4 +90,18 @@ func (d *daemon) openTenantSkills(ctx context.Context, dir, name string) (*skill
 	}
 	of := d.bucket.Under("tenants").Under(name)
 	return skill.OpenMirror(ctx, dir, of, d.settings.SkillsReadonly, d.log)
+}
+
+// buckets is how the buckets that are shared are kept up with.
+func (d *daemon) buckets(ctx context.Context) (out operatorapi.Buckets) {
+	if d.bucket != nil {
+		out.Skills = &historyapi.Bucket{Address: d.bucket.String()}
+		if err := d.skills.Cause(); err != nil {
+			out.Skills.Problem = d.skills.Problem() + ": " + err.Error()
+		}
+	}
+	if s, err := d.history.Status(ctx); err == nil {
+		out.Runs = s.Bucket
+	}
+	return out
 }

@@ -28,8 +28,9 @@ const storeKey = "canary-of-the-bucket-Zq81"
 func replica(t *testing.T, store *testkit.ObjectStore, more map[string]string) *program {
 	t.Helper()
 	env := store.Environment()
+	env["SKILLS_BUCKET"] = "s3://skills/team"
 	maps.Copy(env, more)
-	p := start(t, 2, env, "--skills-store", "s3://skills/team", "--history", t.TempDir(), "--tenants", t.TempDir())
+	p := start(t, 2, env, "--history", t.TempDir(), "--tenants", t.TempDir())
 	p.sandbox.SetScript(func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		if text, _ := json.Marshal(r); strings.Contains(string(text), storeKey) || !r.Private {
 			t.Errorf("a run got %s", text)
@@ -168,10 +169,11 @@ func TestSkillsStoreOfTenants(t *testing.T) {
 func TestSkillsStoreRefused(t *testing.T) {
 	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
 	env := store.Environment()
-	args := []string{"--listen", "127.0.0.1:0", "--sandbox", "unix:/nowhere/s", "--control", "/nowhere/c", "--skills", t.TempDir(), "--skills-store", "s3://skills"}
+	env["SKILLS_BUCKET"] = "s3://skills"
+	args := []string{"--listen", "127.0.0.1:0", "--sandbox", "unix:/nowhere/s", "--control", "/nowhere/c", "--skills", t.TempDir(), "--history", t.TempDir()}
 	var log testkit.Buffer
 	err := run(t.Context(), args, func(k string) string { return env[k] }, &log)
-	if err == nil || !strings.Contains(err.Error(), "--skills-store: listing s3://skills/: there is no bucket skills: make it") || strings.Contains(err.Error(), storeKey) {
+	if err == nil || !strings.Contains(err.Error(), "SKILLS_BUCKET: listing s3://skills/: there is no bucket skills: make it") || strings.Contains(err.Error(), storeKey) {
 		t.Error(err)
 	}
 	store.Stop()

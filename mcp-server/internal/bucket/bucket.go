@@ -1,7 +1,7 @@
 // Package bucket keeps small objects under one prefix of a bucket of S3, or of a server like it.
 //
-// Contract: a change of an object names the version that it changes, so of two at a time one gets ErrConflict. No call
-// takes longer than callTime, and none is repeated, so that a change that failed with ErrConflict has changed nothing.
+// Contract: a change of an object names the version that it changes, so of two at a time one gets ErrConflict, and has
+// changed nothing. No call takes longer than callTime. A Put whose connection broke is made once more.
 //
 // Threat: others write to the bucket. Names, sizes and the number of objects are theirs: whoever calls bounds them.
 package bucket
@@ -56,7 +56,7 @@ func (b *Bucket) Under(folder string) *Bucket {
 }
 
 // String is the address.
-func (b *Bucket) String() string { return scheme + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
+func (b *Bucket) String() string { return "s3://" + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
 
 // List lists at most so many objects, in the order of their names. What is in folders is listed as the folder, whose
 // name ends in a slash.
@@ -114,6 +114,20 @@ func (b *Bucket) Get(ctx context.Context, name string, most int64) (data []byte,
 func (b *Bucket) Put(ctx context.Context, name string, data []byte, version string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	tag, err := b.put(ctx, name, data, version)
+	if !broken(err) {
+		return tag, err
+	}
+	tag, err = b.put(ctx, name, data, version)
+	if errors.Is(err, ErrConflict) { // perhaps with the first one, which nobody has answered
+		if is, of, gerr := b.Get(ctx, name, int64(len(data))); gerr == nil && bytes.Equal(is, data) {
+			return of, nil
+		}
+	}
+	return tag, err
+}
+
+func (b *Bucket) put(ctx context.Context, name string, data []byte, version string) (string, error) {
 	opts := minio.PutObjectOptions{ContentType: http.DetectContentType(data), DisableMultipart: true}
 	switch version {
 	case Any:

@@ -1,11 +1,14 @@
 package bucket_test
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -32,9 +36,19 @@ func open(t *testing.T) (*bucket.Bucket, *testkit.ObjectStore) {
 
 func at(t *testing.T, address string, env map[string]string) *bucket.Bucket {
 	t.Helper()
-	b, err := bucket.Open(address, func(k string) string { return env[k] })
+	s := with(env, "SKILLS_BUCKET", address)
+	b, err := bucket.Open(testkit.Settings(t, s).SkillsBucket, testkit.Settings(t, s))
 	testkit.Must(t, err)
 	return b
+}
+
+// with is an environment with changes: names and values.
+func with(env map[string]string, changes ...string) map[string]string {
+	env = maps.Clone(env)
+	for i := 0; i < len(changes); i += 2 {
+		env[changes[i]] = changes[i+1]
+	}
+	return env
 }
 
 func TestVersions(t *testing.T) {
@@ -86,7 +100,7 @@ func TestRemoval(t *testing.T) {
 	}})
 	defer front.Close()
 	env := s.Environment()
-	env["AWS_ENDPOINT_URL_S3"] = front.URL
+	env["BUCKET_ENDPOINT"] = front.URL
 	b := at(t, "s3://skills", env)
 	one, err := b.Put(t.Context(), "a.ts", []byte("one"), bucket.Absent)
 	testkit.Must(t, err)
@@ -98,6 +112,101 @@ func TestRemoval(t *testing.T) {
 	testkit.Must(t, b.Remove(t.Context(), "a.ts", two))
 	if len(conditions) != 1 || conditions[0] != `"`+two+`"` {
 		t.Errorf("%q, want %q", conditions, two)
+	}
+}
+
+// closing is a server before another one that ends a connection which was used before: when the next request has begun to
+// arrive, or when that was made and before its answer.
+type closing struct {
+	net.Listener
+	back  string
+	after bool
+	ended atomic.Int32
+}
+
+func (c *closing) serve() {
+	for {
+		conn, err := c.Accept()
+		if err != nil {
+			return
+		}
+		go c.pass(conn)
+	}
+}
+
+// pass passes requests on. The second PUT of a connection is its last.
+func (c *closing) pass(conn net.Conn) {
+	defer conn.Close()
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	in := bufio.NewReader(conn)
+	for puts := 0; ; {
+		if _, err := in.Peek(1); err != nil {
+			return
+		}
+		if puts == 1 && !c.after {
+			c.ended.Add(1)
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			return
+		}
+		req, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		host, body := req.Host, req.Body
+		req.Body = io.NopCloser(body)
+		req.URL.Scheme, req.URL.Host, req.Host, req.RequestURI = "http", c.back, host, ""
+		resp, err := client.Do(req)
+		if err != nil {
+			return
+		}
+		if req.Method == http.MethodPut {
+			puts++
+		}
+		if puts == 2 {
+			c.ended.Add(1)
+			_ = resp.Body.Close()
+			return
+		}
+		resp.Close = false               // the server itself keeps no connection
+		_, _ = io.Copy(io.Discard, body) // the server may have answered before it had read all
+		err = resp.Write(conn)
+		_ = resp.Body.Close()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// TestClosedConnection: a PUT on a connection that the server has closed, or closes before it answers, is made again, and
+// is no conflict with itself. One of two writers of the same version still loses.
+func TestClosedConnection(t *testing.T) {
+	_, s := open(t)
+	for _, after := range []bool{false, true} {
+		for _, size := range []int{10, 200 << 10} {
+			t.Run(fmt.Sprintf("%v/%d", after, size), func(t *testing.T) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				testkit.Must(t, err)
+				front := &closing{Listener: l, back: s.Address, after: after}
+				t.Cleanup(func() { _ = l.Close() })
+				go front.serve()
+				b := at(t, fmt.Sprintf("s3://skills/%v-%d", after, size), with(s.Environment(), "BUCKET_ENDPOINT", "http://"+l.Addr().String()))
+				text := bytes.Repeat([]byte("x"), size)
+				_, err = b.Put(t.Context(), "first.ts", []byte("1"), bucket.Absent)
+				testkit.Must(t, err)
+				version, err := b.Put(t.Context(), "a.ts", text, bucket.Absent)
+				if err != nil || front.ended.Load() == 0 {
+					t.Fatalf("%v, %d connections ended", err, front.ended.Load())
+				}
+				data, is, err := b.Get(t.Context(), "a.ts", int64(size))
+				if err != nil || is != version || !bytes.Equal(data, text) {
+					t.Errorf("%d bytes of version %s, want %s: %v", len(data), is, version, err)
+				}
+				if _, err := b.Put(t.Context(), "a.ts", []byte("other"), bucket.Absent); !errors.Is(err, bucket.ErrConflict) {
+					t.Errorf("an object of somebody else was taken for one's own: %v", err)
+				}
+			})
+		}
 	}
 }
 
@@ -173,32 +282,22 @@ func TestList(t *testing.T) {
 // TestRefused: what keeps a bucket from being used is said with what to do about it, and without the key.
 func TestRefused(t *testing.T) {
 	good, s := open(t)
-	with := func(changes ...string) map[string]string {
-		env := maps.Clone(s.Environment())
-		for i := 0; i < len(changes); i += 2 {
-			env[changes[i]] = changes[i+1]
-		}
-		return env
-	}
 	file := filepath.Join(t.TempDir(), "credentials")
 	testkit.Must(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = "+id+"\n"), 0o600))
 	for _, c := range []struct {
 		name, address string
-		env           map[string]string
+		changes       []string
 		want          string
 	}{
-		{"another scheme", "https://skills", with(), `want s3://BUCKET or s3://BUCKET/PREFIX`},
-		{"a query", "s3://skills?x=1", with(), `want s3://BUCKET or s3://BUCKET/PREFIX`},
-		{"an endpoint with a path", "s3://skills", with("AWS_ENDPOINT_URL_S3", "http://x/path"), "without a path"},
-		{"no bucket", "s3://others", with(), "there is no bucket others: make it"},
-		{"another key", "s3://skills", with("AWS_ACCESS_KEY_ID", "OTHER"), "check the key"},
-		{"another secret", "s3://skills", with("AWS_SECRET_ACCESS_KEY", "other"), "check the key"},
-		{"no key", "s3://skills", with("AWS_ACCESS_KEY_ID", ""), "AWS_SHARED_CREDENTIALS_FILE: want a file"},
-		{"no file", "s3://skills", with("AWS_ACCESS_KEY_ID", "", "AWS_SHARED_CREDENTIALS_FILE", "/nowhere"), "/nowhere"},
-		{"half a file", "s3://skills", with("AWS_ACCESS_KEY_ID", "", "AWS_SHARED_CREDENTIALS_FILE", file), "aws_secret_access_key under [default]"},
-		{"no authorities", "s3://skills", with("AWS_ENDPOINT_URL_S3", "https://x", "AWS_CA_BUNDLE", file), "has no certificate"},
+		{"no bucket", "s3://others", nil, "there is no bucket others: make it"},
+		{"another key", "s3://skills", []string{"BUCKET_CREDENTIALS_FILE", testkit.Credentials(t, "OTHER", key)}, "check the key"},
+		{"another secret", "s3://skills", []string{"BUCKET_CREDENTIALS_FILE", testkit.Credentials(t, id, "other")}, "check the key"},
+		{"no file", "s3://skills", []string{"BUCKET_CREDENTIALS_FILE", "/nowhere"}, "/nowhere"},
+		{"half a file", "s3://skills", []string{"BUCKET_CREDENTIALS_FILE", file}, "aws_secret_access_key under [default]"},
+		{"no authorities", "s3://skills", []string{"BUCKET_ENDPOINT", "https://x", "BUCKET_CA_FILE", file}, "has no certificate"},
 	} {
-		b, err := bucket.Open(c.address, func(k string) string { return c.env[k] })
+		set := testkit.Settings(t, with(s.Environment(), append(c.changes, "SKILLS_BUCKET", c.address)...))
+		b, err := bucket.Open(set.SkillsBucket, set)
 		if err == nil {
 			err = b.Check(t.Context(), true)
 		}
@@ -237,7 +336,7 @@ func TestForbidden(t *testing.T) {
 			proxy.ServeHTTP(w, r)
 		}))
 		env := s.Environment()
-		env["AWS_ENDPOINT_URL_S3"] = front.URL
+		env["BUCKET_ENDPOINT"] = front.URL
 		b := at(t, "s3://skills", env)
 		for write, want := range map[bool]bool{false: c.read, true: c.change} {
 			err := b.Check(t.Context(), write)
@@ -258,7 +357,7 @@ func TestConditionsIgnored(t *testing.T) {
 		}
 	}))
 	defer careless.Close()
-	env := map[string]string{"AWS_ENDPOINT_URL_S3": careless.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": id, "AWS_SECRET_ACCESS_KEY": key}
+	env := map[string]string{"BUCKET_ENDPOINT": careless.URL, "BUCKET_REGION": "us-east-1", "BUCKET_CREDENTIALS_FILE": testkit.Credentials(t, id, key)}
 	b := at(t, "s3://skills", env)
 	testkit.Must(t, b.Check(t.Context(), false))
 	if err := b.Check(t.Context(), true); err == nil || !strings.Contains(err.Error(), "ignores If-Match or If-None-Match") {
@@ -266,7 +365,7 @@ func TestConditionsIgnored(t *testing.T) {
 	}
 }
 
-// TestPrivateAuthority: over TLS, with a key from a file that is read again.
+// TestPrivateAuthority: over TLS, with an authority of its own.
 func TestPrivateAuthority(t *testing.T) {
 	_, s := open(t)
 	back := &url.URL{Scheme: "http", Host: s.Address}
@@ -275,14 +374,12 @@ func TestPrivateAuthority(t *testing.T) {
 		r.Out.Host = r.In.Host
 	}, Transport: &http.Transport{DisableCompression: true}})
 	defer server.Close()
-	dir := t.TempDir()
-	ca, file := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "credentials")
+	ca := filepath.Join(t.TempDir(), "ca.pem")
 	testkit.Must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-	testkit.Must(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = "+id+"\naws_secret_access_key = "+key+"\n"), 0o600))
-	env := map[string]string{"AWS_ENDPOINT_URL_S3": server.URL, "AWS_REGION": "eu-central-1", "AWS_SHARED_CREDENTIALS_FILE": file}
-	if err := at(t, "s3://skills", env).Check(t.Context(), true); err == nil || !strings.Contains(err.Error(), "AWS_CA_BUNDLE") {
+	env := with(s.Environment(), "BUCKET_ENDPOINT", server.URL)
+	if err := at(t, "s3://skills", env).Check(t.Context(), true); err == nil || !strings.Contains(err.Error(), "BUCKET_CA_FILE") {
 		t.Errorf("without the authority: %v", err)
 	}
-	env["AWS_CA_BUNDLE"] = ca
+	env["BUCKET_CA_FILE"] = ca
 	testkit.Must(t, at(t, "s3://skills", env).Check(t.Context(), true))
 }

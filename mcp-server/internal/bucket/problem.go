@@ -4,7 +4,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
+	"syscall"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -16,6 +19,12 @@ func (e *UnreachableError) Error() string { return "the server does not answer: 
 
 // Unwrap is the cause.
 func (e *UnreachableError) Unwrap() error { return e.cause }
+
+// broken reports whether a connection ended before the answer. Go's own client repeats only what changes nothing.
+func broken(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) ||
+		err != nil && strings.Contains(err.Error(), "Connection closed by foreign host") // minio's words for io.EOF
+}
 
 // explain says of an error what is to be done.
 func (b *Bucket) explain(doing string, err error) error {
@@ -30,12 +39,12 @@ func (b *Bucket) explain(doing string, err error) error {
 		"InvalidToken", "InvalidTokenId":
 		return fmt.Errorf("%s: the server refuses the access key (%s): check the key, and its secret", where, answer.Code)
 	case "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect":
-		return fmt.Errorf("%s: the bucket is in another region (%s): set AWS_REGION", where, answer.Code)
+		return fmt.Errorf("%s: the bucket is in another region (%s): set BUCKET_REGION", where, answer.Code)
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch s := answer.StatusCode; {
 	case errors.As(err, &untrusted):
-		return fmt.Errorf("%s: %w: set AWS_CA_BUNDLE to a file with the server's authority", where, err)
+		return fmt.Errorf("%s: %w: set BUCKET_CA_FILE to a file with the server's authority", where, err)
 	case s == http.StatusPreconditionFailed, s == http.StatusConflict:
 		return ErrConflict
 	case s == http.StatusNotFound && doing != "listing":

@@ -30,7 +30,9 @@ func objects(t *testing.T) (*bucket.Bucket, *testkit.ObjectStore) {
 	s := testkit.NewObjectStore(t, "AKIDOFTHETEST", "the-secret-of-the-test", "us-east-1")
 	s.Bucket("runs")
 	env := s.Environment()
-	b, err := bucket.Open("s3://runs/team", func(k string) string { return env[k] })
+	env["HISTORY_BUCKET"] = "s3://runs/team"
+	set := testkit.Settings(t, env)
+	b, err := bucket.Open(set.HistoryBucket, set)
 	testkit.Must(t, err)
 	return b, s
 }

@@ -27,6 +27,8 @@ type Config struct {
 	Alarms *alarm.Book
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants func() operatorapi.Tenants
+	// Buckets are those that several CodeForges share. Nil: nobody asks about them here.
+	Buckets func(context.Context) operatorapi.Buckets
 	// Console makes a way in to the console. Nil: there is none.
 	Console func() operatorapi.ConsoleLogin
 	// Stop, when closed, ends the streams.
@@ -41,6 +43,9 @@ func Handler(c Config) http.Handler {
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
 		httpjson.Answer(w, http.StatusOK, c.Tenants())
+	})
+	mux.HandleFunc("GET "+operatorapi.Prefix+"buckets", func(w http.ResponseWriter, r *http.Request) {
+		httpjson.Answer(w, http.StatusOK, c.Buckets(r.Context()))
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"catalog", func(w http.ResponseWriter, r *http.Request) {
 		forward(w, r, c.Control.Catalog)

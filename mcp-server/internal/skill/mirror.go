@@ -101,6 +101,16 @@ func (s *Store) Problem() string {
 	return "the skills' bucket has not been read since " + s.mirror.last.asOf.UTC().Format("15:04:05") + " UTC"
 }
 
+// Cause is why the bucket was not read the last time, for the operator, or nil.
+func (s *Store) Cause() error {
+	if s.mirror == nil {
+		return nil
+	}
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	return s.mirror.last.problem
+}
+
 // PinInBucket is PinIn for a store whose pins are in its bucket too.
 func (s *Store) PinInBucket(ctx context.Context, dir string) error {
 	dir = filepath.Join(dir, mirrored)

@@ -37,9 +37,17 @@ func inBucket(t *testing.T) (*testkit.ObjectStore, *bucket.Bucket) {
 	t.Helper()
 	s := testkit.NewObjectStore(t, "AKIDOFTHETEST", "the-secret-of-the-test", "us-east-1")
 	s.Bucket("skills")
-	b, err := bucket.Open("s3://skills/team", func(k string) string { return s.Environment()[k] })
+	return s, at(t, s.Environment())
+}
+
+// at is the bucket of an environment.
+func at(t *testing.T, env map[string]string) *bucket.Bucket {
+	t.Helper()
+	env["SKILLS_BUCKET"] = "s3://skills/team"
+	s := testkit.Settings(t, env)
+	b, err := bucket.Open(s.SkillsBucket, s)
 	testkit.Must(t, err)
-	return s, b
+	return b
 }
 
 // mirror opens a store of the bucket that follows it.
@@ -283,9 +291,8 @@ func TestMirrorHostile(t *testing.T) {
 	}))
 	defer front.Close()
 	env := server.Environment()
-	env["AWS_ENDPOINT_URL_S3"] = front.URL
-	b, err := bucket.Open("s3://skills/team", func(k string) string { return env[k] })
-	testkit.Must(t, err)
+	env["BUCKET_ENDPOINT"] = front.URL
+	b = at(t, env)
 	s, log := mirror(t, b)
 	if names := strings.Join(s.Names(), " "); names != "good good_2.py" {
 		t.Errorf("skills: %s\n%s", names, log)

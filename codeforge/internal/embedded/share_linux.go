@@ -1,0 +1,81 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+// shareTime is how often the files of shared are looked at.
+const shareTime = time.Second
+
+// shared are the settings that name files for mcp-server, and where in the view its copies are: tokens in the folder of
+// the tenants, none of whom has that name, the rest in memory, where it goes with this process.
+var shared = [...]struct{ name, folder, file string }{
+	{"MCP_TOKENS_FILE", "tenants", "tokens.json"},
+	{"BUCKET_CREDENTIALS_FILE", "", "bucket-credentials"},
+	{"BUCKET_CA_FILE", "", "bucket-ca.pem"},
+}
+
+// shareFiles gives mcp-server, which may be a user who cannot read them, copies of the files of shared, and again when
+// they have changed, until ctx ends. It returns mcp-server's environment with the copies' paths.
+func (s *supervisor) shareFiles(ctx context.Context, environ []string) ([]string, error) {
+	for _, f := range shared {
+		for i, kv := range environ {
+			source, ok := strings.CutPrefix(kv, f.name+"=")
+			if !ok || source == "" {
+				continue
+			}
+			to := s.view.Path(f.folder, f.file)
+			environ[i] = f.name + "=" + to
+			if err := s.share(ctx, source, to); err != nil {
+				return nil, fmt.Errorf("%s: %w", f.name, err)
+			}
+		}
+	}
+	return environ, nil
+}
+
+// share copies a file now, and again when it has changed.
+func (s *supervisor) share(ctx context.Context, source, to string) error {
+	var last os.FileInfo
+	share := func() error {
+		info, err := os.Stat(source)
+		if err != nil || last != nil && os.SameFile(last, info) && last.ModTime().Equal(info.ModTime()) &&
+			last.Size() == info.Size() {
+			return err
+		}
+		text, err := os.ReadFile(source)
+		if err == nil {
+			err = atomicfile.Write(to, text, 0o600)
+		}
+		if err == nil && s.plan.Privileged {
+			err = os.Lchown(to, slot.ServerUID, slot.GroupID)
+		}
+		if err == nil {
+			last = info
+		}
+		return err
+	}
+	if err := share(); err != nil {
+		return err
+	}
+	go func() {
+		tick := time.NewTicker(shareTime)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				_ = share() // tried again; what mcp-server has stays in force
+			}
+		}
+	}()
+	return nil
+}
