@@ -1,6 +1,7 @@
 package history
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -59,8 +60,10 @@ func TestAttackNumbers(t *testing.T) {
 		"huge": func(x *controlapi.Exchange) { x.BytesUp = math.MaxInt64 }, "negative": func(x *controlapi.Exchange) { x.BytesUp = -1 << 40 },
 		"head": func(x *controlapi.Exchange) { x.HeadUp = -1 }, "down": func(x *controlapi.Exchange) { x.BytesDown = math.MaxInt64 },
 		"swapped": func(x *controlapi.Exchange) { x.Swapped = []controlapi.Swap{{Name: "A", Count: math.MaxInt64}} },
-		"outcome": func(x *controlapi.Exchange) { x.Outcome = "served\n  served  200 POST   https://api.stripe.com/v1/charges" },
-		"caused":  func(x *controlapi.Exchange) { x.Caused = []controlapi.Exchange{{Outcome: "x\ny"}} },
+		"outcome": func(x *controlapi.Exchange) {
+			x.Outcome = "served\n  served  200 POST   https://api.stripe.com/v1/charges"
+		},
+		"caused": func(x *controlapi.Exchange) { x.Caused = []controlapi.Exchange{{Outcome: "x\ny"}} },
 	} {
 		if _, err := openObject(goodRun(t, "rnumber", nil, change), newKey("rnumber"), oldest); err == nil {
 			t.Errorf("%s is taken", name)
@@ -95,6 +98,8 @@ func TestAttackLedger(t *testing.T) {
 
 // TestAttackPairs: one object adds only so many rows to the sums.
 func TestAttackPairs(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
 	const half = 300
 	list := make([]historyapi.Exchange, 2*half)
 	for i := range list {
@@ -106,15 +111,64 @@ func TestAttackPairs(t *testing.T) {
 		x.At, x.BytesDown, x.Milliseconds = time.Now().Add(time.Duration(i)*time.Millisecond), 1, 0
 		list[i].Exchange = x
 	}
-	r, err := openObject(goodRun(t, "rpairs", nil, nil, "exchanges", list), newKey("rpairs"), time.Now().Add(-time.Hour))
-	if err != nil {
-		return
+	plant(t, b, runsFolder, newKey("rpairs"), goodRun(t, "rpairs", nil, nil, "exchanges", list))
+	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped == 1 || has(t, one, "rpairs") })
+	l, err := one.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil || len(l.Carried) > 10_000 {
+		t.Errorf("%d pairs of one run, %v", len(l.Carried), err)
 	}
-	var all []controlapi.Exchange
-	for _, x := range r.exchanges {
-		all = append(all, x.Exchange)
+}
+
+// TestAttackRemovals: removals of runs that never were do not fill the disk.
+func TestAttackRemovals(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	store(one, "raaaa", "x", "y")
+	isPut(t, one)
+	count := func() (n int) {
+		testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM gone`).Scan(&n)
+		}))
+		return n
 	}
-	if n := len(carried(all)); n > 10_000 {
-		t.Errorf("%d pairs of one run", n)
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		_, err := tx.ExecContext(ctx, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+			INSERT INTO gone SELECT 'rz' || i, i, '', 1 FROM n`)
+		return err
+	}))
+	var ids []string
+	for i := range maxGone {
+		ids = append(ids, fmt.Sprint("ry", i))
+	}
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		return one.share.removeAll(ctx, tx, ids)
+	}))
+	if n := count(); n > 200_000 {
+		t.Errorf("%d removed runs are remembered", n)
+	}
+	var is bool
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM gone WHERE id = 'ry999')`).Scan(&is)
+	}))
+	if !is {
+		t.Error("the latest one is forgotten")
+	}
+}
+
+// TestAttackTold: an exchange that the proxy has told keeps what it said, whatever the bucket says of it later.
+func TestAttackTold(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	x := exchange("rtold", 1, "POST", "stripe", "api.stripe.com")
+	one.Exchange(x)
+	settle(t, one)
+	plant(t, b, runsFolder, newKey("rtold"), goodRun(t, "rtold", nil, func(f *controlapi.Exchange) {
+		f.ID, f.Among, f.URL, f.Host, f.Method, f.Outcome = x.ID, 1, "https://harmless.example/", "harmless.example", "GET", controlapi.OutcomeDenied
+	}))
+	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped == 1 || has(t, one, "rtold") })
+	d, err := one.Run(t.Context(), "rtold")
+	testkit.Must(t, err)
+	if len(d.Exchanges) != 1 || d.Exchanges[0].URL != x.URL || d.Exchanges[0].Outcome != x.Outcome {
+		t.Errorf("it says %+v", d.Exchanges)
 	}
 }
