@@ -311,3 +311,15 @@ func TestAttackBorders(t *testing.T) {
 	}
 	t.Log(streams, "streams", planted, "planted")
 }
+
+// TestAttackSameText: a value that is another's hexadecimal digits is found escaped too, whichever comes first.
+func TestAttackSameText(t *testing.T) {
+	const a, b = "k3y-0042", "6b33792d30303432"
+	for _, ps := range [][]Pattern{append(Forms(a, 1), Forms(b, 2)...), append(Forms(b, 2), Forms(a, 1)...)} {
+		for _, text := range []string{b, "%36b33792d30303432", `\u0036b33792d30303432`, "6b33792d3030343&#50;"} {
+			if !New(ps).Contains(text) {
+				t.Errorf("%q is not found", text)
+			}
+		}
+	}
+}
