@@ -33,7 +33,11 @@ func Open(address string, getenv func(string) string) (*Bucket, error) {
 	rest, ok := strings.CutPrefix(address, scheme)
 	name, prefix, _ := strings.Cut(strings.TrimRight(rest, "/"), "/")
 	if !ok || name == "" || strings.ContainsAny(rest, "?#@ ") || strings.Contains("/"+prefix+"/", "//") && prefix != "" {
-		return nil, fmt.Errorf("%.80q: want s3://BUCKET or s3://BUCKET/PREFIX", address)
+		const want = "want s3://BUCKET or s3://BUCKET/PREFIX"
+		if strings.ContainsAny(address, "?#@") { // which may have a key behind or before it
+			return nil, errors.New("the address has more than a bucket and a prefix: " + want)
+		}
+		return nil, fmt.Errorf("%.80q: "+want, address)
 	}
 	first := func(names ...string) string {
 		for _, n := range names {
