@@ -1,6 +1,7 @@
 package swap
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -228,4 +229,76 @@ func TestAttackSplitEscape(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAttackCarried: a value is refused wherever it is around the length up to which a body is searched in one piece, with
+// names beside it and without, however it is coded and announced; and no server gets all of such a body.
+func TestAttackCarried(t *testing.T) {
+	const v = "sk_live_51Hx/Zq+canary=="
+	s := New([]catalog.Credential{credential("API_KEY", "another-value", "body:k", "body"), credential("OTHER_KEY", v, "body:x")})
+	const most = 256 << 10
+	gz := func(text string) string {
+		var b strings.Builder
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write([]byte(text))
+		_ = w.Close()
+		return b.String()
+	}
+	n := 0
+	for _, total := range []int{len(v), len(v) + 40, most - 1, most, most + 1, 2*most - 1, 2 * most, 2*most + 1} {
+		for _, at := range []int{0, 1, most - len(v) - 1, most - len(v), most - len(v) + 1, most - 1, most, most + 1, total - len(v)} {
+			if at < 0 || at+len(v) > total {
+				continue
+			}
+			for _, begin := range []string{"", `{"k":"API_KEY","t":"`, "k=API_KEY&t="} {
+				if at < len(begin) {
+					continue
+				}
+				text := begin + strings.Repeat("x", at-len(begin)) + v + strings.Repeat("y", total-at-len(v))
+				for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain", "application/octet-stream", ""} {
+					for _, coded := range []bool{false, true} {
+						for _, announced := range []bool{false, true} {
+							for _, allowed := range [][]catalog.Credential{s.all, s.all[1:], nil} {
+								if n++; n%7 != 0 && total > most { // all of them take long
+									continue
+								}
+								sent := text
+								req, err := http.NewRequest(http.MethodPost, "https://h/", nil)
+								if err != nil {
+									t.Fatal(err)
+								}
+								if coded {
+									sent = gz(text)
+									req.Header.Set("Content-Encoding", "gzip")
+								}
+								if kind != "" {
+									req.Header.Set("Content-Type", kind)
+								}
+								req.Body, req.ContentLength = io.NopCloser(&attackReader{sent, []int{4097, 1, 32769}, 0}), -1
+								if announced {
+									req.ContentLength = int64(len(sent))
+								}
+								found := make(chan Carried, 8)
+								_, err = s.Request(req, Options{Allowed: allowed, Found: func(c Carried) { found <- c }})
+								whole := ""
+								if err == nil {
+									var out []byte
+									out, err = io.ReadAll(req.Body)
+									whole = string(out)
+									_ = req.Body.Close()
+								}
+								if !errors.Is(err, ErrCarriesValue) && !errors.As(err, new(*Ambiguity)) || strings.Contains(whole, v) || whole == sent {
+									t.Fatalf("%d bytes with the value at %d, begins %q, %s, coded %v, announced %v, allowed %d: %d bytes left, %v", total, at, begin, kind, coded, announced, len(allowed), len(whole), err)
+								}
+								if errors.Is(err, ErrCarriesValue) && len(found) == 0 {
+									t.Fatal("nobody was told")
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	t.Log(n)
 }
