@@ -70,7 +70,8 @@ func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Se
 // found quotes a value, shortened; the value of a setting that may be secret is not shown.
 func found(name, text string) string {
 	switch name {
-	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "BUCKET_ENDPOINT":
+	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "BUCKET_ENDPOINT", "SKILLS_BUCKET",
+		"HISTORY_BUCKET":
 		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
 	}
 	if len(text) > 60 {

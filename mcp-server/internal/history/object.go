@@ -28,14 +28,18 @@ const (
 	// objectSchema is that of objects: a store skips those of a newer one.
 	objectSchema = 1
 	// maxObject bounds an object, maxUnpacked a run when it is unpacked, maxContent content.
+	// maxBulk what is in either: see bulk. Some are in memory at a time.
 	maxObject   = 2 << 20
-	maxUnpacked = 16 << 20
+	maxUnpacked = 4 << 20
 	maxContent  = 4 << 20
+	maxBulk     = 400_000
 	// maxRow bounds a run or an exchange in it, maxHints its hints.
 	maxRow   = 64 << 10
 	maxHints = 1 << 20
 	// maxGone bounds the runs of one removal.
 	maxGone = 1000
+	// maxCount bounds what others count, so that no sum overflows: more bytes than any exchange has.
+	maxCount = 1 << 40
 	// maxSkew is how far the clocks of others may be off.
 	maxSkew = time.Hour
 )
@@ -116,10 +120,32 @@ func unpackBounded(data []byte, v any, most int64) error {
 	if err == nil && int64(len(plain)) > most {
 		err = errors.New("it is too large")
 	}
+	if err == nil && bulk(plain) > maxBulk {
+		err = errors.New("it has too many parts")
+	}
 	if err == nil {
 		err = json.Unmarshal(plain, v)
 	}
 	return err
+}
+
+// bulk is about how much memory the values in a JSON text take besides their characters, in units of twenty bytes: an
+// object of two characters may become one of hundreds of bytes.
+func bulk(text []byte) (n int) {
+	in := false
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case b == '"':
+			in = !in
+		case in && b == '\\':
+			i++
+		case !in && b == '{':
+			n += 20
+		case !in && b == ',':
+			n++
+		}
+	}
+	return n
 }
 
 // openObject reads an object. The error says why it is not what its key says, or not as a store writes it.
@@ -177,15 +203,53 @@ func (r *replay) check(id string, oldest time.Time) error {
 	default:
 		return errors.New("it is not over")
 	}
+	if !counted(int64(run.Count.Sanitized), int64(run.Count.Redacted), run.Shown) {
+		return errWrongCount
+	}
 	for _, x := range r.exchanges {
 		if x.ID == "" || x.Run != id {
 			return errors.New("it has exchanges of others")
+		}
+		if err := checkExchange(x.Exchange); err != nil {
+			return err
+		}
+		for _, c := range x.Caused {
+			if err := checkExchange(c); err != nil {
+				return err
+			}
+			if len(c.Caused) > 0 {
+				return errors.New("what an exchange has caused has caused others")
+			}
 		}
 		if x.At.Before(run.Began.Add(-maxSkew)) || x.At.After(newest) {
 			return errors.New("the time of an exchange is wrong")
 		}
 	}
 	return nil
+}
+
+var errWrongCount = errors.New("it counts what cannot be")
+
+// checkExchange checks what of an exchange is summed up, or shown as it is.
+func checkExchange(x controlapi.Exchange) error {
+	ok := counted(x.BytesUp, x.HeadUp, x.BytesDown, int64(x.Sanitized), int64(x.Redacted))
+	for _, s := range slices.Concat(x.Swapped, x.Scrubbed) {
+		ok = ok && counted(int64(s.Count))
+	}
+	if !ok {
+		return errWrongCount
+	}
+	switch x.Outcome {
+	case controlapi.OutcomeServed, controlapi.OutcomeDenied, controlapi.OutcomeFailed, controlapi.OutcomeAborted,
+		controlapi.OutcomePlanned:
+		return nil
+	}
+	return errors.New("an exchange has no outcome that there is")
+}
+
+// counted reports whether all may be counts.
+func counted(counts ...int64) bool {
+	return !slices.ContainsFunc(counts, func(n int64) bool { return n < 0 || n > maxCount })
 }
 
 // checkGone checks a removal.
@@ -218,7 +282,7 @@ func packRun(run string, hints string, exchanges []json.RawMessage, content bool
 			}
 		}
 		data, err := pack(o)
-		if err != nil || len(data) <= maxObject && o.size() <= maxUnpacked {
+		if err != nil || len(data) <= maxObject && o.size() <= maxUnpacked && o.bulk() <= maxBulk {
 			return data, err
 		}
 		if len(o.Exchanges) == 0 {
@@ -234,6 +298,15 @@ func (o *object) size() int {
 	n := len(o.Run) + len(o.Hints) + 100
 	for _, x := range o.Exchanges {
 		n += len(x) + 1
+	}
+	return n
+}
+
+// bulk is no less than that of an object when it is unpacked.
+func (o *object) bulk() int {
+	n := bulk(o.Run) + bulk(o.Hints) + 100
+	for _, x := range o.Exchanges {
+		n += bulk(x) + 1
 	}
 	return n
 }

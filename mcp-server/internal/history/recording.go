@@ -341,8 +341,12 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 		if e.Among == 0 {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx,
-			`UPDATE exchange SET data = json_set(?, '$.number', number) WHERE id = ? AND run = ?`, string(data), e.ID, e.Run)
+		caused, err := json.Marshal(e.Caused)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE exchange SET data = json_set(data, '$.caused', json(?), '$.among', ?)
+			WHERE id = ? AND run = ?`, string(caused), e.Among, e.ID, e.Run)
 		return err
 	}
 	for _, sw := range e.Swapped {

@@ -104,8 +104,29 @@ func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*his
 	if run.Ended.IsZero() {
 		return &run, nil
 	}
+	if severalAPIs(list) > maxAPIs {
+		list = nil // the run is kept; the pairs would be too many to be true
+	}
 	quiet := func(historyapi.Alert) {} // whoever saw the run has told
 	return &run, s.sum(ctx, tx, run, list, quiet)
+}
+
+const (
+	// maxAPIs is how many APIs a run of others may have for its pairs of them to be summed up.
+	maxAPIs = 100
+	// maxRemoved bounds the removed runs that are remembered because others say so. Beyond it the oldest are forgotten.
+	maxRemoved = 200_000
+)
+
+// severalAPIs is how many APIs there are in a list.
+func severalAPIs(list []controlapi.Exchange) int {
+	seen := map[string]bool{}
+	for _, x := range list {
+		if len(x.APIs) > 0 {
+			seen[x.APIs[0]] = true
+		}
+	}
+	return len(seen)
 }
 
 // replayExchanges brings the exchanges of a run into the store, but those that the proxy has told.
@@ -159,7 +180,13 @@ func (h *share) removeAll(ctx context.Context, tx *transaction, ids []string) er
 			return err
 		}
 	}
-	return nil
+	var n int
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM gone`).Scan(&n); err != nil || n <= maxRemoved {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM gone WHERE told = 1 AND at < (SELECT at FROM gone ORDER BY at DESC
+		LIMIT 1 OFFSET ?)`, maxRemoved/2)
+	return err
 }
 
 // free is an odd number from a number on that a query does not find. The steps grow, because somebody may have made up

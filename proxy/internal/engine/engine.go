@@ -74,21 +74,26 @@ const (
 	shortText = 256
 )
 
-// New compiles patterns. Of several with the same text the first counts.
+// New compiles patterns. Of several with the same text the first counts, and is found as any of them is.
 func New(patterns []Pattern) *Set { return NewAside(patterns, func() {}) }
 
 // NewAside is New beside work that must not wait for it. It calls rest every few microseconds, which may sleep.
 func NewAside(patterns []Pattern, rest func()) *Set {
 	s := &Set{lines: true, least: 1 << 30}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	var short, long, thin, wide, wider []int32
 	sparse := map[int][]int32{}
 	for _, p := range patterns {
 		rest()
-		if p.Text == "" || seen[p.Text] {
+		if p.Text == "" {
 			continue
 		}
-		seen[p.Text] = true
+		if i, twice := seen[p.Text]; twice { // as where a value is another one's hexadecimal digits
+			first := &s.pats[i]
+			first.Escaped, first.Word = first.Escaped || p.Escaped, first.Word && p.Word
+			continue
+		}
+		seen[p.Text] = len(s.pats)
 		switch i := int32(len(s.pats)); {
 		case p.step == 4 && len(p.Text) >= widerBlock:
 			wider = append(wider, i)

@@ -127,7 +127,7 @@ func (s *sight) named(from, to int) bool {
 	if from > 0 && s.text[from-1] != '\\' && s.text[from-1] != '%' {
 		return false
 	}
-	for _, tail := range [...]int{len("n"), len("2D"), len("u002d")} {
+	for tail := 1; tail <= len("u002d"); tail++ { // the escape may have begun in an earlier piece
 		if from+tail < to && s.s.isName(s.text[from+tail:to]) {
 			return true
 		}

@@ -1,0 +1,174 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestAttackNested: a small object does not become large in memory: mcp-server has 512 MB, and reads sixteen at a time.
+func TestAttackNested(t *testing.T) {
+	const id, most = "rnested", 48 << 20
+	at := time.Now().UTC().Format(time.RFC3339)
+	var rows []string
+	for i := range 60 {
+		rows = append(rows, fmt.Sprintf(`{"id":"x%d","run":%q,"at":%q,"method":"GET","url":"u","outcome":"served","caused":[{}%s]}`, i, id, at, strings.Repeat(",{}", 20_000)))
+	}
+	run := fmt.Sprintf(`{"run":%q,"began":%q,"ended":%q,"state":"ok","apis":[]}`, id, at, at)
+	for name, text := range map[string]string{
+		"exchanges": fmt.Sprintf(`{"schema":1,"run":%s,"hints":[],"exchanges":[%s]}`, run, strings.Join(rows, ",")),
+		"hints":     fmt.Sprintf(`{"schema":1,"run":%s,"hints":[{}%s]}`, run, strings.Repeat(",{}", 340_000)),
+		"plain":     fmt.Sprintf(`{"schema":1,"run":%s,"hints":[]%s}`, run, strings.Repeat(" ", 15<<20)),
+	} {
+		data := packed(t, []byte(text))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := openObject(data, newKey(id), time.Now().Add(-time.Hour))
+		runtime.ReadMemStats(&after)
+		t.Logf("%s: %d bytes of an object took %d MB, %v", name, len(data), (after.TotalAlloc-before.TotalAlloc)>>20, err)
+		if got := after.TotalAlloc - before.TotalAlloc; got > most {
+			t.Errorf("%s: %d bytes of an object took %d MB", name, len(data), got>>20)
+		}
+		runtime.KeepAlive(r)
+	}
+	prints := packed(t, []byte(`{"output":{"head":[{}`+strings.Repeat(",{}", 1_300_000)+`]}}`))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var c content
+	err := unpackBounded(prints, &c, maxContent)
+	runtime.ReadMemStats(&after)
+	t.Logf("content: %d bytes took %d MB, %v", len(prints), (after.TotalAlloc-before.TotalAlloc)>>20, err)
+	if got := after.TotalAlloc - before.TotalAlloc; got > most {
+		t.Errorf("content: %d bytes of an object took %d MB", len(prints), got>>20)
+	}
+	runtime.KeepAlive(c)
+}
+
+// TestAttackNumbers: what others count neither breaks the ledger nor hides in it what this store has sent, and what they
+// call an outcome is one.
+func TestAttackNumbers(t *testing.T) {
+	oldest := time.Now().Add(-time.Hour)
+	for name, change := range map[string]func(*controlapi.Exchange){
+		"huge": func(x *controlapi.Exchange) { x.BytesUp = math.MaxInt64 }, "negative": func(x *controlapi.Exchange) { x.BytesUp = -1 << 40 },
+		"head": func(x *controlapi.Exchange) { x.HeadUp = -1 }, "down": func(x *controlapi.Exchange) { x.BytesDown = math.MaxInt64 },
+		"swapped": func(x *controlapi.Exchange) { x.Swapped = []controlapi.Swap{{Name: "A", Count: math.MaxInt64}} },
+		"outcome": func(x *controlapi.Exchange) {
+			x.Outcome = "served\n  served  200 POST   https://api.stripe.com/v1/charges"
+		},
+		"caused": func(x *controlapi.Exchange) { x.Caused = []controlapi.Exchange{{Outcome: "x\ny"}} },
+	} {
+		if _, err := openObject(goodRun(t, "rnumber", nil, change), newKey("rnumber"), oldest); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	for name, change := range map[string]func(*historyapi.Run){
+		"shown": func(r *historyapi.Run) { r.Shown = math.MaxInt64 }, "sanitized": func(r *historyapi.Run) { r.Count.Sanitized = -5 },
+		"redacted": func(r *historyapi.Run) { r.Count.Redacted = math.MaxInt64 },
+	} {
+		if _, err := openObject(goodRun(t, "rnumber", change, nil), newKey("rnumber"), oldest); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+// TestAttackLedger: the ledger can be read whatever others have put in the bucket.
+func TestAttackLedger(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	store(one, "raaaa", "x", "y")
+	isPut(t, one)
+	for i, at := range []time.Time{time.Now(), time.Now().Add(-time.Minute)} {
+		id := fmt.Sprintf("rover%d", i)
+		plant(t, b, runsFolder, newKey(id), goodRun(t, id, func(r *historyapi.Run) { r.Shown, r.Began, r.Ended = math.MaxInt64, at, at }, func(x *controlapi.Exchange) { x.BytesUp, x.At = math.MaxInt64, at }))
+	}
+	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped == 2 || has(t, one, "rover0") && has(t, one, "rover1") })
+	l, err := one.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil || l.BytesUp != 220 {
+		t.Errorf("%d bytes up, %v", l.BytesUp, err)
+	}
+}
+
+// TestAttackPairs: one object adds only so many rows to the sums.
+func TestAttackPairs(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	const half = 300
+	list := make([]historyapi.Exchange, 2*half)
+	for i := range list {
+		method := "GET"
+		if i >= half {
+			method = "POST"
+		}
+		x := exchange("rpairs", i, method, fmt.Sprint("api", i), "api.stripe.com")
+		x.At, x.BytesDown, x.Milliseconds = time.Now().Add(time.Duration(i)*time.Millisecond), 1, 0
+		list[i].Exchange = x
+	}
+	plant(t, b, runsFolder, newKey("rpairs"), goodRun(t, "rpairs", nil, nil, "exchanges", list))
+	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped == 1 || has(t, one, "rpairs") })
+	l, err := one.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil || len(l.Carried) > 10_000 {
+		t.Errorf("%d pairs of one run, %v", len(l.Carried), err)
+	}
+}
+
+// TestAttackRemovals: removals of runs that never were do not fill the disk.
+func TestAttackRemovals(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	store(one, "raaaa", "x", "y")
+	isPut(t, one)
+	count := func() (n int) {
+		testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM gone`).Scan(&n)
+		}))
+		return n
+	}
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		_, err := tx.ExecContext(ctx, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+			INSERT INTO gone SELECT 'rz' || i, i, '', 1 FROM n`)
+		return err
+	}))
+	var ids []string
+	for i := range maxGone {
+		ids = append(ids, fmt.Sprint("ry", i))
+	}
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		return one.share.removeAll(ctx, tx, ids)
+	}))
+	if n := count(); n > 200_000 {
+		t.Errorf("%d removed runs are remembered", n)
+	}
+	var is bool
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM gone WHERE id = 'ry999')`).Scan(&is)
+	}))
+	if !is {
+		t.Error("the latest one is forgotten")
+	}
+}
+
+// TestAttackTold: an exchange that the proxy has told keeps what it said, whatever the bucket says of it later.
+func TestAttackTold(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	x := exchange("rtold", 1, "POST", "stripe", "api.stripe.com")
+	one.Exchange(x)
+	settle(t, one)
+	plant(t, b, runsFolder, newKey("rtold"), goodRun(t, "rtold", nil, func(f *controlapi.Exchange) {
+		f.ID, f.Among, f.URL, f.Host, f.Method, f.Outcome = x.ID, 1, "https://harmless.example/", "harmless.example", "GET", controlapi.OutcomeDenied
+	}))
+	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped == 1 || has(t, one, "rtold") })
+	d, err := one.Run(t.Context(), "rtold")
+	testkit.Must(t, err)
+	if len(d.Exchanges) != 1 || d.Exchanges[0].URL != x.URL || d.Exchanges[0].Outcome != x.Outcome {
+		t.Errorf("it says %+v", d.Exchanges)
+	}
+}
