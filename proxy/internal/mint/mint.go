@@ -1,4 +1,5 @@
 // Package mint obtains the credentials that change: access tokens, short-lived keys, and what secret managers hold.
+// Each way to obtain one has a file (oauth2.go, githubapp.go, aws.go ...); renew.go decides when.
 //
 // Contract: a credential is obtained when a request uses it, and renewed before it ends. Whatever the number of
 // requests that wait for it, one is under way for each credential, in a context of its own. What was obtained is first

@@ -3,6 +3,8 @@
 // Threat: request smuggling. net/http, which reads the requests next, is lenient in places (bare LF, folded lines,
 // Content-Length next to chunked, absolute targets). A refused request is replaced by a harmless one, so that the
 // refusal is answered, logged and recorded like every other.
+//
+// Conn follows the requests of a connection and the framing of their bodies; head.go checks the heads.
 package strict
 
 import (
