@@ -20,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -290,7 +291,7 @@ func (c *Cluster) exec(ctx context.Context, terminal bool, args []string) (strin
 	if terminal {
 		line = slices.Insert(line, 3, "--stdin", "--tty")
 	}
-	p := &Process{out: &buffer{}}
+	p := &Process{out: &testkit.Buffer{}}
 	p.Cmd = exec.CommandContext(ctx, filepath.Join(clusterDir(), "bin", "hk"), append(append(line, "codeforge"), args...)...) //nolint:gosec // of the node
 	p.Cmd.Stdout, p.Cmd.Stderr = p.out, p.out
 	shown := func() {}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -111,7 +112,7 @@ func expire(ctx context.Context, h *share, of *bucket.Bucket, age time.Duration)
 			at, _, ok := parseKey(key)
 			return !ok || !at.Before(before)
 		})
-		err = first(h.parallel(len(keys), func(i int) error { return of.Remove(ctx, keys[i], bucket.Any) }))
+		err = cmp.Or(h.parallel(len(keys), func(i int) error { return of.Remove(ctx, keys[i], bucket.Any) })...)
 		if err != nil && !errors.Is(err, bucket.ErrNotFound) || !more {
 			return err
 		}
@@ -192,7 +193,7 @@ func (h *share) unknown(ctx context.Context, keys []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, first(h.parallel(len(removed), func(i int) error { return h.remove(ctx, removed[i]) }))
+	return out, cmp.Or(h.parallel(len(removed), func(i int) error { return h.remove(ctx, removed[i]) })...)
 }
 
 // takeUnknown reads objects, and brings them into the store.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
@@ -128,9 +131,9 @@ func (h *share) putSome(ctx context.Context) (int, error) {
 		}
 		return nil
 	})
-	return len(list), errors.Join(err, first(slices.DeleteFunc(failed, func(err error) bool {
+	return len(list), errors.Join(err, cmp.Or(slices.DeleteFunc(failed, func(err error) bool {
 		return errors.Is(err, errLate)
-	})))
+	})...))
 }
 
 // nameAll gives runs keys of now. An object that an earlier attempt may have left is removed: others may be past its
@@ -214,7 +217,7 @@ func (h *share) tell(ctx context.Context) (int, error) {
 	if _, err := h.runs.Put(ctx, newKey(ids[0]+goneSuffix), data, bucket.Any); err != nil {
 		return 0, err
 	}
-	if err := first(h.parallel(len(keys), func(i int) error { return h.remove(ctx, keys[i]) })); err != nil {
+	if err := cmp.Or(h.parallel(len(keys), func(i int) error { return h.remove(ctx, keys[i]) })...); err != nil {
 		return 0, err
 	}
 	return len(ids), h.store.ask(ctx, func(ctx context.Context, tx *transaction) error {
@@ -239,15 +242,13 @@ func (h *share) remove(ctx context.Context, key string) error {
 
 // parallel does something so many times, some at a time, until one says that the bucket does not answer.
 func (h *share) parallel(n int, do func(i int) error) []error {
-	var parts sync.WaitGroup
+	var parts errgroup.Group
+	parts.SetLimit(requests)
 	var mu sync.Mutex
 	var away error
 	failed := make([]error, n)
-	room := make(chan struct{}, requests)
 	for i := range n {
-		room <- struct{}{}
-		parts.Go(func() {
-			defer func() { <-room }()
+		parts.Go(func() error {
 			mu.Lock()
 			err := away
 			mu.Unlock()
@@ -261,18 +262,9 @@ func (h *share) parallel(n int, do func(i int) error) []error {
 				away = err
 				mu.Unlock()
 			}
+			return nil
 		})
 	}
-	parts.Wait()
+	_ = parts.Wait()
 	return failed
-}
-
-// first is the first error of a list.
-func first(list []error) error {
-	for _, err := range list {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

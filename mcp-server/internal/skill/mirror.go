@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 )
@@ -256,16 +258,14 @@ func (m *mirror) tell(l *Listing) {
 func (m *mirror) fetch(
 	ctx context.Context, wanted map[string]bucket.Object, before map[string]version,
 ) (unread []string, err error) {
-	var parts sync.WaitGroup
+	var parts errgroup.Group
+	parts.SetLimit(fetches)
 	var mu sync.Mutex
-	room := make(chan struct{}, fetches)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if before[name].tag == wanted[name].Version {
 			continue
 		}
-		room <- struct{}{}
-		parts.Go(func() {
-			defer func() { <-room }()
+		parts.Go(func() error {
 			problem := ctx.Err()
 			if problem == nil {
 				problem = m.fetchOne(ctx, name, before[name].tag)
@@ -279,9 +279,10 @@ func (m *mirror) fetch(
 			default:
 				unread = append(unread, name)
 			}
+			return nil
 		})
 	}
-	parts.Wait()
+	_ = parts.Wait()
 	return unread, err
 }
 

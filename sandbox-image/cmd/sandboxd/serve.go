@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
@@ -85,7 +86,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
 	findingPython, findingCompiler := findPython(ctx, f), findCompiler(ctx, f.typescript, log)
-	denoVersion, err := askDeno(ctx, f.deno)
+	denoVersion, err := sandboximage.AskDeno(ctx, f.deno)
 	if err != nil {
 		return err
 	}
@@ -258,23 +259,6 @@ func dirOwner(socket string) int {
 		return os.Geteuid()
 	}
 	return int(st.Uid)
-}
-
-// askDeno runs deno --version and returns the version, e.g. "2.9.6".
-func askDeno(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent"}
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("starting Deno (%s): %w", path, err)
-	}
-	fields := strings.Fields(string(out))
-	if len(fields) < 2 || fields[0] != "deno" {
-		return "", fmt.Errorf("%s is not Deno: it says %.40q", path, out)
-	}
-	return fields[1], nil
 }
 
 // findCompiler asks TypeScript's compiler for its version while the caller does something else, and returns a function
