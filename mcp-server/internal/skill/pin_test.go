@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
-// TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that is
-// opened later. An unpinned skill changes again.
+// TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that
+// is opened later. An unpinned skill changes again.
 func TestPin(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello, "b.py": "x = 1\n", "c.ts": hello})
 	pins := filepath.Join(t.TempDir(), "pins")
