@@ -200,7 +200,7 @@ func TestMirrorAway(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return one.Problem() == "" && fresh.Problem() == "" && source(fresh, "a") == "x" })
 	_, err = one.Patch(t.Context(), "a", replaceLine("x", "y"))
 	testkit.Must(t, err)
-	for _, want := range []string{"cannot be read, what is known of it stays in use", "can be read again"} {
+	for _, want := range []string{"cannot be read; the copy stays in use", "can be read again"} {
 		if strings.Count(log.String(), want) != 2 { // of the skills, and of the pins
 			t.Errorf("%q is not twice in the log:\n%s", want, log.String())
 		}

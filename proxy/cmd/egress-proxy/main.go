@@ -35,16 +35,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. What a
-// large catalog compiles to needs no more room beside it than a small one: it is no garbage before the next reload,
-// and nearly all of it has no pointers to follow.
+// gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. A large
+// compiled catalog needs no more headroom than a small one: it becomes garbage only at a reload, and has few pointers.
 const (
 	gcPercent = 200
 	gcRoom    = 4 << 20 // bytes of garbage between two collections
 	gcLeast   = 50
 )
 
-// settle returns what loading a catalog took to the system, and sets the pace of collections for what it left.
+// settle returns the memory that loading a catalog took to the system, and sets the collector's pace for the rest.
 func settle() {
 	debug.FreeOSMemory()
 	var m runtime.MemStats

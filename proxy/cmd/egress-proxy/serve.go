@@ -414,8 +414,8 @@ func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal
 	}
 }
 
-// asker limits who may ask the resolver, where addresses tell. A pod that shares the proxy may ask before it has a run:
-// no name leaves here.
+// asker limits who may query the resolver, where slots are known by address. A pod that shares the proxy may query it
+// before it has a run: nothing is forwarded.
 func (in inputs) asker() func(netip.Addr) bool {
 	if in.find == nil || in.anyAsks {
 		return nil

@@ -94,7 +94,7 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 			continue
 		}
 		if e.run >= 4 && e.written[buf[p]]&e.written[buf[p+1]]&e.written[buf[p+2]]&e.written[buf[p+3]] == 0 {
-			continue // which the processor foresees in binary data, unlike a single byte
+			continue // the processor predicts this branch in binary data, unlike one for each byte
 		}
 		n := 0
 		for n < e.run && e.written[buf[p+n]] != 0 {
@@ -107,7 +107,7 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 	return false
 }
 
-// notASCII are the bits that eight bytes have if one of them is not ASCII.
+// notASCII has a bit for each of eight bytes, which is set if the byte is not ASCII.
 const notASCII = 0x8080808080808080
 
 // escaped is the part of a search that is for escaped patterns. The positions are -1 where there is none.
@@ -290,7 +290,7 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	return p
 }
 
-// starters walks over the % \ and & of a text in order: none of each is before its position.
+// starters are the next % \ and & of a text, found in order: each field is the position of the next one, or before it.
 type starters [3]int
 
 // after returns the first of them at or after p, or -1. p must not decrease.

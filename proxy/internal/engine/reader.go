@@ -156,7 +156,7 @@ func (r *Reader) fill() int {
 	top := r.set.newest() // after the read: what is published before a server may know it finds it in these bytes
 	if r.set.lines {
 		near := max(r.end, r.end+n-r.set.Hold()-1)                             // a line feed before that makes no difference
-		if recent := buf[near : r.end+n]; bytes.IndexByte(recent, '\n') >= 0 { // which is the faster of the two searches
+		if recent := buf[near : r.end+n]; bytes.IndexByte(recent, '\n') >= 0 { // faster than searching backwards
 			r.line = near + bytes.LastIndexByte(recent, '\n') + 1
 		}
 	}

@@ -8,10 +8,9 @@ import (
 
 // search is one search in a text, from left to right, for the patterns of one set.
 //
-// Its parts (each table, each sparse, and the two for escapes) go over the text once. Each goes on until nothing that
-// it has not met can be preferred to the first of the matches that were met. Parts are ahead of each other and of that
-// match, so what they meet is noted. The work is therefore bounded by the length of the text, however many matches it
-// has.
+// Its parts (each table, each sparse, and the two for escapes) each scan the text once. A part scans until nothing
+// ahead of it can be preferred to the first match found so far. Parts may run ahead of each other and of that match, so
+// they note what they find. The work is therefore bounded by the length of the text, however many matches it has.
 type search struct {
 	set       *Set
 	buf       []byte

@@ -2,8 +2,8 @@ package engine
 
 import "bytes"
 
-// sparse finds patterns with NULs between their characters, UTF-16 and UTF-32, that are too short for a table: of eight
-// characters at most. It compares the last characters of a pattern, and only where there are NULs, which is not a
+// sparse finds patterns in UTF-16 and UTF-32, with NULs between their characters, that are too short for a table: at
+// most eight characters. It compares the last characters of a pattern, and only where the text has NULs, which are not
 // secret.
 type sparse struct {
 	step int

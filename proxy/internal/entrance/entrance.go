@@ -49,7 +49,7 @@ type Listener struct {
 	Port uint16
 	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot.
 	Slot *slot.ID
-	// Find is the slot of a source address, if Slot is nil. It is false for an address that has none.
+	// Find returns the slot of a source address, if Slot is nil. It is false for an address without a slot.
 	Find func(netip.Addr) (slot.ID, bool)
 }
 

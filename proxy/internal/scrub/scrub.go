@@ -56,7 +56,7 @@ func New(creds []catalog.Credential) *Scrubber {
 	return Of(values.New(list), creds)
 }
 
-// Of is New where the values of the credentials, and no others, are compiled already.
+// Of is New with values that are already compiled: exactly those of the credentials.
 func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
 	s := &Scrubber{set: known.Set, lower: known.Lower, names: make([][]string, known.Len())}
 	for _, c := range creds {
