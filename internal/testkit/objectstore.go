@@ -17,9 +17,9 @@ const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 // BuildObjectStore builds the S3 server of tests, which takes a minute or more the first time.
 func BuildObjectStore(root string) error { return BuildProgram(root, versitygw, "versitygw") }
 
-// ObjectStore is a real S3 server of a test, on a loopback address. It ends with the test.
+// ObjectStore is a real S3 server for a test, on a loopback address. It ends with the test.
 type ObjectStore struct {
-	// Address is its host and port, Dir has a folder for each bucket, with a file for each object.
+	// Address is its host and port. Dir has a folder for each bucket, and in it a file for each object.
 	Address, Dir string
 
 	tb      testing.TB
@@ -28,7 +28,7 @@ type ObjectStore struct {
 	cmd     *exec.Cmd
 }
 
-// NewObjectStore starts one, with an access key. The test is skipped where it cannot be built.
+// NewObjectStore starts a server with an access key. The test is skipped where it cannot be built.
 func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 	tb.Helper()
 	root := Root(tb)
@@ -44,7 +44,7 @@ func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 	return s
 }
 
-// Start starts it again after Stop, at the same address and with the same objects.
+// Start starts the server again after Stop, at the same address and with the same objects.
 func (s *ObjectStore) Start() {
 	s.tb.Helper()
 	program := filepath.Join(Programs(Root(s.tb)), "versitygw")
@@ -59,7 +59,7 @@ func (s *ObjectStore) Start() {
 	})
 }
 
-// Stop ends it at once.
+// Stop kills the server.
 func (s *ObjectStore) Stop() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -68,7 +68,7 @@ func (s *ObjectStore) Stop() {
 	}
 }
 
-// Hang keeps it from answering until resume.
+// Hang keeps the server from answering until resume is called.
 func (s *ObjectStore) Hang() (resume func()) {
 	Must(s.tb, s.cmd.Process.Signal(syscall.SIGSTOP))
 	return func() { Must(s.tb, s.cmd.Process.Signal(syscall.SIGCONT)) }
@@ -77,7 +77,7 @@ func (s *ObjectStore) Hang() (resume func()) {
 // Bucket makes a bucket.
 func (s *ObjectStore) Bucket(name string) { Must(s.tb, os.MkdirAll(filepath.Join(s.Dir, name), 0o755)) }
 
-// Environment is the environment of a client of it.
+// Environment is a client's environment.
 func (s *ObjectStore) Environment() map[string]string {
 	return map[string]string{
 		"AWS_ENDPOINT_URL_S3": "http://" + s.Address, "AWS_REGION": s.region,

@@ -68,19 +68,19 @@ type Config struct {
 	// Servers may be nil: no tool is known.
 	Servers Servers
 	Sources
-	// Alarms are what freezes sessions. Nil: nothing does.
+	// Alarms freeze sessions. With nil nothing does.
 	Alarms *alarm.Book
 	Log    *slog.Logger
 }
 
-// Sources are where what runs import comes from, and where what they teach goes.
+// Sources provide what runs import, and take what is learned from their answers.
 type Sources struct {
 	// Modules, if not nil, are the typed clients that code of TypeScript imports.
 	Modules func(ctx context.Context, code string) []runapi.Module
-	// Shapes, if not nil, are the APIs whose answers Learn is told of.
+	// Shapes, if not nil, are the APIs whose answers are passed to Learn.
 	Shapes func() []string
 	Learn  func([]controlapi.Answer)
-	// Skills, if not nil, are the files that code imports from /skills, by their names. Its runs are private then.
+	// Skills, if not nil, returns the files that code imports from /skills, by name. Runs are private then.
 	Skills func(code string) map[string]string
 }
 
