@@ -93,7 +93,7 @@ func TestFollowStranger(t *testing.T) {
 	}
 }
 
-// TestFollowShared: pods that share a proxy have no port of one, which other pods must have.
+// TestFollowShared: pods that share a proxy have no control port; other pods must have one.
 func TestFollowShared(t *testing.T) {
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("watch") {

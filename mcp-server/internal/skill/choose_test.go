@@ -7,7 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 )
 
-// TestChoose: whatever a server lists, only plain names become names of files.
+// TestChoose: whatever a server lists, only plain names become file names.
 func TestChoose(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.ts": "", "a.py": "", "a-b_1.ts": "",
