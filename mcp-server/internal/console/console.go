@@ -44,7 +44,7 @@ type Config struct {
 	About operatorapi.About
 	// Mode is "embedded", "docker" or "kubernetes".
 	Mode string
-	// Token reports whether a text is MCP_AUTH_TOKEN, in a time that tells nothing of it. Nil: none is set.
+	// Token reports whether a text is MCP_AUTH_TOKEN, in a time that reveals nothing about it. Nil means that none is set.
 	Token func(string) bool
 	// Settings are shown as they are, so they have no secret.
 	Settings []Setting
@@ -240,7 +240,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.Secret == "" || !c.sessions.use(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
-		httpjson.Answer(w, http.StatusUnauthorized, refusal{"This is no token, and no code that is still good. A code works once, " +
+		httpjson.Answer(w, http.StatusUnauthorized, refusal{"This is neither the token nor a valid code. A code works once, " +
 			"for one minute: run codeforge console again."})
 		return
 	}

@@ -159,7 +159,7 @@ type Request struct {
 	Python bool
 	// APIs narrows the run. Empty means all active ones, or all of the tenant's.
 	APIs []string
-	// Tenant is whose run it is. Nil: the operator's.
+	// Tenant is whose run it is. Nil means the operator's.
 	Tenant  *Tenant
 	Timeout time.Duration
 	// DryRun records what would change something in a plan: see controlapi.Registration.
@@ -169,7 +169,7 @@ type Request struct {
 	Traceparent string
 	// Started, if not nil, is called when the wait for a slot is over.
 	Started func(runapi.Lease)
-	// Ask asks the client's user. Nil: nobody can be asked.
+	// Ask asks the client's user. Nil means that nobody can be asked.
 	Ask question.Asker
 	// Approve, if not nil, asks the user about a request of the run that a rule holds. It is called in goroutines of its
 	// own; its context ends when the request waits no more.

@@ -15,7 +15,7 @@ import (
 
 // Config configures a Reporter. Zero durations get the defaults named there.
 type Config struct {
-	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil: the
+	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil means the
 	// client asked for no notifications.
 	Send func(ctx context.Context, progress float64, message string)
 	// Batch is how often output is sent. Zero means 500 ms.

@@ -44,7 +44,7 @@ type Config struct {
 	Library *apidoc.Library
 	// History may be nil: nothing is kept of runs.
 	History *history.Store
-	// Tenant is whose surface it is. Nil: the operator's.
+	// Tenant is whose surface it is. Nil means the operator's.
 	Tenant *execution.Tenant
 	// Alarms may be nil: no session is frozen.
 	Alarms  *alarm.Book

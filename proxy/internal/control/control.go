@@ -43,9 +43,9 @@ type Config struct {
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *broker.Broker
-	// Room is what waits for a person. Nil: nothing does.
+	// Room is what waits for a person. Nil means that nothing does.
 	Room Room
-	// Plans are those of dry runs. Nil: there are none.
+	// Plans are those of dry runs. Nil means none.
 	Plans Plans
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error

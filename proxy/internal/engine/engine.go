@@ -55,7 +55,7 @@ type Set struct {
 	pool   *sync.Pool
 	// beside is searched too, see Beside.
 	beside *Set
-	// top returns the newest set above this one, whose matches take at most room bytes. Nil: there is none. See
+	// top returns the newest set above this one, whose matches take at most room bytes. Nil means that there is none. See
 	// Layered.
 	top  func() *Set
 	room int

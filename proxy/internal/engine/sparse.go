@@ -53,7 +53,7 @@ func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	return key, true
 }
 
-// find looks from next on, until no later key is of a core before cut that is as near as those that were met.
+// find searches from next on, until no later key belongs to a core before cut that is as near as those found.
 func (s *sparse) find(x *search, next *int, cut int) {
 	buf, p := x.buf, max(*next, x.from)
 	for ; p <= min(x.near(cut)-1+s.most, len(buf)-(s.n-1)*s.step-1); p++ {

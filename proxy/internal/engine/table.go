@@ -125,7 +125,7 @@ func (t *table) known(block uint64) bool {
 	return t.second[g>>6]>>(g&63)&1 != 0
 }
 
-// find probes from next on, until no later probe hits a core before cut that is as near as those that were met.
+// find probes from next on, until no later probe can hit a core before cut that is as near as those found.
 func (t *table) find(x *search, next *int, cut int) {
 	if t.zeros && !x.zeros() {
 		return // there is none for a later cut either

@@ -24,11 +24,11 @@ import (
 // Config holds what a Book needs.
 type Config struct {
 	// Drain ensures that no connection made to the slot before the call is accepted after it. It is called while
-	// the slot has no lease. Nil: there is no accept queue to drain.
+	// the slot has no lease. Nil means that there is no accept queue to drain.
 	Drain func(slot.ID)
-	// Plans keeps what dry runs record. Nil: there are no dry runs.
+	// Plans keeps what dry runs record. Nil means that there are no dry runs.
 	Plans *plan.Book
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 

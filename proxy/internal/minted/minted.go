@@ -88,7 +88,7 @@ func New(now func() time.Time) *Values {
 	return v
 }
 
-// Problem says why a text cannot be a value, without showing it. Nil: it can.
+// Problem says why a text cannot be a value, without showing it. Nil means that it can.
 func Problem(value string) error {
 	switch {
 	case len(value) < minValue:

@@ -89,7 +89,8 @@ type Request struct {
 	Moved bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
-	// Content is what rules read of the query and the body. Nil: it has not been read, and what depends on it is refused.
+	// Content is what rules read of the query and the body. Nil means that it has not been read, and what depends on it is
+	// refused.
 	Content *Content
 	// Early leaves what depends on the content open: the request is judged again.
 	Early bool
@@ -110,7 +111,7 @@ type Rules struct {
 	Catalog *catalog.Catalog
 	// YOLO allows hosts that are in no API.
 	YOLO bool
-	// Registry is the package registry, for installations. Nil: there is none.
+	// Registry is the package registry, for installations. Nil means none.
 	Registry *catalog.API
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	Log *slog.Logger
 	// Clean is the last scrub and redaction, which every string from outside passes.
 	Clean func(string) string
-	// Ledger writes what left the machine down. Nil: there is no ledger.
+	// Ledger records what left the machine. Nil means that there is no ledger.
 	Ledger func(audit.Entry) error
 }
 

@@ -42,7 +42,7 @@ const (
 type Config struct {
 	// Dir is apis/.
 	Dir string
-	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
+	// Getenv reads the environment for credentials that name a variable. Nil means that such credentials are refused.
 	Getenv func(string) string
 	YOLO   bool
 	// Minted are the values of credentials that the proxy obtains itself. They are not part of a Snapshot, so that a
@@ -52,11 +52,11 @@ type Config struct {
 	// of a config.json, may lead to.
 	Registry        *catalog.API
 	RegistryPrivate []netip.Prefix
-	// Prepare is called with every new catalog before it is in force. Nil: nothing is.
+	// Prepare is called with every new catalog before it is in force. Nil means that nothing is.
 	Prepare func(*catalog.Catalog)
 	// Changed is called for every change, after it is in force.
 	Changed func(Change)
-	// Signal requests a reload at once, as SIGHUP does. Nil: never.
+	// Signal requests a reload at once, as SIGHUP does. Nil means never.
 	Signal <-chan struct{}
 }
 
@@ -67,8 +67,8 @@ type Snapshot struct {
 	Swap     *swap.Swapper
 	Public   controlapi.Catalog
 	Problems catalog.Problems
-	// Unread is closed when a Snapshot follows that has read what this one left (catalog.Options.Soon). Nil: nothing is
-	// left.
+	// Unread is closed when a Snapshot follows that has read what this one left (catalog.Options.Soon). Nil means that
+	// nothing is left.
 	Unread chan struct{}
 }
 

@@ -141,7 +141,7 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	}
 }
 
-// answer returns the response to a query. Nil: it gets none.
+// answer returns the response to a query. Nil means that it gets none.
 func (r *Resolver) answer(q *dns.Msg) *dns.Msg {
 	if q.Response {
 		return nil

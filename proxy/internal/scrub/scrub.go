@@ -67,8 +67,8 @@ func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
 	return s
 }
 
-// With returns a Scrubber that also finds what was minted when a response comes, and while it is read. Nil: nothing is
-// ever minted.
+// With returns a Scrubber that also finds what was minted when a response comes, and while it is read. Nil means that
+// nothing is ever minted.
 func (s *Scrubber) With(values *minted.Values) *Scrubber {
 	return &Scrubber{set: values.Above(s.set), lower: values.AboveLower(s.lower), names: s.names, minted: values}
 }
