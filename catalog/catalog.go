@@ -92,7 +92,7 @@ type Credential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []Surface
-	// Placeholder is swapped like Name, and contains it. Empty: there is none.
+	// Placeholder is swapped like Name, and contains it. It is empty if there is none.
 	Placeholder string
 	// Mint is how the proxy obtains the value. Nil means that Value is it; otherwise Value is empty.
 	Mint *Mint

@@ -226,7 +226,7 @@ func rulesShape() schema {
 	return schema{Type: "array", MinItems: 1, Items: &rule}
 }
 
-// rules reads "rules". It is nil if that is no list.
+// rules reads "rules". It is nil if that is not a list.
 func (d *decoder) rules(n *node) []Rule {
 	const example = `[{"methods": ["GET"], "then": "allow"}]`
 	if n.Kind != strictjson.List {

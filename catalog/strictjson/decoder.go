@@ -168,7 +168,7 @@ func (d *Decoder) Boolean(field string, n *Node, to *bool) {
 	*to = n.On
 }
 
-// List reads a list of strings, such as example. An empty list is not nil; what is no list is.
+// List reads a list of strings, such as example. An empty list is not nil; what is not a list gives nil.
 func (d *Decoder) List(field string, n *Node, example string) []string {
 	out := []string{}
 	if n.Kind != List {

@@ -239,7 +239,7 @@ func add(container map[string]any, capability string) {
 	c["add"] = append(c["add"].([]any), capability)
 }
 
-// noWrites: a run is no request to the API server, by its own audit log.
+// noWrites: a run is not a request to the API server, by its own audit log.
 func noWrites(t *testing.T, w *world.World) {
 	w.MustExecute(t, fetches("warm", 0), "httpbin")
 	account := "system:serviceaccount:" + w.Cluster.Server + ":cf-mcp-server"

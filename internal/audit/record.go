@@ -190,7 +190,7 @@ func follows(prev []byte, h tlog.Hash) bool {
 	return string(prev) == string(want[:])
 }
 
-// checkpointPrefix begins the line of a checkpoint, which is no leaf.
+// checkpointPrefix begins the line of a checkpoint, which is not a leaf.
 const checkpointPrefix = `{"checkpoint":`
 
 // Checkpoint is a signed state of the ledger.

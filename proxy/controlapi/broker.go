@@ -53,7 +53,7 @@ func IsTool(name string) bool {
 	return name != ReadResource && name != GetPrompt && name != ListResources
 }
 
-// What a call's path names that is no tool.
+// What a call's path names that is not a tool.
 const (
 	ReadResource  = "$read"
 	GetPrompt     = "$prompt"

@@ -192,7 +192,7 @@ type Receipt struct {
 	// Answers are what answers of the APIs looked like that Registration.Shapes names. They are for mcp-server alone:
 	// the names in a shape may be data.
 	Answers []Answer `json:"answers,omitempty"`
-	// Plan is what a dry run would have sent, without its steps. It is nil if that is nothing, or if the run was no dry
+	// Plan is what a dry run would have sent, without its steps. It is nil if that is nothing, or if the run was not a dry
 	// run.
 	Plan *planapi.Plan `json:"plan,omitempty"`
 }

@@ -275,7 +275,7 @@ type Health struct {
 	Servers        int    `json:"servers"`
 	ServersProblem string `json:"servers_problem,omitempty"`
 	Deno           string `json:"deno"`
-	// TypeScript is the version of the compiler that checks code; empty: there is none, and code runs unchecked.
+	// TypeScript is the version of the compiler that checks code; empty if there is none, and code runs unchecked.
 	TypeScript string `json:"typescript,omitempty"`
 	Python     Python `json:"python"`
 	Version    string `json:"version"`
@@ -283,7 +283,7 @@ type Health struct {
 
 // Python says whether code can be Python.
 type Python struct {
-	// Version is e.g. "3.11.2"; empty: there is none, and Problem says why.
+	// Version is e.g. "3.11.2"; empty if there is none, and Problem says why.
 	Version string `json:"version,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	// Packages are the names of those that code can import besides the standard library, and Add says to a user how to

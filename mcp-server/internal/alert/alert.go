@@ -179,7 +179,7 @@ func (l *latest) add(failed bool) bool {
 	return false
 }
 
-// skill tells of a change that nobody made by hand. What is there when CodeForge first sees it is no change.
+// skill tells of a change that nobody made by hand. What is there when CodeForge first sees it is not a change.
 func (w *Watcher) skill(v historyapi.SkillVersion) {
 	if v.By == historyapi.ByHand || v.By == historyapi.ByPin || v.By == historyapi.ByPerson && v.Version == 1 {
 		return

@@ -104,7 +104,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return endOf(ended)
 }
 
-// endOf is why reading ended, if it has: the end of the input is no error.
+// endOf is why reading ended, if it has: the end of the input is not an error.
 func endOf(ended <-chan error) error {
 	select {
 	case err := <-ended:

@@ -62,7 +62,7 @@ func (s *skim) next(b byte) {
 		s.depth--
 		return
 	case b == ':' && s.depth == 1 && s.key:
-		_ = json.Unmarshal(s.word, &s.name) // a key that is no string is no key of ours
+		_ = json.Unmarshal(s.word, &s.name) // a key that is not a string is not a key of ours
 		s.method = s.method || s.name == "method"
 		s.key, s.word = false, nil
 		return

@@ -26,7 +26,7 @@ func endpoint(uid, ip, conditions string) string {
 }
 
 // TestFollow: the list, then changes from its version on; pods that are not ready or leave, slices that go, and things
-// that are no pods of ours. At the end of a watch another one goes on; when the version is too old, Follow ends.
+// that are not pods of ours. At the end of a watch another one goes on; when the version is too old, Follow ends.
 func TestFollow(t *testing.T) {
 	var asked []string
 	const selector = "labelSelector=kubernetes.io%2Fservice-name%3Dcf-sandbox"

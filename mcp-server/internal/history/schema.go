@@ -213,7 +213,7 @@ func step(db *sql.DB, list []string) (int, error) {
 	return have + 1, nil
 }
 
-// damaged reports whether an error says that the file is no sound database.
+// damaged reports whether an error says that the file is not a sound database.
 func damaged(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

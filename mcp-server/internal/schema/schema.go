@@ -12,7 +12,7 @@ import (
 const maxChain = 20
 
 // Resolve follows the $ref of a schema, within the document root, to a schema without one. Spend is told the steps of
-// each reference, and says whether they may be taken. It is false for what is no schema, or leads to none.
+// each reference, and says whether they may be taken. It is false for what is not a schema, or leads to none.
 func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool) {
 	for range maxChain {
 		s, ok := schema.(map[string]any)

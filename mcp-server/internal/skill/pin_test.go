@@ -67,7 +67,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestRestore: a skill is what it was, whether it is there, is gone, or is no skill any more.
+// TestRestore: a skill is what it was, whether it is there, is gone, or is not a skill any more.
 func TestRestore(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "now"})
 	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link.ts")))

@@ -74,7 +74,7 @@ type daemon struct {
 	ledger   *audit.Log // nil: none
 	budget   *budget.Ledger
 	ports    *ports.Ports
-	remote   net.Listener // for mcp-server in another pod; nil: there is none
+	remote   net.Listener // for mcp-server in another pod; nil if there is none
 	ready    atomic.Bool
 
 	authority *authority.Authority

@@ -127,7 +127,7 @@ type exchange struct {
 	guard          *swap.Swapper // the snapshot's, with the run's canaries
 	out            *http.Request // as it leaves, once there is such
 	guarded        bool          // guard has searched it, and may have put credentials in
-	rest           io.ReadCloser // what guard had not read of the body then; nil: there is none
+	rest           io.ReadCloser // what guard had not read of the body then; nil if there is none
 	alarm          sync.Once
 	verdict        policy.Verdict
 	compression    compression

@@ -214,7 +214,7 @@ func (s *store) write(name string, k kept) error {
 	return d.commit(k)
 }
 
-// remove forgets what is stored. Nothing stored is no error.
+// remove forgets what is stored. Nothing stored is not an error.
 func (s *store) remove(name string) error {
 	path, err := s.path(name)
 	if err != nil {

@@ -36,7 +36,7 @@ type EmbeddedConfig struct {
 	Bwrap, Deno string
 	// Python is nil where there is none.
 	Python *python.Interpreter
-	// TypeScript is the folder of TypeScript's compiler; empty: there is none.
+	// TypeScript is the folder of TypeScript's compiler; empty if there is none.
 	TypeScript string
 	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; what it held is
 	// removed.

@@ -23,7 +23,7 @@ type Servers struct {
 	Bridge string
 	// Packages holds the installed packages, by runapi.PackageKey, and in InstallDir what is being installed.
 	Packages string
-	// Programs is the operator's folder of programs; empty: there is none.
+	// Programs is the operator's folder of programs; empty if there is none.
 	Programs string
 	// Limits of one server with all its processes.
 	Limits Limits

@@ -45,7 +45,7 @@ type Config struct {
 	LeaseIdle time.Duration
 	// TZ is the interpreters' time zone. Health reports Deno, Version and Python.
 	TZ, Deno, Version string
-	// TypeScript is the version of the compiler; empty: there is none.
+	// TypeScript is the version of the compiler; empty if there is none.
 	TypeScript string
 	// Python says whether code can be Python.
 	Python runapi.Python
