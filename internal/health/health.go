@@ -1,4 +1,4 @@
-// Package health runs a long-lived healthcheck, and tells it why a daemon cannot start.
+// Package health runs a long-lived healthcheck, and passes it the reason why a daemon cannot start.
 //
 // Starting a process in a container costs an engine tens of milliseconds of CPU, asking a daemon again next to nothing:
 // so one process keeps checking instead of being started every second. While a container starts, other containers wait

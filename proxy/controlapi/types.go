@@ -149,8 +149,8 @@ type Registration struct {
 	Run        string `json:"run"`
 	// APIs narrows the run to these APIs. Nil or empty means all active ones.
 	APIs []string `json:"apis,omitempty"`
-	// Closed says that nobody there may learn of any other API: the run is told of their hosts and token names what it
-	// would be told if there were none.
+	// Closed means that the run must not learn of any other API: their hosts and token names get the replies that they
+	// would get if the APIs did not exist.
 	Closed bool `json:"closed,omitempty"`
 	// Deadline is when the run ends at the latest. The registration ends by itself five seconds later.
 	Deadline time.Time `json:"deadline"`

@@ -67,7 +67,7 @@ func serverOr(c *child, err error) (server, error) {
 	return c, nil
 }
 
-// startError says that there is no such program, so that trying again is in vain.
+// startError means that there is no such program, so trying again is pointless.
 type startError struct{ err error }
 
 func (e *startError) Error() string { return e.err.Error() }

@@ -20,7 +20,7 @@ import (
 const (
 	// maxPages is how many pages of a list are followed.
 	maxPages = 100
-	// maxErrorText is how much of an HTTP response that says no is told, in bytes.
+	// maxErrorText is how much of an HTTP error response is reported, in bytes.
 	maxErrorText = 1 << 10
 )
 

@@ -1,4 +1,4 @@
-// Package console serves the web console at /console: a shell of static files that tells nothing, and an API below
+// Package console serves the web console at /console: a shell of static files that reveals nothing, and an API below
 // /console/api/ that answers whoever has signed in.
 //
 // Threat: other web pages in the user's browser, other ports of this machine, other users of it, and the text of code,

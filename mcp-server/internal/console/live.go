@@ -18,7 +18,7 @@ const (
 	slowTicks = 4
 	// keepTime is the time between lines that say nothing, which show whether the reader is still there.
 	keepTime = 15 * time.Second
-	// maxRuns bounds the runs of one line. A page that is told of no more asks for the list.
+	// maxRuns bounds the runs of one line. A page that gets no more asks for the list.
 	maxRuns = 50
 )
 

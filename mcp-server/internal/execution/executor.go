@@ -45,10 +45,10 @@ const (
 	// permissionTries is how often a run is tried if sandboxd has another permission set. Every change of an API makes
 	// a new one.
 	permissionTries = 10
-	// maxClient bounds what the ledger is told of a client, in bytes.
+	// maxClient bounds what the ledger records of a client, in bytes.
 	maxClient = 200
-	// namesBudget bounds the names of tools that a run is told, as runapi.MaxServers counts them: the servers that have no
-	// room for theirs are told without. Code can ask such a server.
+	// namesBudget bounds the names of tools that a run is given, as runapi.MaxServers counts them. Servers whose tools do
+	// not fit are given without names; code can ask such a server.
 	namesBudget = 32 << 10
 )
 

@@ -333,7 +333,7 @@ func (q *Queue) acquireAhead(private bool) {
 	h := &held{lease: l}
 	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.drop(h) })
 	q.ahead = h
-	q.signal() // a run may have begun to wait meanwhile
+	q.signal() // a run may have begun to wait in the meantime
 }
 
 // takeHeld takes the lease that is held ahead, or nil.

@@ -33,7 +33,7 @@ import (
 
 // Config configures a Surface.
 type Config struct {
-	// Executor may be nil where nothing is executed; then nothing is said of how skills load.
+	// Executor may be nil where nothing is executed; then nothing is reported about how skills load.
 	Executor *execution.Executor
 	Catalog  *published.Watcher
 	Control  *controlapi.Client

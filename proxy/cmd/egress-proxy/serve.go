@@ -317,7 +317,7 @@ func (d *daemon) checkpoint(run string) string {
 	}
 	head, err := d.ledger.Checkpoint(run)
 	if err != nil {
-		return "" // a lost record is counted, and told in the log
+		return "" // a lost record is counted and logged
 	}
 	return head.String()
 }
@@ -389,8 +389,8 @@ func hangups() <-chan struct{} {
 	return out
 }
 
-// asked raises the alarm for a name that carries what no request may. No name leaves the machine, so this tells of the
-// attempt.
+// asked raises the alarm for a queried name that carries what no request may. The name does not leave the machine, so
+// the alarm is about the attempt.
 func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
 	return func(seat *slot.ID, from netip.Addr, name string) {
 		if seat == nil {

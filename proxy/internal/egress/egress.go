@@ -150,7 +150,7 @@ type exchange struct {
 	unsigned       *scrub.Report // of signatures
 	ws             *wsrelay.Report
 	debug          *payloads
-	example        *bytes.Buffer // the beginning of a body whose shape is told, or nil
+	example        *bytes.Buffer // the beginning of a body whose shape is reported, or nil
 	bodyErr        error         // the upstream's body broke off
 	whole          bool          // the upstream's body was read to its end
 	decoding       bool          // one of the decoders of lease.MaxDecoders is in use

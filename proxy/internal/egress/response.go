@@ -152,7 +152,7 @@ func (x *exchange) failureResponse(err error) *http.Response {
 	}
 }
 
-// noteFailure records why there is no response and returns what the client is told: the one place that maps errors to
+// noteFailure records why there is no response and returns the client's answer: the one place that maps errors to
 // answers.
 func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	host := x.host

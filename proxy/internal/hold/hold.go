@@ -25,7 +25,7 @@ import (
 
 const (
 	// waitTime is how long a request waits for an answer: less than the two minutes after which many MCP clients give a
-	// call up. The run's time limit is paused meanwhile.
+	// call up. The run's time limit is paused during the wait.
 	waitTime = 100 * time.Second
 	// lifeTime is how long a request can be decided, and an approval that came too late be used.
 	lifeTime = 15 * time.Minute

@@ -237,7 +237,7 @@ func (r Rules) holders(h catalog.Host) []*catalog.API {
 	return list
 }
 
-// reachable are the APIs that open a host to who asks. The host of a remote MCP server is not open to code.
+// reachable are the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
 	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) || disarm.Off("server-host") {

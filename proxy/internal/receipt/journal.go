@@ -172,7 +172,7 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 }
 
 // Subscribe returns a channel of the events of a kind from now on, until cancel is called. A subscriber that does not
-// read loses events, and is told how many with the next one it gets.
+// read loses events; the next one that it gets has their number.
 func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Event, cancel func()) {
 	ch := make(chan controlapi.Event, maxQueue)
 	j.mu.Lock()

@@ -17,7 +17,7 @@ const (
 	MaxHints     = 32   // different hints; further ones are dropped
 	maxURL       = 2048 // bytes of an entry's URL
 	maxEntryList = 32   // swaps of one entry
-	maxAnswers   = 16   // answers whose shapes are told
+	maxAnswers   = 16   // answers whose shapes are reported
 )
 
 // Recorder collects the receipt of one run. It is safe for concurrent use.

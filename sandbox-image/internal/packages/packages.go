@@ -125,7 +125,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := os.Stat(s.path(pkg)); err == nil {
-		return nil // somebody else has installed it meanwhile
+		return nil // somebody else has installed it in the meantime
 	}
 	from, err := os.OpenRoot(folder)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	look = 10 * time.Millisecond
 	// maxOutput is what is read of the compiler's output, in bytes.
 	maxOutput = 512 << 10
-	// maxMistakes is how many a run is told of.
+	// maxMistakes is how many mistakes a run reports.
 	maxMistakes = 20
 )
 
