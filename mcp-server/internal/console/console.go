@@ -240,8 +240,9 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.Secret == "" || !c.sessions.use(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
-		httpjson.Answer(w, http.StatusUnauthorized, refusal{"This is neither the token nor a valid code. A code works once, " +
-			"for one minute: run codeforge console again."})
+		httpjson.Answer(w, http.StatusUnauthorized, refusal{
+			"This is neither the token nor a valid code. A code works once, for one minute: run codeforge console again.",
+		})
 		return
 	}
 	b, s := c.sessions.begin(r.UserAgent())

@@ -68,8 +68,8 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 		cancel()
 	}
 	if ctx.Err() == nil {
-		e.cfg.Log.Debug("a request that waited for approval is no longer known", logline.Tag("sandbox"), slog.String("run", run),
-			slog.String("error", err.Error()))
+		e.cfg.Log.Debug("a request that waited for approval is no longer known", logline.Tag("sandbox"),
+			slog.String("run", run), slog.String("error", err.Error()))
 	}
 }
 
