@@ -7,11 +7,11 @@
 //	egress-proxy relay
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
-// firewall of its container and listens itself; a connection's slot is its source address. In a pod an init
-// container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. In shared mode the
-// proxy is a pod of its own, for many pods of one slot each: it listens at --inside, and they reach it at --address and
-// get the authority's certificate at --publish. Settings come from the environment (internal/settings). SIGHUP reloads
-// apis/, SIGTERM and SIGINT stop cleanly.
+// firewall of its container and listens itself; its source address identifies a connection's slot. In pod mode an init
+// container has installed the rules, and mcp-server, in another pod, reaches the control API at --listen. In shared
+// mode the proxy has a pod of its own and serves many pods with one slot each: it listens at --inside; they reach it at
+// --address, and get the authority's certificate at --publish. Settings come from the environment (internal/settings).
+// SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (

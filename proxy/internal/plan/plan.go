@@ -34,7 +34,6 @@ const (
 // The codes of steps that are not sent.
 const (
 	CodeDrift   = "drift"
-	CodeStale   = "plan_stale"
 	CodeEnding  = "proxy_ending"
 	CodeChanged = "plan_changed"
 )

@@ -60,7 +60,7 @@ type Conn struct {
 	left  int64  // bytes left of a fixed body or of a chunk with its CRLF
 	heads int    // heads passed on
 	buf   []byte // read and not passed on
-	store []byte // the memory that buf is a part of
+	store []byte // the memory that buf is part of
 	pass  int    // bytes at the start of buf that were checked
 	bad   atomic.Pointer[badRequest]
 }
