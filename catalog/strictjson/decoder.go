@@ -27,7 +27,7 @@ type Decoder struct {
 	Problems Problems
 	// Count is the number of all mistakes, those that are not reported included.
 	Count int
-	// Failed says that an Error is among them.
+	// Failed means that an Error is among them.
 	Failed bool
 }
 

@@ -62,7 +62,7 @@ type Attack struct {
 	Token bool
 	// Tenants runs it where there are the tenants of TokensFile.
 	Tenants bool
-	// Root says that only root can mount it: as another user of the machine, or on a socket that others cannot reach.
+	// Root means that only root can mount it: as another user of the machine, or on a socket that others cannot reach.
 	Root bool
 	// Chain names attacks that run one after the other: they are about the same thing.
 	Chain string

@@ -44,7 +44,7 @@ type control struct {
 // group is a world in which several defences are off at once. None of them stops an attack of another.
 type group struct {
 	config world.Config
-	// tenants says that there are those of attack.TokensFile.
+	// tenants means that there are those of attack.TokensFile.
 	tenants bool
 	// memory means that its attacks, none of which is Weighed, take so much of the machine's memory that other packages
 	// must not measure Weighed attacks meanwhile.

@@ -120,7 +120,7 @@ func (l *Log) makeKey() (string, error) {
 	return private, atomicfile.Write(l.path(keyName), []byte(private+"\n"), 0o600)
 }
 
-// damaged says that a ledger does not verify.
+// damaged means that a ledger does not verify.
 type damaged struct{ what string }
 
 func (d *damaged) Error() string { return d.what }

@@ -40,7 +40,7 @@ type Entry struct {
 	Login *Login `json:"login,omitempty"`
 	// Start is the proxy's start.
 	Start *Start `json:"start,omitempty"`
-	// Gap says that records before it could not be written.
+	// Gap means that records before it could not be written.
 	Gap *Gap `json:"gap,omitempty"`
 }
 

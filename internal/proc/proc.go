@@ -236,5 +236,5 @@ func LastPID() (int, error) {
 	return strconv.Atoi(string(fields[4]))
 }
 
-// gone says that the process has ended between two looks.
+// gone reports whether an error means that the process has ended.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

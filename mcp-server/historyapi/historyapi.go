@@ -72,7 +72,7 @@ type Run struct {
 	Omitted int `json:"omitted,omitempty"`
 	// Audit is Receipt.Audit: the checkpoint that covers the run.
 	Audit string `json:"audit,omitempty"`
-	// ReceiptLost says that the proxy stopped before the run's receipt.
+	// ReceiptLost means that the proxy stopped before the run's receipt.
 	ReceiptLost bool `json:"receipt_lost,omitempty"`
 	// Spans are the run's first exchanges, for a small picture. Only with Filter.Spans.
 	Spans []Span `json:"spans,omitempty"`

@@ -220,7 +220,7 @@ type Summary struct {
 	CPUMilliseconds int64   `json:"cpu_ms,omitempty"`
 	// MemoryPeak is in bytes.
 	MemoryPeak int64 `json:"memory_peak,omitempty"`
-	// Warm says that the interpreter was started before.
+	// Warm means that the interpreter was started before.
 	Warm bool `json:"warm,omitempty"`
 	// Traceparent is of the MCP request: https://www.w3.org/TR/trace-context/
 	Traceparent string `json:"traceparent,omitempty"`

@@ -236,7 +236,7 @@ type server interface {
 	// lost is called with a request's error. It reports whether the request was certainly not accepted, and another
 	// session may accept it.
 	lost(s *mcp.ClientSession, err error) bool
-	// process says that the server is a process of this slot, so that what it does ends with the slot.
+	// process means that the server is a process of this slot, so that what it does ends with the slot.
 	process() bool
 	// ended is closed when the server can no longer be used, for the reason in why.
 	ended() <-chan struct{}
@@ -259,7 +259,7 @@ func (b *Bridge) connect(ctx context.Context) (server, error) {
 	return nil, &frame.Error{Code: frame.BadRequest, Message: "the start frame needs a command or a url"}
 }
 
-// slowError says that a server did not answer in time.
+// slowError means that a server did not answer in time.
 type slowError struct{ limit time.Duration }
 
 func (e *slowError) Error() string {

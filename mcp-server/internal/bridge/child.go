@@ -73,7 +73,7 @@ type startError struct{ err error }
 func (e *startError) Error() string { return e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// lateError says that the server answered server/discover, but after it had been given up.
+// lateError means that the server answered server/discover, but after it had been given up.
 type lateError struct{ err error }
 
 func (e *lateError) Error() string { return e.err.Error() }

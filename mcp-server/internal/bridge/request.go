@@ -159,7 +159,7 @@ func (c *capture) result(err error) json.RawMessage {
 	return c.raw
 }
 
-// unsent says that nothing of the request has reached the server.
+// unsent reports whether nothing of the request has reached the server.
 func (c *capture) unsent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ type wire struct {
 	logs *logs
 	// patience is how long server/discover may stay unanswered before it is answered in the server's place.
 	patience time.Duration
-	// late says that the server answered server/discover when its patience had run out.
+	// late means that the server answered server/discover when its patience had run out.
 	late atomic.Bool
 
 	incoming chan jsonrpc.Message

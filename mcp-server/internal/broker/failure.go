@@ -53,9 +53,9 @@ type failure struct {
 	server    string
 	tool      string
 
-	// transport says that the server's process or connection failed, which counts for the breaker.
+	// transport means that the server's process or connection failed, which counts for the breaker.
 	transport bool
-	// unsent says that the call was certainly not sent.
+	// unsent means that the call was certainly not sent.
 	unsent bool
 }
 

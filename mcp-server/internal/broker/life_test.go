@@ -405,7 +405,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// idle says that no call holds a server.
+// idle reports whether no call holds a server.
 func (b *Broker) idle(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

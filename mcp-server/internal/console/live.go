@@ -38,7 +38,7 @@ type news struct {
 	Versions *versions `json:"versions,omitempty"`
 	// After is where to go on if the stream breaks.
 	After string `json:"after,omitempty"`
-	// Gap says that events are missing: whatever shows runs asks anew.
+	// Gap means that events are missing: whatever shows runs asks anew.
 	Gap bool `json:"gap,omitempty"`
 	// Runs are those that began or changed their state, each as it is now.
 	Runs []historyapi.Run `json:"runs,omitempty"`

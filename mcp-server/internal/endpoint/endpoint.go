@@ -36,9 +36,9 @@ type Config struct {
 	// clients need no token.
 	Socket string
 	Guard  *guard.Guard
-	// HasToken says that a bearer token is required.
+	// HasToken means that a bearer token is required.
 	HasToken bool
-	// Container says that the process runs in a container whose port is published on loopback only: it may listen
+	// Container means that the process runs in a container whose port is published on loopback only: it may listen
 	// everywhere without a token, and cannot see whose connections it accepts.
 	Container bool
 	// UIDs are the users whose connections are accepted without a token, outside a container.

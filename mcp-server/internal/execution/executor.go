@@ -155,7 +155,7 @@ type Request struct {
 	// Session is whose turn in the queue the run takes.
 	Session string
 	Code    string
-	// Python says that the code is Python and not TypeScript.
+	// Python means that the code is Python and not TypeScript.
 	Python bool
 	// APIs narrows the run. Empty means all active ones, or all of the tenant's.
 	APIs []string
@@ -205,7 +205,7 @@ type Outcome struct {
 	Receipt controlapi.Receipt
 	// Modules are the typed clients that the code was given.
 	Modules []runapi.Module
-	// Lost says that the code may have run, but the proxy could not return a receipt.
+	// Lost means that the code may have run, but the proxy could not return a receipt.
 	Lost bool
 }
 

@@ -57,7 +57,7 @@ type Place struct {
 	ID string
 	// Runs and Control are addresses, host:port. Where pods share a proxy, Control is of no use: its port is 0.
 	Runs, Control string
-	// Ready says that the pod may get new leases.
+	// Ready means that the pod may get new leases.
 	Ready bool
 }
 

@@ -70,14 +70,14 @@ func (r *Reporter) Stop() {
 	}
 }
 
-// Running says that the run has its slot.
+// Running reports that the run has its slot.
 func (r *Reporter) Running() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = "running"
 }
 
-// Waiting says that the run waits for a person, or does so no more.
+// Waiting reports that the run waits for a person, or no longer does.
 func (r *Reporter) Waiting(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -304,7 +304,7 @@ func (q *Queue) giveBack(l sandbox.Lease) {
 	q.signal()
 }
 
-// signal says that a slot may be free.
+// signal signals that a slot may be free.
 func (q *Queue) signal() {
 	select {
 	case q.released <- struct{}{}:

@@ -12,7 +12,7 @@ import (
 type question struct {
 	groups []group
 	kind   Kind
-	// vague says that it has no verb: as a rule it is for something to read.
+	// vague means that it has no verb: as a rule it is for something to read.
 	vague bool
 	// many is above zero if it asks for many things, below if for one.
 	many int

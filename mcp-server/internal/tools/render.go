@@ -29,7 +29,7 @@ type rendering struct {
 	changes        []skill.Change
 	// skills are the names of all skills, remarks are what to tell of those that were written.
 	skills, remarks []string
-	// private says that the run shared no file with others.
+	// private means that the run shared no file with others.
 	private bool
 	// mistakes are those for which the code was not run, a line each.
 	mistakes []string

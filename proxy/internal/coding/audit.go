@@ -86,7 +86,7 @@ func (a *auditor) pass(piece []byte, err error) error {
 func (a *auditor) Stop() {
 	if !a.asked {
 		_ = a.pipe.CloseWithError(http.ErrBodyReadAfterClose)
-		<-a.verdict //nolint:errcheck // nobody reads on
+		<-a.verdict //nolint:errcheck // nobody reads further
 		a.asked = true
 	}
 }

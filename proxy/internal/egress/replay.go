@@ -20,7 +20,7 @@ import (
 // replay is what an exchange is sent for that no run asks for.
 type replay struct {
 	step plan.Step
-	read bool // it is read again what a step changes: nobody approved this request
+	read bool // this request, which nobody approved, reads again what a step changes
 }
 
 // sender sends the steps of one plan. It implements plan.Sender.
@@ -131,8 +131,8 @@ func (x *exchange) body(out *http.Request) {
 	}
 }
 
-// restore gives a replay's request its own body again, which was judged, and perhaps written anew for that. An error is
-// that of the judgement.
+// restore gives a replay's request its own body again, which was judged, and perhaps rewritten for that. The error is
+// the judgement's.
 func (x *exchange) restore(out *http.Request) error {
 	if x.replay == nil || out.Body == nil || out.Body == http.NoBody {
 		return nil
@@ -146,7 +146,7 @@ func (x *exchange) restore(out *http.Request) error {
 	return nil
 }
 
-// consent is what a held request of a plan becomes: who approved the plan approved it. What is read again nobody did.
+// consent decides on a held request of a plan: the approval of the plan covers it, but not what is read again.
 func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 	if !x.replay.read {
 		v.Allow, v.Hold = true, nil

@@ -28,7 +28,7 @@ const (
 	// most is how many values of one credential are held at once, with those that belong to it, and mostBytes how long
 	// they are together: each byte takes some 30 in the patterns.
 	most, mostBytes = 256, 512 << 10
-	// sweep is how often values whose time is over are looked for.
+	// sweep is how often expired values are removed.
 	sweep = 10 * time.Minute
 	// stretch is how long a build works before it rests.
 	stretch = 100 * time.Microsecond
@@ -176,7 +176,7 @@ func (v *Values) taken(name string) (number, bytes int) {
 	return number, bytes
 }
 
-// forget removes what is over. The caller holds mu.
+// forget removes expired values. The caller holds mu.
 func (v *Values) forget() {
 	now := v.now()
 	for k, known := range v.live {

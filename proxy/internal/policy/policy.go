@@ -79,13 +79,13 @@ const (
 type Request struct {
 	// Host is the host at the port that the connection was made to.
 	Host catalog.Host
-	// TLS says that the request came in, and would leave, over TLS.
+	// TLS means that the request came in, and would leave, over TLS.
 	TLS bool
 	// Methods are the method of the request line and every override found, in that order.
 	Methods []string
 	// Path is the path, escaped as it is sent.
 	Path string
-	// Moved says that a header names a path which some servers take for the request's own, see MovesPath.
+	// Moved means that a header names a path which some servers take for the request's own, see MovesPath.
 	Moved bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string

@@ -13,7 +13,7 @@ import (
 
 // Carried is what a request carries that no request may.
 type Carried struct {
-	// Canary means that it is a value that was put where only code that searches for credentials finds it.
+	// Canary means that it is a value that only code which searches for credentials finds.
 	Canary bool
 	// Name is the token name of a credential. It is empty for a secret with which credentials are obtained and for a
 	// canary.

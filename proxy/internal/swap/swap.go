@@ -129,7 +129,7 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
-// unswap takes back the last swap: there was nothing to swap in.
+// unswap reverts the last swap: there was no value.
 func (r *Report) unswap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -395,8 +395,9 @@ func (at spot) seen() string {
 	return "body"
 }
 
-// look reports all names in a text at a spot where nothing is swapped. code is the reason for those that could be used.
-func (x *rewrite) look(text, code string, at spot) {
+// reportNames reports all names in a text at a spot where nothing is swapped. code is the reason for those that could
+// be used.
+func (x *rewrite) reportNames(text, code string, at spot) {
 	for _, m := range x.s.names.FindAll(text) {
 		name := x.s.all[m.ID].Name
 		if !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }) {

@@ -75,7 +75,7 @@ func (w *words) endLax(dst []byte) []byte {
 		case w.x.inBody(name, false):
 			w.err = w.bad
 		default:
-			w.x.look(name, CodeUndeclared, spot{kind: catalog.SurfaceBody})
+			w.x.reportNames(name, CodeUndeclared, spot{kind: catalog.SurfaceBody})
 		}
 	}
 	dst = append(dst, w.word...)
@@ -140,7 +140,7 @@ func (w *words) endKey(dst []byte, at spot) []byte {
 	word, named := w.word, w.named()
 	w.word, w.long = w.word[:0], false
 	if named {
-		w.x.look(string(word), CodeInside, at)
+		w.x.reportNames(string(word), CodeInside, at)
 	}
 	return append(dst, word...)
 }

@@ -56,7 +56,7 @@ type Embedded struct {
 	filter *os.File // an anonymous file with the seccomp filter
 	// serverFilter is the filter of MCP servers, which may start processes.
 	serverFilter *os.File
-	// ownUIDs says that each slot has a uid of its own. Without root, all slots share the user's uid.
+	// ownUIDs means that each slot has a uid of its own. Without root, all slots share the user's uid.
 	ownUIDs bool
 	// python collects what Python needs, when it is first used.
 	python      func() (*pythonFiles, error)

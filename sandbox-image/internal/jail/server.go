@@ -45,7 +45,7 @@ type Server struct {
 	// Registry is where the package comes from.
 	Registry string
 	Install  bool
-	// Frozen says that the installation has a lock file to agree with.
+	// Frozen means that the installation has a lock file to agree with.
 	Frozen bool
 }
 
@@ -61,7 +61,7 @@ const (
 	stagePrograms = "programs"
 )
 
-// Where things of a server are inside a bubblewrap sandbox, besides those of an interpreter.
+// Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
 const bridgePath = "/usr/bin/mcp-bridge"
 
 // binds are the sources of bind mounts that servers need.

@@ -109,7 +109,7 @@ type seat struct {
 	server *server.Running // of an MCP server, while its program runs
 }
 
-// errFirst says that no interpreter has started yet. Everything else can be in order, and none start.
+// errFirst means that no interpreter has started yet. Even if everything else is in order, none may start.
 var errFirst = errors.New("the first interpreter is starting")
 
 // New makes a pool and starts its warm interpreters. It is ready when one waits for code.
