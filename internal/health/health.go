@@ -80,7 +80,7 @@ func once(ctx context.Context, probe func(context.Context) error) error {
 // age is how long ago a process started, from its /proc/PID/stat and /proc/uptime; 0 when they cannot be parsed.
 func age(stat, uptime string) time.Duration {
 	const (
-		start = 19  // of the fields behind the name, see proc(5)
+		start = 19  // of the fields after the name, see proc(5)
 		ticks = 100 // USER_HZ
 	)
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])

@@ -392,7 +392,7 @@ type Hint struct {
 	Host   string `json:"host,omitempty"`
 }
 
-// About names the request that the hint is about, in front of its text, or is empty.
+// About names the request that the hint is about, to precede its text, or is empty.
 func (h Hint) About() string {
 	if h.Method == "" || h.Host == "" {
 		return ""

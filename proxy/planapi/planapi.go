@@ -89,7 +89,7 @@ type Change struct {
 	After  string `json:"after,omitempty"`
 }
 
-// Reply is what came of a step.
+// Reply is the result of a step.
 type Reply struct {
 	// Status is the answer's, scrubbed like every other. 0: the step was not sent.
 	Status int `json:"status,omitempty"`

@@ -17,7 +17,7 @@ const (
 	// window is how many of an API's latest requests are looked at. It fails if more than half of them fail, and has
 	// recovered when at most a quarter do.
 	window = 20
-	// serverTime is the time between two looks at the MCP servers.
+	// serverTime is the time between two checks of the MCP servers.
 	serverTime = 5 * time.Second
 	// skillTime is how long a skill that keeps changing is reported only once.
 	skillTime = time.Hour
@@ -95,7 +95,7 @@ func (w *Watcher) follow(ctx context.Context, to chan<- []historyapi.Event) {
 	}
 }
 
-// event looks at one event.
+// event handles one event.
 func (w *Watcher) event(e historyapi.Event) {
 	switch {
 	case e.Exchange != nil:

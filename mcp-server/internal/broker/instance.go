@@ -283,7 +283,7 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	case <-i.gone:
 		settled(atRest)
 		select {
-		case f := <-answer: // came before the end
+		case f := <-answer: // arrived before the end
 			return i.result(f)
 		default:
 		}
@@ -319,7 +319,7 @@ func (i *instance) result(f frame.FromBridge) (json.RawMessage, *failure) {
 	return nil, e
 }
 
-// rest is how a server came to rest after a call.
+// rest is the state of a server after a call.
 type rest int
 
 const (

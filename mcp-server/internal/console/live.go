@@ -14,7 +14,7 @@ import (
 const (
 	// tick is the least time between two lines of a stream.
 	tick = 250 * time.Millisecond
-	// slowTicks is how many ticks pass between looks at what costs more to look at.
+	// slowTicks is how many ticks pass between two checks of what is expensive to check.
 	slowTicks = 4
 	// keepTime is the time between lines that say nothing, which show whether the reader is still there.
 	keepTime = 15 * time.Second

@@ -172,7 +172,7 @@ type Request struct {
 	// Ask asks the client's user. Nil means that nobody can be asked.
 	Ask question.Asker
 	// Approve, if not nil, asks the user about a request of the run that a rule holds. It is called in goroutines of its
-	// own; its context ends when the request waits no more.
+	// own; its context ends when the request no longer waits.
 	Approve func(context.Context, approvalapi.Held) Answer
 	// Waiting, if not nil, is called when requests of the run begin to wait for a person, and when none does any more.
 	Waiting func(bool)

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Answer is what came of asking a person about a request that a rule holds. The zero Answer leaves it waiting.
+// Answer is a person's decision about a request that a rule holds. The zero Answer leaves it waiting.
 type Answer uint8
 
 // The answers.

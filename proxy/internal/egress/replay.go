@@ -108,7 +108,7 @@ func (x *exchange) resend(version string) {
 	}
 }
 
-// stored is the request of a replay, as it was recorded.
+// stored is the recorded request of a replay.
 func (x *exchange) stored() *http.Request {
 	s := x.replay.step
 	address := *s.URL
@@ -154,7 +154,7 @@ func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 	return v
 }
 
-// reply is what came of it.
+// reply is the result of a replay.
 func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
 	if x.note.Outcome == controlapi.OutcomeServed {

@@ -28,8 +28,8 @@ type spelling struct {
 const (
 	wordSize   = 8
 	spellBlock = 512 // positions whose words are computed at once
-	// escapeTail is how many bytes an escape may go on behind the last place in it that nextEscape returns and what
-	// begins there by itself: as in %26%2300000000065; the digits of an entity, and in %5C&quot; another.
+	// escapeTail is how many bytes an escape may continue after the last position in it that nextEscape returns and the
+	// escape that begins there: in %26%2300000000065; the digits of an entity, and in %5C&quot; another escape.
 	escapeTail = 2 * (maxEntity + 2)
 )
 

@@ -1,6 +1,6 @@
 // Package receipt records what the proxy did: one entry in the run's receipt, one log line, one count per exchange.
 //
-// Contract: everything is bounded (a run cannot grow the proxy's memory by fetching), and everything that came from
+// Contract: everything is bounded (a run cannot grow the proxy's memory by fetching), and everything that comes from
 // outside passes the last scrub and redaction before it is kept or written.
 package receipt
 
