@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -71,6 +72,11 @@ func (s *ObjectStore) Stop() {
 // Hang keeps the server from answering until resume is called.
 func (s *ObjectStore) Hang() (resume func()) {
 	Must(s.tb, s.cmd.Process.Signal(syscall.SIGSTOP))
+	err := error(syscall.EINTR)
+	for errors.Is(err, syscall.EINTR) { // until all threads have stopped: before that, they may still answer
+		_, err = syscall.Wait4(s.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
+	}
+	Must(s.tb, err)
 	return func() { Must(s.tb, s.cmd.Process.Signal(syscall.SIGCONT)) }
 }
 
