@@ -40,11 +40,11 @@ type API struct {
 	Hosts       []HostPattern
 	Credentials []Credential
 	Methods     Methods
-	// Rules decide on each request that the methods permit: the first that matches, and none refuses. Nil: there are none.
+	// Rules decide on each request that the methods permit: the first that matches, and none refuses. Nil means none.
 	Rules []Rule
-	// ToolRules decide in the same way on calls of the tools of Server. Nil: there are none.
+	// ToolRules decide in the same way on calls of the tools of Server. Nil means none.
 	ToolRules []Rule
-	// Limits bound what all runs together may do with the API. Nil: nothing does.
+	// Limits bound what all runs together may do with the API. Nil means that nothing does.
 	Limits *Limits
 	// Idempotency is the header by which the API knows a repeated request. Empty: none.
 	Idempotency string
@@ -58,13 +58,13 @@ type API struct {
 	AllowPrivate []netip.Prefix
 	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.
 	CAs []byte
-	// Types is types.d.ts, and OperationsFile is operations.jsonl. Nil: there is none.
+	// Types is types.d.ts, and OperationsFile is operations.jsonl. Nil means none.
 	Types, OperationsFile *Document
 	// Server is set when the API is an MCP server.
 	Server *Server
 	// Internal closes the hosts to code: only what obtains credentials uses the API. No list for code or models has it.
 	Internal bool
-	// ClientCert authenticates the proxy at the hosts. Nil: there is none.
+	// ClientCert authenticates the proxy at the hosts. Nil means none.
 	ClientCert *ClientCert
 	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
 	Operations *Operations
@@ -92,9 +92,9 @@ type Credential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []Surface
-	// Placeholder is swapped like Name, and contains it. Empty: there is none.
+	// Placeholder is swapped like Name, and contains it. It is empty if there is none.
 	Placeholder string
-	// Mint is how the proxy obtains the value. Nil: Value is it; else Value is empty.
+	// Mint is how the proxy obtains the value. Nil means that Value is it; otherwise Value is empty.
 	Mint *Mint
 }
 

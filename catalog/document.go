@@ -154,7 +154,7 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 		return nil, err
 	}
 	if count.n == 0 {
-		return nil, nil //nolint:nilnil // an empty file is no document
+		return nil, nil //nolint:nilnil // an empty file is not a document
 	}
 	d.size, d.packed = count.n, bytes.Clone(packed.Bytes())
 	sum.Sum(d.sum[:0])

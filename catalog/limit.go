@@ -12,7 +12,7 @@ import (
 // Limits bound what all runs together may do with an API.
 type Limits struct {
 	// Calls bounds requests, Writes those whose method is not GET, HEAD or OPTIONS. Sum bounds the sum of a field of the
-	// writes on a path. Nil: it is not bounded.
+	// writes on a path. Nil means that it is not bounded.
 	Calls, Writes *Limit
 	Sum           *SumLimit
 	// OverApprove lets a person approve what goes beyond; else it is refused.

@@ -16,7 +16,7 @@ import (
 
 // Options configure Load. The zero Options are for a first load in Docker.
 type Options struct {
-	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
+	// Getenv reads the environment for credentials that name a variable. Nil means that such credentials are refused.
 	Getenv func(string) string
 	// Previous is the catalog in use. An API whose folder does not load keeps its version of it, marked Stale.
 	Previous *Catalog

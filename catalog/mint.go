@@ -52,8 +52,8 @@ func (m *Mint) Kind() string {
 	return ""
 }
 
-// Signs reports whether the credential is no text that is put in place of its name, but a key with which whole requests
-// are signed.
+// Signs reports whether the credential is not a text that is put in place of its name, but a key with which whole
+// requests are signed.
 func (m *Mint) Signs() bool { return m != nil && (m.AWS != nil || m.HMAC != nil) }
 
 // Logins reports whether a person has to log in once.

@@ -31,7 +31,7 @@ type mintField struct {
 	form      form
 	required  bool
 	example   string   // what is right, for messages: JSON
-	words     []string // the only values. Nil: any
+	words     []string // the only values. Nil means any
 	least     bool     // a list has at least one entry
 }
 

@@ -117,7 +117,7 @@ func folderProblem(name string) string {
 	return ""
 }
 
-// CheckName returns why a name is no name of an API, or nil.
+// CheckName returns why a name is not a name of an API, or nil.
 func CheckName(name string) error {
 	if bad := folderProblem(name); bad != "" || name == "" {
 		return fmt.Errorf("found %s; want %s", cmp.Or(bad, "no name"), strings.TrimPrefix(wantFolder(name), "apis/"))

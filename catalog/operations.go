@@ -34,7 +34,7 @@ func operationsFields() specs[Operations] {
 	}
 }
 
-// operations reads "operations". It is nil if that is no object.
+// operations reads "operations". It is nil if that is not an object.
 func (d *decoder) operations(n *node) *Operations {
 	if n.Kind != strictjson.Object {
 		d.Bad("operations", string(n.Kind), "an object, as codeforge api add --openapi writes it")

@@ -37,9 +37,9 @@ func (a Action) String() string {
 type Rule struct {
 	Then Action
 	// Tools are globs over the aliases of an MCP server's tools, see package toolname: the rule is about calls of those
-	// tools, and Body about their arguments. Nil: it is about requests.
+	// tools, and Body about their arguments. Nil means that it is about requests.
 	Tools []string
-	// Methods are in upper case. Nil: any.
+	// Methods are in upper case. Nil means any.
 	Methods []string
 	// Path is a path whose segments may be "*", which stands for one segment, or end with "**", for any number of them.
 	// Empty: any.
@@ -60,7 +60,7 @@ type Rule struct {
 type FieldRule struct {
 	// Field is the field's name; a dot leads to a field of an object in it.
 	Field    string
-	Min, Max *big.Rat // of a number. Nil: none
+	Min, Max *big.Rat // of a number. Nil means none
 	OneOf    []FieldValue
 }
 
@@ -226,7 +226,7 @@ func rulesShape() schema {
 	return schema{Type: "array", MinItems: 1, Items: &rule}
 }
 
-// rules reads "rules". It is nil if that is no list.
+// rules reads "rules". It is nil if that is not a list.
 func (d *decoder) rules(n *node) []Rule {
 	const example = `[{"methods": ["GET"], "then": "allow"}]`
 	if n.Kind != strictjson.List {

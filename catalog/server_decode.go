@@ -6,7 +6,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
-// server reads "mcp". It is nil if that is no object.
+// server reads "mcp". It is nil if that is not an object.
 func (d *decoder) server(n *node) *Server {
 	if n.Kind != strictjson.Object {
 		d.Bad("mcp", string(n.Kind), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)

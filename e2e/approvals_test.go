@@ -30,7 +30,7 @@ var heldRules = []any{
 // eras are the revisions of MCP whose clients are asked in different ways.
 var eras = map[string]string{"with sessions": "2025-11-25", "without": "2026-07-28"}
 
-// client connects a client that answers questions so. Nil: it cannot.
+// client connects a client that answers questions with this function. Nil means that it cannot answer any.
 func client(t *testing.T, w *world.World, version string, answer func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)) *mcp.ClientSession {
 	t.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "approving", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: answer})
@@ -53,8 +53,8 @@ func operate(t *testing.T, w *world.World, args ...string) string {
 	return out
 }
 
-// TestApprovals: a request that a rule holds leaves if the user says so in the MCP client, whichever revision it speaks,
-// or the operator at the command line; and not by a client that accepts without an answer.
+// TestApprovals: a request that a rule holds leaves if the user says so in the MCP client, whichever revision it
+// speaks, or the operator at the command line; and not by a client that accepts without an answer.
 func TestApprovals(t *testing.T) {
 	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
 		for i, a := range apis {

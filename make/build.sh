@@ -1,5 +1,5 @@
 #!/bin/sh
-# build.sh LDFLAGS FOLDER...: builds the programs in these folders into bin/. In a terminal a line says how far it is.
+# build.sh LDFLAGS FOLDER...: builds the programs in these folders into bin/. In a terminal a line shows the progress.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -9,8 +9,8 @@ mkdir -p bin
 export CGO_ENABLED=0
 build() { "$go" build -trimpath -ldflags "$ldflags" -o bin/ "$@"; }
 
-# Where nothing was compiled yet, modules are fetched and most of the standard library is compiled at the same time. Fewer
-# collections of garbage, for more memory, take a tenth of the compiler's processor time.
+# With an empty cache, modules are fetched while most of the standard library is compiled. Fewer garbage collections cost
+# memory and save a tenth of the compiler's processor time.
 export GOGC=400
 "$go" build -trimpath net/http &
 beside=$!

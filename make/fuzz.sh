@@ -27,7 +27,7 @@ if [ $# = 3 ]; then
 	exit
 fi
 
-# As make build builds, so that what is not instrumented is compiled once.
+# The flags of make build, so that what is not instrumented is compiled once.
 export CGO_ENABLED=0
 GOFLAGS="$(go env GOFLAGS) -trimpath"
 export GOFLAGS

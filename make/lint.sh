@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 golangci=v2.15.0
-# As make build builds, so that what is compiled once serves both.
+# The flags of make build, so that both share Go's build cache.
 export CGO_ENABLED=0
 GOFLAGS="$(go env GOFLAGS) -trimpath"
 export GOFLAGS

@@ -1,6 +1,6 @@
 #!/bin/sh
 # packages.sh COMMAND=PACKAGE... PACKAGE...: installs packages that are missing: COMMAND=PACKAGE if the command is, PACKAGE
-# if the package is. As root on Debian or Ubuntu it says so and uses apt-get. Elsewhere it says what to install and fails.
+# if the package is. As root on Debian or Ubuntu it uses apt-get and says so. Elsewhere it says what to install and fails.
 set -eu
 missing=
 for pair in "$@"; do

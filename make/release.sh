@@ -1,7 +1,7 @@
 #!/bin/sh
 # release.sh DIR [ARCH...]: puts into DIR what packages for Linux have besides the binaries: DIR/ARCH (amd64, arm64) has
 # Deno and TypeScript's compiler, DIR/man and DIR/completions are made from the command line's own help. In a snapshot
-# (SNAPSHOT=true) an ARCH may be without Deno, which is told.
+# (SNAPSHOT=true) an ARCH may be without Deno; the output says so.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$1
@@ -13,7 +13,7 @@ for arch in "${@:-amd64}"; do
 	amd64) machine=x86_64 ;;
 	arm64) machine=aarch64 ;;
 	*)
-		echo "release.sh: $arch is no architecture of a release: want amd64 or arm64" >&2
+		echo "release.sh: $arch is not an architecture of a release: want amd64 or arm64" >&2
 		exit 2
 		;;
 	esac

@@ -1,32 +1,31 @@
 #!/usr/bin/env bash
 # test.sh [PART...]: unit tests (unit), end-to-end tests in embedded mode (embedded), and in Docker mode if an engine is
-# running (docker). Without a PART all of them, and those of Docker mode, which wait more than they compute, beside the
-# others. CODEFORGE_NO_SKIP=1 turns every skip into a failure. $CODEFORGE_KUBERNETES is the command of the tests on
-# Kubernetes, if there are to be any: they run beside the attacks in Docker.
+# running (docker). Without a PART it runs all, those of Docker mode in parallel with the others, because they wait more
+# than they compute. CODEFORGE_NO_SKIP=1 turns every skip into a failure. $CODEFORGE_KUBERNETES, if set, is the command
+# that runs the tests on Kubernetes, in parallel with the attacks in Docker.
 #
-# A test that fails runs once more, alone, when everything else has ended. If it passes then, it is unstable: that is a
-# defect, which the end of the output names, but it does not hide what all others showed. A leak, a data race, a panic or a
-# hanging test gets no second run.
+# A test that fails runs once more, alone, after everything else. If it passes then, it is unstable, which is a defect: the
+# end of the output names it, but the other tests count. A leak, a data race, a panic or a hanging test gets no second run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
 tmp=$(mktemp -d)
 began=$SECONDS
 jobs=''
-set -m # a job is a process group, which is ended with this script
+set -m # each job is a process group, which is killed with this script
 # shellcheck disable=SC2154
 trap 'for job in $jobs; do kill -- "-$job" 2>/dev/null || true; done; rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# Everything but the race detector's tests is built as make build builds: what is compiled once serves all.
+# Everything but the race detector's tests is built with make build's flags, so that they share Go's build cache.
 export CGO_ENABLED=0
 GOFLAGS="$($go env GOFLAGS) -trimpath"
 export GOFLAGS
 
 heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
 
-# gotest FLAG... -- PACKAGE... runs go test in the current directory. It prints the time of each package. Tests that fail
-# are kept for again, and packages that fail without one.
+# gotest FLAG... -- PACKAGE... runs go test in the current directory, and prints the time of each package. It records tests
+# that fail, and packages that fail without a failed test, for again.
 gotest() {
 	local log status=0 flags=()
 	log=$(mktemp "$tmp/log.XXXXXX")
@@ -50,14 +49,14 @@ gotest() {
 	} >"$log.again"
 }
 
-# logged LOG ARGUMENT... runs go test and keeps what it prints in a file too.
+# logged LOG ARGUMENT... runs go test and copies its output to a file.
 logged() {
 	local log=$1
 	shift
 	$go test "$@" 2>&1 | tee "$log"
 }
 
-# again runs the tests that failed once more, one package at a time.
+# again runs the failed tests once more, one package at a time.
 again() {
 	local how package names status=0
 	for how in "$tmp"/*.again; do
@@ -78,20 +77,20 @@ again() {
 	return $status
 }
 
-# The race detector makes computation ten times slower, and finds nothing where no goroutine runs, or where what is tested
-# is another process. These packages have goroutines, but compute, or start programs that are built without it. The
-# longest comes first.
+# The race detector makes computation ten times slower, and finds nothing where no goroutine runs or where the tested code
+# is another process. These packages have goroutines, but mostly compute, or start programs that are built without it. The
+# slowest comes first.
 plain='sandbox-image/cmd/sandboxd internal/growth mcp-server/internal/excerpt proxy/internal/engine proxy/internal/scrub
 	proxy/internal/swap'
-# What starts a goroutine, in code or in its tests.
+# Matches what starts a goroutine, in code or in its tests.
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
-# In these most tests have goroutines, and some compute for long: only the others run with the race detector.
+# Most tests of these have goroutines, but some compute for long: these run without the race detector.
 streams='./proxy/internal/egress ./proxy/internal/scrub ./proxy/internal/swap'
 sums='^Test(Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|UnclearLate|UnclearWithoutName)$'
 # Packages that take long start first.
 long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 
-# Four packages run at a time, because many wait more than they compute. make lint vets. Each status is noted, because
+# Four packages run at a time, because many wait more than they compute. make lint vets. Each status is recorded, because
 # bash ignores set -e in what start runs.
 # shellcheck disable=SC2046,SC2086
 unit() {
@@ -143,13 +142,14 @@ engine() {
 	return 1
 }
 
-# docker_e2e PACKAGE... runs packages that have tests in Docker mode. Their stacks take turns, so a package may wait long.
+# docker_e2e PACKAGE... runs packages that have tests in Docker mode. Their stacks take turns, so a package may wait for
+# long.
 docker_e2e() {
 	heading "end to end, Docker mode: $*"
 	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 60m -- "$@")
 }
 
-# Of the console, the walk through all pages runs here too: 40 to 90 s besides the stack's start, as busy as the machine is.
+# The console's walk through all pages runs here too: 40 to 90 s plus the stack's start, depending on the machine's load.
 stacks() {
 	local status=0
 	docker_e2e ./docker ./servers ./walk . ./release || status=1
@@ -158,8 +158,8 @@ stacks() {
 	return $status
 }
 
-# What the attacks weigh is the machine's memory, so they run when nothing else of the tests takes any, but the attacks on
-# Kubernetes, with which they take turns at that.
+# Some attacks measure the machine's memory, so they run when no other tests take any, except the attacks on Kubernetes,
+# with which they take turns.
 attacks() { docker_e2e ./attack; }
 
 kubernetes() {
@@ -174,7 +174,7 @@ restart() {
 	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker)
 }
 
-# start runs a part beside this script. finish waits for it, and notes whether it failed.
+# start runs a part in the background. finish waits for it, and records whether it failed.
 start() {
 	"$1" &
 	job=$!
@@ -211,7 +211,7 @@ for part in "$@"; do
 		start restart && finish "$job"
 		;;
 	*)
-		echo "test.sh: $part is no part: want unit, embedded or docker" >&2
+		echo "test.sh: $part is not a part: want unit, embedded or docker" >&2
 		exit 2
 		;;
 	esac

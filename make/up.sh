@@ -8,7 +8,7 @@ echo "CodeForge: $mode mode${MODE:+ (MODE=$MODE)}"
 if [ "$mode" = docker ]; then
 	exec ./rebuild.sh
 fi
-# All that is missing is said at once, and before minutes of building.
+# Everything that is missing is reported at once, before minutes of building.
 ready=yes
 version=$(go env GOVERSION 2>/dev/null) || version=
 case $version in

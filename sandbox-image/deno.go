@@ -3,8 +3,12 @@
 package sandboximage
 
 import (
+	"context"
 	_ "embed"
+	"fmt"
+	"os/exec"
 	"strings"
+	"time"
 )
 
 var (
@@ -16,6 +20,23 @@ var (
 
 // DenoVersion is the version of Deno that CodeForge is built and tested with, e.g. "2.9.6".
 func DenoVersion() string { return pinned(deno) }
+
+// AskDeno runs an executable of Deno for its version, e.g. "2.9.6".
+func AskDeno(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version") //nolint:gosec // the path is the operator's own setting
+	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent"}
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", path, err)
+	}
+	f := strings.Fields(string(out))
+	if len(f) < 2 || f[0] != "deno" {
+		return "", fmt.Errorf("asking %s for its version: not Deno", path)
+	}
+	return f[1], nil
+}
 
 // TypeScriptVersion is the version of TypeScript's compiler that CodeForge is built and tested with, e.g. "7.0.2".
 func TypeScriptVersion() string { return pinned(typescript) }

@@ -15,7 +15,7 @@ import (
 )
 
 // Host is a normalised host name, perhaps at a port: lower case, IDNA to ASCII, no trailing dot, never an IP address.
-// Two hosts are the same if and only if they are ==. The zero Host is no host.
+// Two hosts are the same if and only if they are ==. The zero Host is not a host.
 type Host struct {
 	name string
 	port uint16 // 0: the ports of HTTPS and HTTP
@@ -46,7 +46,7 @@ func (h Host) At(port uint16) Host {
 // usual reports whether a name without a port stands for the port too.
 func usual(port uint16) bool { return port == 443 || port == 80 }
 
-// IsZero reports whether this is no host.
+// IsZero reports whether this is not a host.
 func (h Host) IsZero() bool { return h.name == "" }
 
 // Parent is the name without its first label, or empty if there is only one.

@@ -69,8 +69,8 @@ func ParsePattern(s string) (Pattern, error) {
 // dnsPort is where the sandbox's resolver is.
 const dnsPort = 53
 
-// cutPort takes a port off the end of a pattern. It is 0 if there is none. What is no name and a port stays whole, for
-// Parse to refuse.
+// cutPort takes a port off the end of a pattern. It is 0 if there is none. What is not a name and a port stays whole,
+// for Parse to refuse.
 func cutPort(s string) (name string, port uint16, err error) {
 	name, digits, ok := strings.Cut(s, ":")
 	if !ok || strings.ContainsAny(s, "/[]@?#") || strings.Contains(digits, ":") {

@@ -24,7 +24,7 @@ type Head struct {
 	// Common is TypeScript of query parameters that nearly every operation takes, e.g. { pretty?: boolean }. No line
 	// repeats them.
 	Common string `json:"common,omitempty"`
-	// GraphQL says that operations are the root fields of a schema, all of them requests of one path: ID is the kind and
+	// GraphQL means that operations are the root fields of a schema, all of them requests of one path: ID is the kind and
 	// the field ("query issue"), Query its arguments and Answer its type, and types are definitions, all in the language
 	// of GraphQL and not in TypeScript.
 	GraphQL bool `json:"graphql,omitempty"`

@@ -27,7 +27,7 @@ type Decoder struct {
 	Problems Problems
 	// Count is the number of all mistakes, those that are not reported included.
 	Count int
-	// Failed says that an Error is among them.
+	// Failed means that an Error is among them.
 	Failed bool
 }
 
@@ -168,7 +168,7 @@ func (d *Decoder) Boolean(field string, n *Node, to *bool) {
 	*to = n.On
 }
 
-// List reads a list of strings, such as example. An empty list is not nil; what is no list is.
+// List reads a list of strings, such as example. An empty list is not nil; what is not a list gives nil.
 func (d *Decoder) List(field string, n *Node, example string) []string {
 	out := []string{}
 	if n.Kind != List {

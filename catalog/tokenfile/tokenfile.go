@@ -24,7 +24,7 @@ type Tenant struct {
 	Name string
 	// Hashes are the SHA-256 of its tokens.
 	Hashes [][sha256.Size]byte
-	// APIs are the names of those it may use, at least one. Nil: all.
+	// APIs are the names of those it may use, at least one. Nil means all.
 	APIs []string
 	// Skills are globs over the names of the shared skills that it may use.
 	Skills []string

@@ -2,11 +2,11 @@
 // happen. Each Attack is one small attempt with its expectation; Suite lists them all. They run against a whole
 // CodeForge with canary credentials, and every output is searched for every canary in every encoded form.
 //
-// What code in the sandbox tries is TypeScript or Python, in testdata; its README.md has the format. The runner and the judges
-// are Go, and so are the attacks that are no such code: calls and bytes from outside the sandbox (endpoint, costs,
-// docker, skills, terminal), several runs or clients at once (neighbours, resources, limits), what a person is shown
-// (shown, approvals, plans), tasks for the intruder (escaped, memory), programs that deno check cannot accept (imports),
-// and a ClientHello that crypto/tls makes (hosts). Suite lists both kinds.
+// What code in the sandbox tries is TypeScript or Python, in testdata; its README.md has the format. The runner and the
+// judges are Go, and so are all other attacks: calls and bytes from outside the sandbox (endpoint, costs, docker,
+// skills, terminal), several runs or clients at once (neighbours, resources, limits), what a person is shown (shown,
+// approvals, plans), tasks for the intruder (escaped, memory), programs that deno check cannot accept (imports), and a
+// ClientHello that crypto/tls makes (hosts). Suite lists both kinds.
 //
 // An attack that could not be mounted counts as not held: where a credential must be scrubbed, the upstream must have
 // received it first.
@@ -39,7 +39,7 @@ type Attack struct {
 	Name    string
 	// Expected says in a few words what must happen.
 	Expected string
-	// Language is that of Code; empty: TypeScript.
+	// Language is Code's, TypeScript if it is empty.
 	Language string
 	// Code runs in the sandbox behind the prelude. TRIAL in it is replaced by a mark that the upstream finds again, and
 	// REVERSED_HTTPBIN_TOKEN by that credential backwards: a value that code has got hold of.
@@ -62,30 +62,30 @@ type Attack struct {
 	Token bool
 	// Tenants runs it where there are the tenants of TokensFile.
 	Tenants bool
-	// Root says that only root can mount it: as another user of the machine, or on a socket that others cannot reach.
+	// Root means that only root can mount it: as another user of the machine, or on a socket that others cannot reach.
 	Root bool
 	// Chain names attacks that run one after the other: they are about the same thing.
 	Chain string
-	// Alone keeps other attacks away while it runs: it takes what they need.
+	// Alone keeps other attacks from running beside it: it takes what they need.
 	Alone bool
-	// Weighed measures from outside what memory it takes meanwhile.
+	// Weighed measures from outside how much memory it takes.
 	Weighed bool
-	// Forks says that it takes all processes of a user, who is another package's slot too.
+	// Forks means that it exhausts the processes of a user who also runs other packages' slots.
 	Forks bool
-	// Only names the modes in which the attack exists; empty: in all.
+	// Only names the modes in which the attack exists, all if it is empty.
 	Only []world.Mode
-	// NoPod says why the attack does not exist in Kubernetes; empty: it does.
+	// NoPod says why the attack does not exist in Kubernetes. It does if NoPod is empty.
 	NoPod string
 	// Row is the attack's place in its family, from 0.
 	Row int
 }
 
-// proxyAlone are the sections of what the proxy does with hosts, answers and minted credentials. It is one program in all
-// modes.
+// proxyAlone are the sections about what the proxy does with hosts, answers and minted credentials: the proxy is the
+// same program in all modes.
 const proxyAlone = "ABM"
 
-// RunsTwice reports whether a mode's suite may do without the attack, since embedded mode mounts every row and this is not
-// the first of a family that depends on the proxy alone.
+// RunsTwice reports whether a mode's suite may omit the attack: it depends on the proxy alone, embedded mode mounts
+// every row, and this row is not the first of its family.
 func (a Attack) RunsTwice(mode world.Mode) bool {
 	return mode != world.Embedded && a.Row > 0 && len(a.Only) == 0 && strings.Contains(proxyAlone, a.Section)
 }
@@ -114,7 +114,7 @@ type Outcome struct {
 	Attack Attack
 	Seen   string
 	Held   bool
-	// Took is how long it all took, the look at what remained included.
+	// Took is how long everything took, including the check of what remained.
 	Took time.Duration
 	// Detail is for the log of an attack that was not held.
 	Detail string
@@ -136,11 +136,11 @@ func Suite() []Attack {
 // patience is how much longer than its run's timeout an attack may take, on a machine that is busy with others.
 const patience = time.Minute
 
-// What the tests of all packages take turns at.
+// What the tests of all packages take turns to use.
 const (
-	// Memory is the machine's, which is a part of what is measured of a Weighed attack.
+	// Memory is the machine's, which the measurement of a Weighed attack includes.
 	Memory = "memory"
-	// Processes are those that each user may have.
+	// Processes are those that a user may have.
 	Processes = "processes"
 )
 

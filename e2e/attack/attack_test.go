@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
-// TestSuite mounts every attack and prints the table. CODEFORGE_ATTACK narrows it to the attacks whose section and name
-// match; "." is all of them, also those that RunsTwice leaves to embedded mode.
+// TestSuite mounts every attack and prints the table. CODEFORGE_ATTACK limits it to the attacks whose section and name
+// match; "." is all of them, including those that RunsTwice leaves to embedded mode.
 func TestSuite(t *testing.T) {
 	asked := os.Getenv("CODEFORGE_ATTACK")
 	only := regexp.MustCompile(asked)
@@ -183,7 +183,7 @@ func chains(attacks []Attack) [][]int {
 	return all
 }
 
-// told says at once what an attack came to, when CODEFORGE_ATTACK_V is set.
+// told prints an attack's outcome at once, if CODEFORGE_ATTACK_V is set.
 func told(o Outcome) Outcome {
 	if os.Getenv("CODEFORGE_ATTACK_V") != "" {
 		fmt.Fprintf(os.Stderr, "%s %v %s %s: %s\n", o.Took.Round(time.Millisecond), o.Held, o.Attack.Section, o.Attack.Name, clip(o.Seen, 200))

@@ -27,8 +27,7 @@ func task(trial string, w *world.World, attempts ...string) string {
 	return string(text)
 }
 
-// escaped are attempts of code that has left Deno: what the kernel, the namespaces and the proxy must stop by
-// themselves.
+// escaped are attempts of code that has escaped from Deno, which the kernel, the namespaces and the proxy must stop.
 func escaped() []Attack {
 	const section = "C"
 	one := func(name, expected string) Attack {
@@ -97,8 +96,8 @@ func gone(j Judge) Judge {
 	}
 }
 
-// quiet reports whether the trial's requests end. One may have been on its way when the run ended; a process that is
-// left sends several in the time of each try.
+// quiet reports whether the trial's requests stop. One may have been in flight when the run ended; a remaining process
+// would send several during each try.
 func (e *Evidence) quiet() bool {
 	for range 3 {
 		before := len(e.World.Upstream.Seen(e.Trial))
@@ -110,7 +109,7 @@ func (e *Evidence) quiet() bool {
 	return false
 }
 
-// busy counts the intruder's children that live.
+// busy counts the intruder's living children.
 func busy(w *world.World) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -124,15 +123,15 @@ func busy(w *world.World) (int, error) {
 	return n, err
 }
 
-// secretFiles lets the intruder read all it can, knowing what to look for. Its code holds the credentials, so it runs
-// in a world of its own.
+// secretFiles lets the intruder read all it can, and tells it what to search for. Its code holds the credentials, so it
+// runs in a world of its own.
 func secretFiles(ctx context.Context, w *world.World) (string, bool) {
 	e := &Evidence{World: w, Trial: mark()}
 	e.Result, e.Failed = w.Do(ctx, w.Session(), world.Run{Code: task(e.Trial, w, "files with secrets"), Timeout: 30})
 	return verdicts()(e)
 }
 
-// meeting starts a run that listens and one that looks for it.
+// meeting starts a run that listens and one that tries to find it.
 func meeting(ctx context.Context, w *world.World) (string, bool) {
 	trial := mark()
 	answers := make(chan *Evidence)
@@ -170,7 +169,7 @@ func followed(ctx context.Context, w *world.World) (string, bool) {
 	return "planted, not shown", alive(ctx, w)
 }
 
-// fences sends the proxy registrations and ends of leases out of order, as a crashed or slow part would.
+// fences sends the proxy registrations and ends of leases out of order, as a crashed or slow component would.
 func fences(ctx context.Context, w *world.World) (string, bool) {
 	c := w.Control()
 	defer c.Close()

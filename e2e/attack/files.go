@@ -20,7 +20,7 @@ var testdata embed.FS
 // python is the language of the attacks in .py files.
 const python = "python"
 
-// prelude is what every attack's code in a language can use: show prints an answer as one line of JSON, raw speaks bytes.
+// prelude is code that every attack in a language can use: show prints an answer as one line of JSON, raw sends bytes.
 func prelude(language string) string {
 	name := "testdata/prelude.ts"
 	if language == python {
@@ -37,7 +37,7 @@ func prelude(language string) string {
 }
 
 // fromFiles are the attacks of testdata/<section>, by section and file (see testdata/README.md). A file that
-// cannot be read panics, as a wrong pattern of a regexp.MustCompile does: it is a part of the program.
+// cannot be read panics, as a wrong pattern does in regexp.MustCompile: it is part of the program.
 func fromFiles() []Attack {
 	names, err := fs.Glob(testdata, "testdata/*/*.[tp][sy]")
 	if err != nil {
@@ -58,7 +58,7 @@ func fromFiles() []Attack {
 	return all
 }
 
-// head is a comment with fields, in front of an attack's code or, without a name, with what holds for all of a file.
+// head is a comment with fields, before an attack's code. Without a name it applies to all attacks of a file.
 type head struct {
 	fields map[string]string
 	each   []each
@@ -70,20 +70,19 @@ type each struct {
 	rows    [][]string
 }
 
-// fields are what a head may say; a note is for readers.
+// fields are those that a head may have; a note is for readers.
 var fields = []string{
 	"name", "expected", "judge", "apis", "seconds", "chain", "only", "no pod",
 	"alone", "weighed", "forks", "yolo", "unredacted", "root", "note", "each",
 }
 
-// mistyped is what a head begins with, if its first field is none: no code has such a comment.
+// mistyped matches the beginning of a head whose first field is misspelt: no code has such a comment.
 var mistyped = regexp.MustCompile(`^// [a-z]+: `)
 
 // A head is a comment of the language, from the beginning of a line.
 var comment, pythonComment = regexp.MustCompile(`(?m)^//`), regexp.MustCompile(`(?m)^#`)
 
-// readFile reads one file with an extension: what stands in front of the first name is a part of every attack of the
-// file.
+// readFile reads one file with an extension: what precedes the first name is part of every attack in the file.
 func readFile(section, ext, text string) ([]Attack, error) {
 	if ext == ".py" {
 		list, err := readFile(section, ".ts", pythonComment.ReplaceAllString(text, "//"))
@@ -236,7 +235,7 @@ func family(section string, common, own head, code string) ([]Attack, error) {
 	return list, nil
 }
 
-// build makes an attack of the fields of two heads, of which own comes before common.
+// build makes an attack from the fields of two heads: own takes precedence over common.
 func build(section string, common, own head, cells *strings.Replacer) (Attack, error) {
 	get := func(name string) string {
 		return cells.Replace(or(own.fields[name], common.fields[name]))

@@ -152,7 +152,7 @@ func TestFilesComplete(t *testing.T) {
 	}
 }
 
-// TestRunsTwice: Docker and Kubernetes leave out rows of the proxy's sections alone, and of no family the first.
+// TestRunsTwice: Docker and Kubernetes omit only rows of the proxy's sections, and never the first row of a family.
 func TestRunsTwice(t *testing.T) {
 	left := map[string]int{}
 	for _, a := range Suite() {

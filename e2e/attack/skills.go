@@ -79,7 +79,7 @@ func skills() []Attack {
 	}), g("a skill that changes while it is patched", "whole or refused", racing))
 }
 
-// everything asks mcp-server for all that it tells about skills.
+// everything asks mcp-server for everything that it reveals about skills.
 func everything(ctx context.Context, w *world.World) string {
 	var b strings.Builder
 	s := w.Session()
@@ -105,7 +105,7 @@ func clear(ctx context.Context, w *world.World) {
 	_, _ = w.Execute(ctx, `for (const f of Deno.readDirSync("/skills")) if (!["README.md"].includes(f.name) && /^(planted|many|big|TRIAL|trial|\.|-| )/.test(f.name)) { try { Deno.removeSync("/skills/" + f.name, { recursive: true }); } catch { /* next */ } }`)
 }
 
-// unshown: mcp-server shows nothing of what the code planted, and goes on.
+// unshown: mcp-server shows nothing of what the code planted, and keeps working.
 func unshown(e *Evidence) (string, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -141,8 +141,8 @@ func big(ctx context.Context, w *world.World) (string, bool) {
 	return fmt.Sprintf("%d bytes told", len(said)), len(said) < 1<<20 && strings.Contains(said, "beside it") && alive(ctx, w)
 }
 
-// many makes more skills than are listed, and more files than are looked at: a run that makes them all at once is
-// ended, so several runs do.
+// many makes more skills than are listed, and more files than are read: several runs do, because one that made all of
+// them would be ended.
 func many(ctx context.Context, w *world.World) (string, bool) {
 	defer clear(ctx, w)
 	const runs, each = 5, 450

@@ -71,7 +71,7 @@ func as(ctx context.Context, w *world.World, token string) (*mcp.ClientSession, 
 		&mcp.StreamableClientTransport{Endpoint: w.URL, HTTPClient: client}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 }
 
-// sayOf is all that a tool says.
+// sayOf is all text in a tool's result.
 func sayOf(ctx context.Context, s *mcp.ClientSession, tool string, args map[string]any) (string, error) {
 	res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
@@ -81,7 +81,7 @@ func sayOf(ctx context.Context, s *mcp.ClientSession, tool string, args map[stri
 	return string(text), err
 }
 
-// run runs code as a tenant and gives what was printed, or what else was said, with the receipt.
+// run runs code as a tenant and returns what was printed, or the result's other text, with the receipt.
 func run(ctx context.Context, w *world.World, token, code string) (string, error) {
 	s, err := as(ctx, w, token)
 	if err != nil {
@@ -91,7 +91,7 @@ func run(ctx context.Context, w *world.World, token, code string) (string, error
 	return sayOf(ctx, s, "execute_code", map[string]any{"code": code})
 }
 
-// none judges that a text has something, and nothing of a list.
+// none judges that a text contains one string and none of a list.
 func none(text, has string, of ...string) (string, bool) {
 	for _, o := range of {
 		if strings.Contains(text, o) {
@@ -101,7 +101,7 @@ func none(text, has string, of ...string) (string, bool) {
 	return clip(text, 60), strings.Contains(text, has)
 }
 
-// tenants are what one client of several tries against another.
+// tenants are attempts of one of several clients against another.
 func tenants() []Attack {
 	tenant := func(name, expected string, do func(ctx context.Context, w *world.World) (string, bool)) Attack {
 		return Attack{Section: "T", Name: "tenants: " + name, Expected: expected, Tenants: true,
@@ -155,7 +155,7 @@ func tenants() []Attack {
 			return fmt.Sprintf("%d %s", got, clip(text, 50)), got == want
 		})
 	}
-	// with makes a request of a session of alice's with another token, and then one with hers.
+	// with makes a request in a session of alice's with another token, and then one with hers.
 	with := func(name, expected, token string, method string, want int) Attack {
 		return tenant(name, expected, func(ctx context.Context, w *world.World) (string, bool) {
 			s, err := as(ctx, w, alice)

@@ -129,7 +129,7 @@ func unsmuggled(e *Evidence) (string, bool) {
 	return e.brief(), len(e.Result.Receipt.Exchanges) > 0 || e.failed()
 }
 
-// unaccounted names a request that arrived and is no exchange of the run's receipt: what the upstream took for a
+// unaccounted names a request that arrived and is not an exchange of the run's receipt: what the upstream took for a
 // request and the proxy did not. Each exchange accounts for one.
 func (e *Evidence) unaccounted() string {
 	left := slices.Clone(e.Result.Receipt.Exchanges)

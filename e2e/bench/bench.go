@@ -23,7 +23,7 @@ type Row struct {
 	// Gate is the value to reach, Stretch a better one to aim for. Both zero: the row is for information only.
 	Gate    float64 `json:"gate,omitempty"`
 	Stretch float64 `json:"stretch,omitempty"`
-	// Less says that smaller is better.
+	// Less means that smaller is better.
 	Less bool `json:"less_is_better,omitempty"`
 }
 

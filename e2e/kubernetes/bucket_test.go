@@ -13,12 +13,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// node is the node's address, where pods reach this process.
+// node is the node's address, at which pods reach this process.
 const node = "10.99.1.1"
 
-// inBucket: with a bucket, what a model saves through one mcp-server, code imports through another one, and through those
-// that come after them. The bucket's key is in mcp-server's containers alone. While the bucket is away runs go on, and
-// saving fails.
+// inBucket: with a bucket, a skill that a model saves through one mcp-server can be imported through another one and
+// through their successors. Only mcp-server's containers have the bucket's key. While the bucket is unreachable, runs
+// work and saving fails.
 func inBucket(t *testing.T, w *world.World) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
@@ -87,7 +87,7 @@ func inBucket(t *testing.T, w *world.World) {
 	}
 }
 
-// replicas are sessions with each mcp-server.
+// replicas opens a session with each mcp-server.
 func replicas(ctx context.Context, t *testing.T, w *world.World) (list []*mcp.ClientSession) {
 	t.Helper()
 	ips, err := world.Kube(ctx, "", "get", "pods", "-n", w.Cluster.Server, "-l", "app.kubernetes.io/component=mcp-server", "-o", "jsonpath={.items[*].status.podIP}")
@@ -105,7 +105,7 @@ func replicas(ctx context.Context, t *testing.T, w *world.World) (list []*mcp.Cl
 	return list
 }
 
-// save saves a skill whose value is new, in place of one whose value is old if that is not empty.
+// save saves a skill with a value. If old is not empty, it replaces a version with that value.
 func save(ctx context.Context, t *testing.T, s *mcp.ClientSession, name, old, value string) string {
 	t.Helper()
 	line, search := `export const value = "%s";`, ""
@@ -119,7 +119,7 @@ func save(ctx context.Context, t *testing.T, s *mcp.ClientSession, name, old, va
 	})
 }
 
-// tool is what a tool answers.
+// tool calls a tool and returns its text.
 func tool(ctx context.Context, t *testing.T, s *mcp.ClientSession, name string, args map[string]any) string {
 	t.Helper()
 	res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})

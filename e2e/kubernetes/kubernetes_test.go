@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m, objectStore)) }
 
-// objectStore builds the server of the bucket's test, where this package has tests.
+// objectStore builds the S3 server of the bucket's test, if this package has tests in this mode.
 func objectStore(root string) {
 	if world.CurrentMode() != world.Kubernetes {
 		return
@@ -101,7 +101,7 @@ func keyIsTheProxysAlone(t *testing.T, w *world.World) {
 	}
 }
 
-// shippedSkills: code imports the skills that are shipped, and leaves nothing there for later runs.
+// shippedSkills: code can import the shipped skills, and leaves nothing there for later runs.
 func shippedSkills(t *testing.T, w *world.World) {
 	r := w.MustExecute(t, `import { pages } from "/skills/page-through.ts";
 console.log(typeof pages);
@@ -239,7 +239,7 @@ func add(container map[string]any, capability string) {
 	c["add"] = append(c["add"].([]any), capability)
 }
 
-// noWrites: a run is no request to the API server, by its own audit log.
+// noWrites: a run is not a request to the API server, by its own audit log.
 func noWrites(t *testing.T, w *world.World) {
 	w.MustExecute(t, fetches("warm", 0), "httpbin")
 	account := "system:serviceaccount:" + w.Cluster.Server + ":cf-mcp-server"

@@ -21,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// TestShared: what holds of a release in which all sandboxes share a proxy, in namespaces that PodSecurity restricts.
+// TestShared tests a release in which all sandboxes share a proxy, in namespaces that PodSecurity restricts.
 func TestShared(t *testing.T) {
 	w := start(t, world.Config{Shared: true, Pods: 3})
 	for _, check := range []struct {
@@ -43,8 +43,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// ownRights: at the same time, in several pods, runs with one API and runs with another one reach each their own, and the
-// proxy's receipt of each has its requests alone.
+// ownRights: runs with different APIs, at the same time and in several pods, each reach only their own, and the receipt
+// of each has only its own requests.
 func ownRights(t *testing.T, w *world.World) {
 	var work sync.WaitGroup
 	for i := range 12 {
@@ -67,7 +67,7 @@ func ownRights(t *testing.T, w *world.World) {
 	work.Wait()
 }
 
-// strangers: to an address that has no run, while another one has, the proxy speaks neither TLS nor HTTP.
+// strangers: the proxy speaks neither TLS nor HTTP with an address that has no run, even while another one has a run.
 func strangers(t *testing.T, w *world.World) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -90,7 +90,8 @@ func strangers(t *testing.T, w *world.World) {
 	}
 }
 
-// sharedDoors: only mcp-server's certificate opens the control API, only a sandbox's the authority's certificate.
+// sharedDoors: the control API requires mcp-server's certificate, and a sandbox's is required to get the authority's
+// certificate.
 func sharedDoors(t *testing.T, w *world.World) {
 	ctx := t.Context()
 	for role, secret := range map[string][2]string{
@@ -120,7 +121,7 @@ func sharedDoors(t *testing.T, w *world.World) {
 	}
 }
 
-// certificateFrom is how a door answers to GET.
+// certificateFrom returns the answer to GET at an address.
 func certificateFrom(ctx context.Context, dial func(context.Context) (net.Conn, error)) string {
 	c, err := dial(ctx)
 	if err != nil {
@@ -136,8 +137,8 @@ func certificateFrom(ctx context.Context, dial func(context.Context) (net.Conn, 
 	return resp.Status
 }
 
-// touching is Python that tries what only the kernel keeps from sandboxd's own user. It prints what it could do, and how
-// much it tried.
+// touching is Python code that tries what only the kernel forbids to sandboxd's own user. It prints what succeeded, and
+// how many attempts it made.
 const touching = `import ctypes, os, signal, socket
 libc = ctypes.CDLL(None, use_errno=True)
 tried = 0
@@ -181,13 +182,13 @@ attempt("a namespace", lambda: call(272, 0x10000000))
 print(tried)
 `
 
-// besideSandboxd: code is of sandboxd's own user here, and reads and changes nothing of it.
+// besideSandboxd: code, which runs as sandboxd's own user here, can neither read nor change anything of sandboxd's.
 func besideSandboxd(t *testing.T, w *world.World) {
 	r := w.MustPython(t, touching)
 	if r.Out != "93\n" {
 		t.Errorf("out %q, notes %q", r.Out, r.Notes)
 	}
-	// The same by files that it may have shows that the attempts can succeed.
+	// The same attempts on files that code may use show that they can succeed.
 	r = w.MustPython(t, `import os
 open("/tmp/control", "w").write("x"); os.truncate("/tmp/control", 0); os.rename("/tmp/control", "/tmp/other"); os.remove("/tmp/other")
 os.kill(os.getpid(), 0)
@@ -197,7 +198,7 @@ print(os.getuid(), os.getgid(), sorted(set(os.getgroups()) - {20000}), len(open(
 	}
 }
 
-// answers waits until each of some runs in a row gives its right answer.
+// answers waits until several runs in a row print the right output.
 func answers(t *testing.T, w *world.World, name string) {
 	t.Helper()
 	var last string
@@ -216,7 +217,7 @@ func answers(t *testing.T, w *world.World, name string) {
 	}
 }
 
-// proxyReplaced: another proxy, which knows no run and has another authority, serves the same sandboxes.
+// proxyReplaced: a new proxy, which knows no run and has a new authority, serves the same sandboxes.
 func proxyReplaced(t *testing.T, w *world.World) {
 	ctx := t.Context()
 	for _, args := range [][]string{{"restart"}, {"status", "--timeout=2m"}} {
@@ -226,7 +227,7 @@ func proxyReplaced(t *testing.T, w *world.World) {
 	answers(t, w, "afterproxy")
 }
 
-// drained: a run of a pod that is told to go ends as it would have.
+// drained: a run in a pod that is being terminated completes normally.
 func drained(t *testing.T, w *world.World) {
 	var work sync.WaitGroup
 	for i := range 3 {
@@ -246,7 +247,7 @@ func drained(t *testing.T, w *world.World) {
 	answers(t, w, "afterdrain")
 }
 
-// sandboxesReplaced: pods with new addresses, or those of others before them, get runs.
+// sandboxesReplaced: pods get runs, whether their addresses are new or those of earlier pods.
 func sandboxesReplaced(t *testing.T, w *world.World) {
 	ctx := t.Context()
 	_, err := world.Kube(ctx, "", "delete", "pods", "-n", w.Cluster.Sandboxes, "-l", "app.kubernetes.io/component=sandbox", "--grace-period=1")
@@ -257,8 +258,8 @@ func sandboxesReplaced(t *testing.T, w *world.World) {
 	ownRights(t, w)
 }
 
-// notEnforced: where a sandbox can connect to the API server, it is not ready; the chart's default demands that. When
-// the node's packet filter does what a NetworkPolicy would, it is, and the chart's own test holds.
+// notEnforced: with the chart's defaults a sandbox that can connect to the API server is not ready. When the node's
+// packet filter does what a NetworkPolicy would, it becomes ready, and the chart's own test passes.
 func notEnforced(t *testing.T, w *world.World) {
 	ctx, c := t.Context(), w.Cluster
 	_, err := world.Kube(ctx, "", "scale", "deployment/cf-sandbox", "-n", c.Sandboxes, "--replicas=1")
@@ -291,7 +292,7 @@ func notEnforced(t *testing.T, w *world.World) {
 	helmTest(t, w)
 }
 
-// others are pods as kubectl names them.
+// others are pods, by kubectl's names.
 func others(names []string) (list []string) {
 	for _, name := range names {
 		list = append(list, "pod/"+name)
@@ -299,7 +300,7 @@ func others(names []string) (list []string) {
 	return list
 }
 
-// newPod waits for a sandbox that is none of the old ones.
+// newPod waits for a sandbox that is not one of the old ones.
 func newPod(t *testing.T, c *world.Cluster, old []string) (name, ip string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
@@ -316,7 +317,7 @@ func newPod(t *testing.T, c *world.Cluster, old []string) (name, ip string) {
 	return "", ""
 }
 
-// healthOf is what a sandbox answers the kubelet.
+// healthOf is a sandbox's answer to the kubelet.
 func healthOf(ctx context.Context, ip string) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ip+":8081/", nil)
 	if err != nil {

@@ -44,10 +44,10 @@ type control struct {
 // group is a world in which several defences are off at once. None of them stops an attack of another.
 type group struct {
 	config world.Config
-	// tenants says that there are those of attack.TokensFile.
+	// tenants means that there are those of attack.TokensFile.
 	tenants bool
-	// memory says that its attacks, none of them Weighed, take so much of the machine's memory that those of other packages
-	// must not be weighed meanwhile.
+	// memory means that its attacks, none of which is Weighed, take so much of the machine's memory that other packages
+	// must not measure Weighed attacks meanwhile.
 	memory   bool
 	controls []control
 }
@@ -157,8 +157,8 @@ func groups() []group {
 	}
 }
 
-// inside are defences by the package whose TestDisarmed mounts their attacks, because those need a place that no attack of
-// the suite has: the slot of an MCP server, the credentials of the proxy, or a pod that shares its proxy.
+// inside are defences by the package whose TestDisarmed mounts their attacks, because those need a place that no attack
+// of the suite has: the slot of an MCP server, the credentials of the proxy, or a pod that shares its proxy.
 func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by", "plan-by"},
@@ -234,7 +234,7 @@ func TestControls(t *testing.T) {
 	fmt.Println(b.String())
 }
 
-// takeTurn waits for the turn at what the machine has once, and keeps it until the test has ended.
+// takeTurn waits for this test's turn at what the machine has only once, and keeps it until the test has ended.
 func takeTurn(t *testing.T, what string) {
 	t.Helper()
 	release, err := turn.Take(t.Context(), what)

@@ -62,7 +62,7 @@ func defines(t *testing.T, dir, name string) bool {
 // place matches a row of the table "Where does it live": a question and its file.
 var place = regexp.MustCompile("(?m)^\\| ([^|`]*(?:`[^`]*`[^|`]*)*\\?) \\| `([^`]+)` \\|$")
 
-// TestPlaces checks that each of the questions of docs/architecture.md, twenty and more, names one file, which exists.
+// TestPlaces checks that each question of docs/architecture.md, at least twenty, names one file, and that it exists.
 func TestPlaces(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
 	if err != nil {
@@ -91,8 +91,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestDockerfilesShareStages: what the Dockerfiles of the images have in common is the same to the letter, so Docker builds it
-// once.
+// TestDockerfilesShareStages: the stages that the images' Dockerfiles share are identical, so Docker builds them once.
 func TestDockerfilesShareStages(t *testing.T) {
 	shared := regexp.MustCompile(`(?s)# The stages modules and build.*?\n\n.*?\n\n`)
 	var first string

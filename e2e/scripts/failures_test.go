@@ -19,7 +19,7 @@ func TestFailures(t *testing.T) {
 	for _, row := range []struct {
 		name, part, fails, says string // says is what go test prints where it fails
 		again, ok               bool   // whether it passes when it runs again
-		runs                    string // the tests of a second run, if not all
+		runs                    string // the tests of the second run, empty for all
 	}{
 		{name: "everything passes", part: "unit", ok: true},
 		{name: "a package fails twice", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s"},

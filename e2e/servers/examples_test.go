@@ -18,8 +18,8 @@ import (
 // stripe is the package of the example of this name.
 const stripe = "@stripe/mcp@0.3.3"
 
-// examples are calls of the servers that apis/ has examples of: an expression of code in which {} is the server, what its
-// JSON contains, and the host that gets the key; empty: there is none.
+// examples are calls of the servers that apis/ has examples of: an expression of code in which {} is the server, what
+// its JSON contains, and the host that gets the key; empty if there is none.
 var examples = map[string]struct{ code, want, host string }{
 	"github-mcp": {`{}.get_me({})`, "github-says-hi", "api.github.com"},
 	"notion":     {`{}["API-get-self"]({})`, "Notion says hi", "api.notion.com"},

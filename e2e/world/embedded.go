@@ -1,7 +1,6 @@
 package world
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -29,28 +29,10 @@ type Process struct {
 	Dir, State string
 	Port       int
 
-	out  *buffer
+	out  *testkit.Buffer
 	keys io.Writer // of its terminal
 	done chan struct{}
 	err  error
-}
-
-// buffer is a bytes.Buffer for several goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // Output is what the process has printed so far.
@@ -143,7 +125,7 @@ func Launch(c Command) (*Process, error) {
 		env[k] = v
 	}
 	args := append([]string{filepath.Join(c.Bin, "codeforge")}, c.Args...)
-	p := &Process{Dir: c.Dir, out: &buffer{}, done: make(chan struct{})}
+	p := &Process{Dir: c.Dir, out: &testkit.Buffer{}, done: make(chan struct{})}
 	p.Cmd = exec.Command("/proc/self/exe", args...) //nolint:gosec,noctx // see execStage
 	p.Cmd.Dir, p.Cmd.Stdout, p.Cmd.Stderr = c.Dir, p.out, p.out
 	for k, v := range env {

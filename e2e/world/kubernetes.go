@@ -20,10 +20,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// The environment of tests in Kubernetes: where .ci/k8s/build has put the node's programs, and the tag of the images.
+// The environment of tests in Kubernetes: the folder of the node's programs (.ci/k8s/build), and the tag of the images.
 const (
 	clusterVar = "CODEFORGE_K8S"
 	tagVar     = "CODEFORGE_TAG"
@@ -86,9 +87,9 @@ type Cluster struct {
 	Server, Sandboxes string
 	// Release is the release's name.
 	Release string
-	// Shared says that all sandboxes share a proxy.
+	// Shared means that all sandboxes share a proxy.
 	Shared bool
-	values string // file
+	values string // the path of the file with the chart's values
 	root   string
 }
 
@@ -225,7 +226,7 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 	if tag == "" {
 		tag = "k8s"
 	}
-	switch { // images that .ci/k8s/images has made for this
+	switch { // images that .ci/k8s/images made for this
 	case cfg.Interpreter != "":
 		tag += "-intruder"
 	case cfg.Env["SANDBOX_PROGRAMS"] != "":
@@ -250,11 +251,11 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 	return c.Upgrade(ctx)
 }
 
-// SharedAddress is that of a shared proxy's service.
+// SharedAddress is the address of a shared proxy's service.
 const SharedAddress = "10.96.77.77"
 
-// egress are the chart's values of that name. The node's network enforces no NetworkPolicy, so sandboxes must not wait
-// for it.
+// egress are the chart's values of that name. The node's network does not enforce NetworkPolicies, so sandboxes must
+// not wait for that.
 func (c *Cluster) egress() map[string]any {
 	if !c.Shared {
 		return map[string]any{}
@@ -262,7 +263,7 @@ func (c *Cluster) egress() map[string]any {
 	return map[string]any{"mode": "shared", "clusterIP": SharedAddress, "requireNetworkPolicy": false}
 }
 
-// level is what PodSecurity enforces in the sandboxes' namespace.
+// level is the PodSecurity level that the sandboxes' namespace enforces.
 func (c *Cluster) level() string {
 	if c.Shared {
 		return "restricted"
@@ -290,7 +291,7 @@ func (c *Cluster) exec(ctx context.Context, terminal bool, args []string) (strin
 	if terminal {
 		line = slices.Insert(line, 3, "--stdin", "--tty")
 	}
-	p := &Process{out: &buffer{}}
+	p := &Process{out: &testkit.Buffer{}}
 	p.Cmd = exec.CommandContext(ctx, filepath.Join(clusterDir(), "bin", "hk"), append(append(line, "codeforge"), args...)...) //nolint:gosec // of the node
 	p.Cmd.Stdout, p.Cmd.Stderr = p.out, p.out
 	shown := func() {}
@@ -343,7 +344,7 @@ func (c *Cluster) logs() string {
 	return all.String()
 }
 
-// describe says how the pods are, for a test that failed.
+// describe describes the pods, for a test that failed.
 func (c *Cluster) describe() string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -376,7 +377,7 @@ func (c *Cluster) control() *controlapi.Client {
 	})
 }
 
-// Identity is a certificate of the installation, as a Secret has it. Call done when it is not needed any more.
+// Identity is a certificate of the installation, from its Secret. Call done when it is no longer needed.
 func (c *Cluster) Identity(ctx context.Context, namespace, secret string) (id *mtls.Identity, done func(), err error) {
 	text, err := Kube(ctx, "", "get", "secret", secret, "-n", namespace, "-o", "json")
 	if err != nil {
@@ -401,8 +402,8 @@ func (c *Cluster) Identity(ctx context.Context, namespace, secret string) (id *m
 	return id, func() { _ = os.RemoveAll(dir) }, err
 }
 
-// Forward passes connections to an address on, as kubectl port-forward does, until the process ends. It returns the
-// address where it listens.
+// Forward forwards connections to an address, as kubectl port-forward does, until the process ends. It returns the
+// address at which it listens.
 func Forward(at, to string) (address string, err error) {
 	l, err := net.Listen("tcp4", at) //nolint:noctx // until the process ends
 	if err != nil {

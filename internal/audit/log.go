@@ -42,7 +42,7 @@ type Config struct {
 	// Version is the program's, for the first record.
 	Version string
 	Log     *slog.Logger
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 

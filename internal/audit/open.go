@@ -30,8 +30,8 @@ const (
 	backwards = 1 << 20
 )
 
-// Open opens the ledger of a folder, or begins one. A ledger that does not verify is set aside, and another is begun
-// that says so: losing sight of what happens now would be no answer to it.
+// Open opens the ledger of a folder, or creates one. A ledger that does not verify is set aside, and a new one is
+// created that says so: what happens from now on must be recorded all the same.
 func Open(c Config) (*Log, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -108,7 +108,7 @@ func (l *Log) readKey() error {
 	return nil
 }
 
-// makeKey makes the ledger's key. Its name tells it from others.
+// makeKey makes the ledger's key, with a name that identifies it.
 func (l *Log) makeKey() (string, error) {
 	private, public, err := note.GenerateKey(rand.Reader, "codeforge-"+strings.ToLower(rand.Text()[:8]))
 	if err != nil {
@@ -120,7 +120,7 @@ func (l *Log) makeKey() (string, error) {
 	return private, atomicfile.Write(l.path(keyName), []byte(private+"\n"), 0o600)
 }
 
-// damaged says that a ledger does not verify.
+// damaged means that a ledger does not verify.
 type damaged struct{ what string }
 
 func (d *damaged) Error() string { return d.what }

@@ -192,7 +192,7 @@ func identity(run *Run, sent []Record) (trace, parent, root string) {
 	return cmp.Or(trace, digest(32, "trace", seed)), parent, digest(16, "run", seed)
 }
 
-// digest is an id of so many hexadecimal digits.
+// digest is an id of a number of hexadecimal digits.
 func digest(digits int, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])[:digits]

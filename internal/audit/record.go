@@ -2,7 +2,7 @@
 // removing, adding or reordering a record is found.
 //
 // A record is a leaf of a Merkle tree as RFC 6962 has it. At the end of a run that sent something, a checkpoint of the
-// tree is signed, written and brought to the disk before anybody is told that the run has ended; its short form is in
+// tree is signed, written and brought to the disk before the run's end is reported to anybody; its short form is in
 // the run's result and in the log, where whoever rewrites the ledger cannot reach it. Contract: the ledger holds what a
 // receipt holds, so no credential and no redacted string.
 //
@@ -40,7 +40,7 @@ type Entry struct {
 	Login *Login `json:"login,omitempty"`
 	// Start is the proxy's start.
 	Start *Start `json:"start,omitempty"`
-	// Gap says that records before it could not be written.
+	// Gap means that records before it could not be written.
 	Gap *Gap `json:"gap,omitempty"`
 }
 
@@ -190,7 +190,7 @@ func follows(prev []byte, h tlog.Hash) bool {
 	return string(prev) == string(want[:])
 }
 
-// checkpointPrefix begins the line of a checkpoint, which is no leaf.
+// checkpointPrefix begins the line of a checkpoint, which is not a leaf.
 const checkpointPrefix = `{"checkpoint":`
 
 // Checkpoint is a signed state of the ledger.

@@ -1,4 +1,4 @@
-// Package health runs a long-lived healthcheck, and tells it why a daemon cannot start.
+// Package health runs a long-lived healthcheck, and passes it the reason why a daemon cannot start.
 //
 // Starting a process in a container costs an engine tens of milliseconds of CPU, asking a daemon again next to nothing:
 // so one process keeps checking instead of being started every second. While a container starts, other containers wait
@@ -80,7 +80,7 @@ func once(ctx context.Context, probe func(context.Context) error) error {
 // age is how long ago a process started, from its /proc/PID/stat and /proc/uptime; 0 when they cannot be parsed.
 func age(stat, uptime string) time.Duration {
 	const (
-		start = 19  // of the fields behind the name, see proc(5)
+		start = 19  // of the fields after the name, see proc(5)
 		ticks = 100 // USER_HZ
 	)
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])

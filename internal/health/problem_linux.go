@@ -30,7 +30,7 @@ func publish(reason string) (withdraw func(), err error) {
 }
 
 // Problem is why the daemon that is process 1 of this container could not start. It is empty if the daemon did start,
-// or if this is no container of CodeForge.
+// or if this is not a container of CodeForge.
 func Problem() string { return problem("1") }
 
 // problem is the reason that a process has published.

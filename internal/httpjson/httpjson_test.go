@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 )
 
-// TestFail: what Fail says, Error reads; an answer that says nothing is no error text.
+// TestFail: what Fail says, Error reads; an answer that says nothing is not an error text.
 func TestFail(t *testing.T) {
 	for why, answer := range map[string]func(http.ResponseWriter){
 		"no such <slot>": func(w http.ResponseWriter) { httpjson.Fail(w, http.StatusConflict, "no such <slot>") },

@@ -19,7 +19,7 @@ import (
 // The roles, as the DNS names that certificates are made for.
 const (
 	Sandbox   = "sandbox.codeforge.internal"    // of sandboxd, and of a proxy beside it
-	Proxy     = "proxy.codeforge.internal"      // of a proxy that sandboxes share
+	Proxy     = "proxy.codeforge.internal"      // of a proxy shared by sandboxes
 	MCPServer = "mcp-server.codeforge.internal" // of mcp-server
 )
 

@@ -88,7 +88,7 @@ func (p Probe) Script() string {
 		"await r.body?.cancel();\nconsole.log(r.status);\n", quote(p.URL), quote(p.Method), quote(headers))
 }
 
-// Verdict is what came of it.
+// Verdict is the outcome of a probe.
 type Verdict struct {
 	Request Probe    `json:"request"`
 	OK      bool     `json:"ok"`

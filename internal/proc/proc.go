@@ -177,7 +177,7 @@ func All() ([]int, error) {
 }
 
 // OfUser lists the processes with this real, effective or saved uid, those alive and those that only have to be waited
-// for. It leaves out those known to be another's: a look at one costs some fifty microseconds.
+// for. It leaves out those known to be another's: reading one takes some fifty microseconds.
 func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 	pids, err := All()
 	if err != nil {
@@ -214,7 +214,7 @@ func Lives(pid int) bool {
 	if err != nil {
 		return false
 	}
-	const state, flags = 0, 6 // of the fields behind the name
+	const state, flags = 0, 6 // of the fields after the name
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) <= flags || bytes.ContainsAny(fields[state], "ZX") {
 		return false
@@ -236,5 +236,5 @@ func LastPID() (int, error) {
 	return strconv.Atoi(string(fields[4]))
 }
 
-// gone says that the process has ended between two looks.
+// gone reports whether an error means that the process has ended.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

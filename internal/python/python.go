@@ -30,7 +30,7 @@ type Interpreter struct {
 	Library string
 	// Environment is the folder of the packages of a virtual environment; empty: this is none.
 	Environment string
-	// System is the folder of the packages that belong to the machine; empty: there is none.
+	// System is the folder of the packages that belong to the machine; empty if there is none.
 	System string
 }
 

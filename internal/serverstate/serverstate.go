@@ -19,7 +19,7 @@ type Server struct {
 	Calls     int `json:"calls"`
 	// Problem is why the server last failed, in the server's words or ours. It is empty after a success.
 	Problem string `json:"problem,omitempty"`
-	// Down says that the server does not work: it failed, and has not answered since.
+	// Down means that the server does not work: it failed, and has not answered since.
 	Down bool `json:"down,omitempty"`
 }
 

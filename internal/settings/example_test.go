@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// outside are the variables behind those of the list: what Compose reads, in the order of .env.example, and the paths of
-// Deno and Python.
+// outside are the variables behind those of the list: what Compose reads, in the order of .env.example, and the paths
+// of Deno and Python.
 const outside = "SANDBOX_MEMORY_TOTAL SANDBOX_PYTHON_PACKAGES CODEFORGE_APIS CODEFORGE_IMAGES CODEFORGE_TAG DOCKER_SOCK " +
 	"DENO_PATH PYTHON_PATH"
 
-// expansion is a variable in a Compose file, with its default. Those of Dockerfiles are no settings.
+// expansion is a variable in a Compose file, with its default. Those of Dockerfiles are not settings.
 var expansion = regexp.MustCompile(`\$\{([A-Z][A-Z_]*)(?::-([^}]*))?`)
 
 // TestEnvExample holds .env.example: every variable in the order of the list, then those outside of it, each with its
-// default, commented out or not; and the file is one that ReadFile and Parse take. Compose reads no other variables, and
-// has the same defaults.
+// default, commented out or not; and the file is one that ReadFile and Parse take. Compose reads no other variables,
+// and has the same defaults.
 func TestEnvExample(t *testing.T) {
 	const file = "../../.env.example"
 	data, err := os.ReadFile(file)
@@ -84,8 +84,8 @@ func composeDefaults(t *testing.T) map[string]string {
 	return defaults
 }
 
-// TestComposeChecks: the service that checks the settings in Docker gets all of them, except paths of the host, which it
-// does not see.
+// TestComposeChecks: the service that checks the settings in Docker gets all of them, except paths of the host, which
+// it does not see.
 func TestComposeChecks(t *testing.T) {
 	data, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {

@@ -26,7 +26,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileRefuses: a setting whose file is not as it should be stops the start. No token is no answer to a lost file.
+// TestFileRefuses: a setting whose file is not as it should be stops the start. No token is not an answer to a lost
+// file.
 func TestFileRefuses(t *testing.T) {
 	short := valueFile(t, "hunter2\n")
 	rows := []struct {

@@ -25,7 +25,8 @@ type learned struct {
 	last     uint64 // the question of the last example
 }
 
-// Add adds an example: the shape of a place's answer to a question, such as the arguments of a call. Nil: it had none.
+// Add adds an example: the shape of a place's answer to a question, such as the arguments of a call. Nil means that it
+// had none.
 func (m *Memory) Add(place string, question []byte, s *Shape) {
 	if s == nil {
 		return

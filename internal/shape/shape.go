@@ -130,7 +130,7 @@ func (r *reader) skip() error {
 	return nil
 }
 
-// list adds the elements of a list, behind its bracket.
+// list adds the elements of a list, after its bracket.
 func (r *reader) list(s *Shape, level int) error {
 	if s.Items == nil {
 		s.Items = &Shape{}
@@ -147,7 +147,7 @@ func (r *reader) list(s *Shape, level int) error {
 	return err
 }
 
-// object adds the members of an object, behind its bracket.
+// object adds the members of an object, after its brace.
 func (r *reader) object(s *Shape, level int) error {
 	s.Objects++
 	for r.d.More() {

@@ -2,5 +2,5 @@
 
 package testkit
 
-// Race says that the race detector is on, which takes several times the memory.
+// Race means that the race detector is on, which takes several times the memory.
 const Race = false

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -19,9 +20,9 @@ const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 // BuildObjectStore builds the S3 server of tests, which takes a minute or more the first time.
 func BuildObjectStore(root string) error { return BuildProgram(root, versitygw, "versitygw") }
 
-// ObjectStore is a real S3 server of a test, on a loopback address. It ends with the test.
+// ObjectStore is a real S3 server for a test, on a loopback address. It ends with the test.
 type ObjectStore struct {
-	// Address is its host and port, Dir has a folder for each bucket, with a file for each object.
+	// Address is its host and port. Dir has a folder for each bucket, and in it a file for each object.
 	Address, Dir string
 
 	tb      testing.TB
@@ -30,7 +31,7 @@ type ObjectStore struct {
 	cmd     *exec.Cmd
 }
 
-// NewObjectStore starts one, with an access key. The test is skipped where it cannot be built.
+// NewObjectStore starts a server with an access key. The test is skipped where it cannot be built.
 func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 	tb.Helper()
 	root := Root(tb)
@@ -46,7 +47,7 @@ func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 	return s
 }
 
-// Start starts it again after Stop, at the same address and with the same objects.
+// Start starts the server again after Stop, at the same address and with the same objects.
 func (s *ObjectStore) Start() {
 	s.tb.Helper()
 	program := filepath.Join(Programs(Root(s.tb)), "versitygw")
@@ -61,7 +62,7 @@ func (s *ObjectStore) Start() {
 	})
 }
 
-// Stop ends it at once.
+// Stop kills the server.
 func (s *ObjectStore) Stop() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -70,16 +71,21 @@ func (s *ObjectStore) Stop() {
 	}
 }
 
-// Hang keeps it from answering until resume.
+// Hang keeps the server from answering until resume is called.
 func (s *ObjectStore) Hang() (resume func()) {
 	Must(s.tb, s.cmd.Process.Signal(syscall.SIGSTOP))
+	err := error(syscall.EINTR)
+	for errors.Is(err, syscall.EINTR) { // until all threads have stopped: before that, they may still answer
+		_, err = syscall.Wait4(s.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
+	}
+	Must(s.tb, err)
 	return func() { Must(s.tb, s.cmd.Process.Signal(syscall.SIGCONT)) }
 }
 
 // Bucket makes a bucket.
 func (s *ObjectStore) Bucket(name string) { Must(s.tb, os.MkdirAll(filepath.Join(s.Dir, name), 0o755)) }
 
-// Environment is the settings of CodeForge for it, but for the addresses of buckets.
+// Environment has CodeForge's settings for it, except for the addresses of buckets.
 func (s *ObjectStore) Environment() map[string]string {
 	s.tb.Helper()
 	return map[string]string{

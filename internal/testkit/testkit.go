@@ -1,4 +1,4 @@
-// Package testkit is what tests of every package share: when one may be skipped, where the tree and its tools are,
+// Package testkit is what tests of all packages share: when a test may be skipped, where the tree and its tools are,
 // and buffers that are read while they are written.
 package testkit
 

@@ -38,7 +38,7 @@ func Estimate(text string) int {
 			n += length
 		case space:
 			if length > 1 || runes[i] == '\n' {
-				n++ // one space belongs to the word behind it
+				n++ // one space belongs to the word after it
 			}
 		}
 		i = j

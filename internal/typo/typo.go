@@ -24,7 +24,8 @@ func Distance(a, b string, limit int) int {
 	return inBand(a, b, min(limit, maxLen+1))
 }
 
-// Bag says which bytes a word has, and which of them at least twice. A bit stands for a byte, and some share one.
+// Bag is the set of a word's bytes, and the set of those that it has at least twice. Each byte has a bit; some share
+// one.
 type Bag struct{ once, twice uint64 }
 
 // Letters is the Bag of a word.
@@ -38,14 +39,13 @@ func Letters(word string) (b Bag) {
 	return b
 }
 
-// Apart is a number of slips that two words with these letters have between them at least: a slip adds one letter, or
-// takes one away, or both.
+// Apart is a lower bound of the Distance of two words with these letters: a slip adds one letter, removes one, or both.
 func Apart(a, b Bag) int {
 	return max(bits.OnesCount64(a.once&^b.once)+bits.OnesCount64(a.twice&^b.twice),
 		bits.OnesCount64(b.once&^a.once)+bits.OnesCount64(b.twice&^a.twice))
 }
 
-// inBand is Distance by its matrix, of which it computes what is less than limit from the diagonal.
+// inBand computes Distance by its matrix, of which it fills in only what is closer than limit to the diagonal.
 func inBand(a, b string, limit int) int {
 	const short = 32 // clearing the rows of the longest words takes more time than comparing short ones
 	if len(b) < short {
@@ -56,7 +56,7 @@ func inBand(a, b string, limit int) int {
 	return banded(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
 }
 
-// banded is inBand with the memory of three rows, each longer than b.
+// banded is inBand with memory for three rows, each longer than b.
 func banded(a, b string, limit int, before, last, row []uint16) int {
 	for j := range min(len(b), limit) + 1 {
 		last[j] = uint16(j)

@@ -93,7 +93,7 @@ func TestDistances(t *testing.T) {
 	}
 }
 
-// TestApart: names that differ in their numbers and their end are told apart without their distance.
+// TestApart: names that differ in numbers or endings are distinguished without computing their distance.
 func TestApart(t *testing.T) {
 	for _, r := range []struct {
 		a, b string

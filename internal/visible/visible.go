@@ -28,7 +28,7 @@ func Odd(r rune) bool {
 		unicode.Is(unicode.Variation_Selector, r)
 }
 
-// Cut is a text of at most so many bytes, or the beginning of a longer one, in whole characters with more behind it.
+// Cut is a text unchanged, or, if it is longer than most bytes, its beginning in whole characters, followed by more.
 func Cut(s string, most int, more string) string {
 	if len(s) <= most {
 		return s

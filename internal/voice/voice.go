@@ -31,5 +31,5 @@ func Say(template string, values ...string) Text {
 			return Text{in.Replace(said.Model), in.Replace(said.Person)}
 		}
 	}
-	return said // preparing a replacer takes longer than all the rest
+	return said // preparing a replacer costs more than everything else
 }

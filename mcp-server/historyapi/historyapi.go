@@ -1,8 +1,8 @@
-// Package historyapi is what CodeForge remembers of runs, as mcp-server's store has it (mcp-server/internal/history),
-// the operator's API carries it and the console and codeforge show it.
+// Package historyapi is the record of runs, as mcp-server stores it (mcp-server/internal/history), the operator's API
+// carries it and the console and codeforge show it.
 //
-// Code, output, URLs and names of clients in it are text from outside, bounded but otherwise as it was: whoever shows
-// it makes it harmless. No credential is in it, and no string of REDACTING_STRINGS.
+// Code, output, URLs and names of clients in it are text from outside, bounded but otherwise unchanged: whoever shows
+// it makes it harmless. It holds no credential and no string of REDACTING_STRINGS.
 package historyapi
 
 import (
@@ -45,10 +45,10 @@ type Run struct {
 	ClientVersion string `json:"client_version,omitempty"`
 	Protocol      string `json:"protocol,omitempty"`
 	Session       string `json:"session,omitempty"`
-	// Tenant is whose run it is, of those of MCP_TOKENS_FILE; empty: the operator's.
+	// Tenant is whose run it is: one of MCP_TOKENS_FILE's, or the operator's if it is empty.
 	Tenant string `json:"tenant,omitempty"`
 
-	// Narrowed are the APIs that the run was narrowed to; APIs those that it sent something to, and Skills those that its
+	// Narrowed are the APIs that the run was limited to, APIs those that it sent something to, and Skills those that its
 	// code imports.
 	Narrowed []string `json:"narrowed,omitempty"`
 	APIs     []string `json:"apis"`
@@ -72,7 +72,7 @@ type Run struct {
 	Omitted int `json:"omitted,omitempty"`
 	// Audit is Receipt.Audit: the checkpoint that covers the run.
 	Audit string `json:"audit,omitempty"`
-	// ReceiptLost says that the proxy stopped before the run's receipt.
+	// ReceiptLost means that the proxy stopped before the run's receipt.
 	ReceiptLost bool `json:"receipt_lost,omitempty"`
 	// Spans are the run's first exchanges, for a small picture. Only with Filter.Spans.
 	Spans []Span `json:"spans,omitempty"`
@@ -101,14 +101,14 @@ type Detail struct {
 	Hints     []controlapi.Hint `json:"hints,omitempty"`
 }
 
-// Text is a text of which the middle may be missing: Omitted bytes between Head and Tail.
+// Text is a text whose middle may be missing: Omitted bytes between Head and Tail.
 type Text struct {
 	Head    string `json:"head"`
 	Omitted int64  `json:"omitted,omitempty"`
 	Tail    string `json:"tail,omitempty"`
 }
 
-// Output is what was printed, of which the middle may be missing: Omitted bytes between Head and Tail.
+// Output is what was printed. Its middle may be missing: Omitted bytes between Head and Tail.
 type Output struct {
 	Head    []Print `json:"head"`
 	Omitted int64   `json:"omitted,omitempty"`
@@ -312,7 +312,7 @@ type Status struct {
 	// Bytes is the size of the files, Content that of what is kept of code and output.
 	Bytes   int64 `json:"bytes"`
 	Content int64 `json:"content"`
-	// Dropped counts what was not stored, because the disk was full or too slow, since mcp-server began.
+	// Dropped counts what was not stored since mcp-server started, because the disk was full or too slow.
 	Dropped int64 `json:"dropped"`
 	// ContentDays, ContentBytes and ReceiptDays are how long things are kept.
 	ContentDays  int   `json:"content_days"`
@@ -320,21 +320,21 @@ type Status struct {
 	ReceiptDays  int   `json:"receipt_days"`
 	// Bucket is the bucket that several stores share, if there is one.
 	Bucket *Bucket `json:"bucket,omitempty"`
-	// Cursor is that of the latest event. What happened before is in the lists.
+	// Cursor is the latest event's. Everything before it is in the lists.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// Bucket is how a store keeps up with the bucket that it shares.
+// Bucket is how far a store and the bucket that it shares are in step.
 type Bucket struct {
 	Address string `json:"address"`
 	// Problem says why it cannot be read or written now.
 	Problem string `json:"problem,omitempty"`
-	// Loading says that what was there at the start is not all known yet.
+	// Loading means that the runs that were in the bucket at the start are not all imported yet.
 	Loading bool `json:"loading,omitempty"`
-	// Waiting counts the runs of this store that are not there yet.
+	// Waiting counts the runs of this store that are not uploaded yet.
 	Waiting int64 `json:"waiting"`
-	// Skipped counts objects of others that were left out, Lost runs that went before they were put there: since
-	// mcp-server began.
+	// Skipped counts objects of others that could not be imported, Lost counts runs that were removed before their upload:
+	// both since mcp-server started.
 	Skipped int64 `json:"skipped"`
 	Lost    int64 `json:"lost"`
 }
@@ -346,12 +346,12 @@ const (
 	EventPrint    = "print"    // code printed: RunID, Print
 	EventSkill    = "skill"    // a skill changed: Skill
 	EventAlert    = "alert"    // Alert
-	// EventGap: events before this one are no longer there for this reader, who must ask for what it shows anew.
+	// EventGap means that this reader has missed events, and must reload what it shows.
 	EventGap = "gap"
 )
 
-// Event is something that happened just now. They are numbered without holes from mcp-server's start; Cursor names
-// its place, to go on after it.
+// Event is something that happened just now. Events are numbered without gaps from mcp-server's start; Cursor is an
+// event's place, from which Follow continues.
 type Event struct {
 	Cursor   string        `json:"cursor"`
 	Kind     string        `json:"kind"`

@@ -25,7 +25,7 @@ const (
 	HeaderGeneration = "Codeforge-Generation"
 	// HeaderTimeout is how long code waits for a call at most, in milliseconds.
 	HeaderTimeout = "Codeforge-Timeout-Ms"
-	// HeaderPlan says that the call belongs to a plan: PlanRecord or PlanSend.
+	// HeaderPlan means that the call belongs to a plan: PlanRecord or PlanSend.
 	HeaderPlan = "Codeforge-Plan"
 	// HeaderSession is the session of the run whose call is recorded, in the broker's answer, and then of the call that is
 	// sent, when the run is over.
@@ -53,7 +53,7 @@ func IsTool(name string) bool {
 	return name != ReadResource && name != GetPrompt && name != ListResources
 }
 
-// What a call's path names that is no tool.
+// What a call's path names that is not a tool.
 const (
 	ReadResource  = "$read"
 	GetPrompt     = "$prompt"

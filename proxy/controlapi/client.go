@@ -48,10 +48,10 @@ func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{http: &http.Client{Transport: tr}, dial: dial}
 }
 
-// Of is the client for the slots of the pod with an address, at a proxy that pods share. It is closed with c.
+// Of returns a client for the slot of one pod, given its address, at a proxy that pods share. It is closed with c.
 func (c *Client) Of(pod string) *Client { return &Client{http: c.http, dial: c.dial, pod: pod} }
 
-// slot is the path of a slot, or of something of it.
+// slot is the path of a slot, or of a resource of it.
 func (c *Client) slot(id slot.ID, of string, query url.Values) string {
 	if c.pod != "" {
 		query.Set("pod", c.pod)
@@ -63,7 +63,7 @@ func (c *Client) slot(id slot.ID, of string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// numbered is the query for a generation.
+// numbered is the query that names a generation.
 func numbered(generation uint64) url.Values {
 	return url.Values{"generation": {strconv.FormatUint(generation, 10)}}
 }

@@ -149,8 +149,8 @@ type Registration struct {
 	Run        string `json:"run"`
 	// APIs narrows the run to these APIs. Nil or empty means all active ones.
 	APIs []string `json:"apis,omitempty"`
-	// Closed says that nobody there may learn of any other API: the run is told of their hosts and token names what it
-	// would be told if there were none.
+	// Closed means that the run must not learn of any other API: their hosts and token names get the replies that they
+	// would get if the APIs did not exist.
 	Closed bool `json:"closed,omitempty"`
 	// Deadline is when the run ends at the latest. The registration ends by itself five seconds later.
 	Deadline time.Time `json:"deadline"`
@@ -192,7 +192,8 @@ type Receipt struct {
 	// Answers are what answers of the APIs looked like that Registration.Shapes names. They are for mcp-server alone:
 	// the names in a shape may be data.
 	Answers []Answer `json:"answers,omitempty"`
-	// Plan is what a dry run would have sent, without its steps. Nil: nothing, or it was no dry run.
+	// Plan is what a dry run would have sent, without its steps. It is nil if that is nothing, or if the run was not a dry
+	// run.
 	Plan *planapi.Plan `json:"plan,omitempty"`
 }
 
@@ -219,7 +220,7 @@ type Summary struct {
 	CPUMilliseconds int64   `json:"cpu_ms,omitempty"`
 	// MemoryPeak is in bytes.
 	MemoryPeak int64 `json:"memory_peak,omitempty"`
-	// Warm says that the interpreter was started before.
+	// Warm means that the interpreter was started before.
 	Warm bool `json:"warm,omitempty"`
 	// Traceparent is of the MCP request: https://www.w3.org/TR/trace-context/
 	Traceparent string `json:"traceparent,omitempty"`
@@ -391,7 +392,7 @@ type Hint struct {
 	Host   string `json:"host,omitempty"`
 }
 
-// About names the request that the hint is about, in front of its text, or is empty.
+// About names the request that the hint is about, to precede its text, or is empty.
 func (h Hint) About() string {
 	if h.Method == "" || h.Host == "" {
 		return ""

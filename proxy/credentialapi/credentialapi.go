@@ -59,7 +59,7 @@ type Credential struct {
 	// RedirectHost and RedirectPort say where a login's redirect is expected. Port 0: any.
 	RedirectHost string `json:"redirect_host,omitempty"`
 	RedirectPort int    `json:"redirect_port,omitempty"`
-	// ValidUntil is when the current value ends. Nil: there is none, or it does not end.
+	// ValidUntil is when the current value ends. Nil means that there is none, or it does not end.
 	ValidUntil *time.Time `json:"valid_until,omitempty"`
 	// LastError is the code of the last failure, if nothing succeeded since.
 	LastError string `json:"last_error,omitempty"`
@@ -119,7 +119,7 @@ type Progress struct {
 // Supply is a value from outside.
 type Supply struct {
 	Value string `json:"value"`
-	// ExpiresAt is when it ends. Nil: after the TTL of config.json.
+	// ExpiresAt is when it ends. Nil means after the TTL of config.json.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 

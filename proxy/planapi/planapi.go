@@ -82,18 +82,18 @@ type Step struct {
 	Answer  *Reply   `json:"answer,omitempty"`
 }
 
-// Change is a field before and after a step, as JSON. Empty: there is none.
+// Change is a field before and after a step, as JSON. It is empty if there is none.
 type Change struct {
 	Field  string `json:"field"`
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
 
-// Reply is what came of a step.
+// Reply is the result of a step.
 type Reply struct {
 	// Status is the answer's, scrubbed like every other. 0: the step was not sent.
 	Status int `json:"status,omitempty"`
-	// Code and Why say why it was not sent, or is no success: a word and a sentence. Empty for an upstream's answer.
+	// Code and Why say why it was not sent, or is not a success: a word and a sentence. Empty for an upstream's answer.
 	Code string `json:"code,omitempty"`
 	Why  string `json:"why,omitempty"`
 	// Body is the beginning of the answer, if it is text.

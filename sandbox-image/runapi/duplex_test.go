@@ -102,7 +102,7 @@ func TestServerStream(t *testing.T) {
 	}
 }
 
-// An error before the start is the call's; one afterwards is no exit.
+// An error before the start is the call's; one afterwards is not an exit.
 func TestServerErrors(t *testing.T) {
 	_, c := serveHost(t)
 	if _, err := c.Server(t.Context(), 1, ServerHead{Package: "missing"}); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "installed first") {

@@ -98,7 +98,7 @@ const ExitTrailer = "Codeforge-Exit"
 type Lease struct {
 	Slot       slot.ID `json:"slot"`
 	Generation uint64  `json:"generation"`
-	// Warm says that an interpreter with the current permission set is waiting in the slot.
+	// Warm means that an interpreter with the current permission set is waiting in the slot.
 	Warm bool `json:"warm"`
 	// Taken is how many slots for runs are taken, with this one.
 	Taken int `json:"taken,omitempty"`
@@ -125,7 +125,7 @@ type RunRequest struct {
 	Servers map[string][]string `json:"servers,omitempty"`
 	// Modules are the typed clients that the code imports, at most MaxModules bytes in all. Only TypeScript has any.
 	Modules []Module `json:"modules,omitempty"`
-	// Private says that the lease must be a private one. Skills are then the files that the run can import from /skills,
+	// Private means that the lease must be a private one. Skills are then the files that the run can import from /skills,
 	// by their names, at most MaxSkills bytes in all.
 	Private bool              `json:"private,omitempty"`
 	Skills  map[string]string `json:"skills,omitempty"`
@@ -247,7 +247,7 @@ type Exit struct {
 	StdoutFile string `json:"stdout_file,omitempty"`
 	// Mistakes are why the code was not started, the first ones.
 	Mistakes []Mistake `json:"mistakes,omitempty"`
-	// Warm says that the run used a warm interpreter.
+	// Warm means that the run used a warm interpreter.
 	Warm bool `json:"warm"`
 }
 
@@ -275,7 +275,7 @@ type Health struct {
 	Servers        int    `json:"servers"`
 	ServersProblem string `json:"servers_problem,omitempty"`
 	Deno           string `json:"deno"`
-	// TypeScript is the version of the compiler that checks code; empty: there is none, and code runs unchecked.
+	// TypeScript is the version of the compiler that checks code; empty if there is none, and code runs unchecked.
 	TypeScript string `json:"typescript,omitempty"`
 	Python     Python `json:"python"`
 	Version    string `json:"version"`
@@ -283,7 +283,7 @@ type Health struct {
 
 // Python says whether code can be Python.
 type Python struct {
-	// Version is e.g. "3.11.2"; empty: there is none, and Problem says why.
+	// Version is e.g. "3.11.2"; empty if there is none, and Problem says why.
 	Version string `json:"version,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	// Packages are the names of those that code can import besides the standard library, and Add says to a user how to

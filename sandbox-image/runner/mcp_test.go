@@ -153,7 +153,7 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 	return strings.TrimPrefix(out.String(), "\x00"), strings.ReplaceAll(errs.String(), dir, "DIR")
 }
 
-// file matches what a block that is no text became, with a path that differs from run to run.
+// file matches what a block that is not text became, with a path that differs from run to run.
 const readFile = `const read = (f) => { const b = Deno.readFileSync(f.path); Deno.removeSync(f.path);
   return [f.path.replace(/mcp-[0-9a-f-]+/, "mcp-N"), f.mimeType, f.bytes, b.length].join(); };
 `

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 )
@@ -47,7 +45,7 @@ func Find(ctx context.Context, path, bin string) (real, warning string, err erro
 	if err != nil {
 		return "", "", fmt.Errorf("finding Deno: %w", err)
 	}
-	have, err := Ask(ctx, real)
+	have, err := sandboximage.AskDeno(ctx, real)
 	if err != nil {
 		return "", "", err
 	}
@@ -56,23 +54,6 @@ func Find(ctx context.Context, path, bin string) (real, warning string, err erro
 		return "", "", fmt.Errorf("%s: %w", real, err)
 	}
 	return real, warning, nil
-}
-
-// Ask runs the executable for its version, e.g. "2.9.6".
-func Ask(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version") //nolint:gosec // the path is the user's own setting
-	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent"}
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("asking %s for its version: %w", path, err)
-	}
-	f := strings.Fields(string(out))
-	if len(f) < 2 || f[0] != "deno" {
-		return "", fmt.Errorf("asking %s for its version: not Deno", path)
-	}
-	return f[1], nil
 }
 
 // Judge compares a version with the pinned one: an error when the sandbox cannot use it, a warning when it is not the

@@ -20,7 +20,7 @@ import (
 //go:embed addon.py
 var addon []byte
 
-// ErrMissing says that mitmproxy is not installed.
+// ErrMissing means that mitmproxy is not installed.
 var ErrMissing = errors.New("mitmproxy is not installed (on Debian: apt-get install mitmproxy)")
 
 // MitmproxyVersion is the first line of `mitmdump --version`, or ErrMissing.

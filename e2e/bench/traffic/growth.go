@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"log"
 	"time"
@@ -60,8 +61,8 @@ func (m *measurement) byCredentials(ctx context.Context) error {
 		err = m.steady(ctx, p, c, float64(n))
 		rss, err2 := p.Process.Resident()
 		p.Close()
-		if err != nil || err2 != nil {
-			return firstOf(err, err2)
+		if err := cmp.Or(err, err2); err != nil {
+			return err
 		}
 		c.point("RSS MB", float64(n), float64(rss)/1e6)
 	}
@@ -80,8 +81,8 @@ func (m *measurement) byAPIs(ctx context.Context) error {
 		rss, err2 := p.Process.Resident()
 		err = m.steady(ctx, p, c, float64(n))
 		p.Close()
-		if err != nil || err2 != nil {
-			return firstOf(err, err2)
+		if err := cmp.Or(err, err2); err != nil {
+			return err
 		}
 		c.point("start ms", float64(n), start.Seconds()*1e3)
 		c.point("RSS MB at start", float64(n), float64(rss)/1e6)
@@ -147,14 +148,5 @@ func (m *measurement) byConcurrency(ctx context.Context) error {
 		c.point("CPU us/request", x, micros(got.CPU))
 	}
 	m.curves = append(m.curves, c.Curve)
-	return nil
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
 	return nil
 }

@@ -47,8 +47,8 @@ type Book struct {
 	list []operatorapi.Alarm // the oldest first
 }
 
-// Open reads the book of a folder. An empty folder's name: alarms are forgotten with the process. added is told each
-// new alarm; nil: nobody is.
+// Open reads the book of a folder. Without a folder, alarms are lost with the process. added, if not nil, is called
+// with each new alarm.
 func Open(dir string, added func(operatorapi.Alarm), log *slog.Logger) (*Book, error) {
 	b := &Book{added: added, log: log}
 	if dir == "" {

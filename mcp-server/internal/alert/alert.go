@@ -17,9 +17,9 @@ const (
 	// window is how many of an API's latest requests are looked at. It fails if more than half of them fail, and has
 	// recovered when at most a quarter do.
 	window = 20
-	// serverTime is the time between two looks at the MCP servers.
+	// serverTime is the time between two checks of the MCP servers.
 	serverTime = 5 * time.Second
-	// skillTime is how long a skill that goes on changing is told once.
+	// skillTime is how long a skill that keeps changing is reported only once.
 	skillTime = time.Hour
 	// maxKnown bounds the APIs and skills that are remembered.
 	maxKnown = 1000
@@ -95,7 +95,7 @@ func (w *Watcher) follow(ctx context.Context, to chan<- []historyapi.Event) {
 	}
 }
 
-// event looks at one event.
+// event handles one event.
 func (w *Watcher) event(e historyapi.Event) {
 	switch {
 	case e.Exchange != nil:
@@ -179,7 +179,7 @@ func (l *latest) add(failed bool) bool {
 	return false
 }
 
-// skill tells of a change that nobody made by hand. What is there when CodeForge first sees it is no change.
+// skill reports a change that nobody made by hand. Skills that exist when CodeForge first lists them are not changes.
 func (w *Watcher) skill(v historyapi.SkillVersion) {
 	if v.By == historyapi.ByHand || v.By == historyapi.ByPin || v.By == historyapi.ByPerson && v.Version == 1 {
 		return
@@ -204,7 +204,7 @@ func (w *Watcher) skill(v historyapi.SkillVersion) {
 	}
 }
 
-// look tells of servers that fail or have tools that are held, when that begins.
+// look reports servers that begin to fail, or whose tools begin to be held.
 func (w *Watcher) look(states []serverstate.Server) {
 	for _, s := range states {
 		if fails := s.State == serverstate.Failing; fails != w.failing[s.Name] {

@@ -28,7 +28,7 @@ type Doc struct {
 
 	blocks [][]byte
 	lines  []position     // the operations, then the types
-	keys   string         // "GET /v1/refunds", one behind the other
+	keys   string         // "GET /v1/refunds", one after the other
 	ends   []uint32       // where each ends
 	types  []string       // names, in order
 	typeAt []uint32       // the line of each

@@ -59,7 +59,7 @@ func (l *Library) Follow(c controlapi.Catalog) {
 	}
 }
 
-// Run reads what Follow told of until ctx ends.
+// Run reads the catalogs that Follow receives, until ctx ends.
 func (l *Library) Run(ctx context.Context) {
 	for {
 		select {
@@ -116,8 +116,8 @@ func (l *Library) fetch(ctx context.Context, api string) (*Doc, error) {
 	return Read(api, body)
 }
 
-// Docs are the docs of the catalog that Follow told of last. It waits for them until ctx ends, and then returns what
-// there is.
+// Docs are the docs of the latest catalog. It waits for them until ctx ends, and then returns those that have been
+// read.
 func (l *Library) Docs(ctx context.Context) []*Doc {
 	if l == nil {
 		return nil

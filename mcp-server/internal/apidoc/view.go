@@ -258,7 +258,7 @@ func largest(count map[string]int) []string {
 	return out
 }
 
-// group is the first tag, or the first segment of the path that is no version.
+// group is the first tag, or the first segment of the path that is not a version.
 func group(l operation.Line) string {
 	if len(l.Tags) > 0 {
 		return cut(l.Tags[0], 40)

@@ -73,7 +73,8 @@ func New(cfg Config) *Bridge {
 	return b
 }
 
-// Run serves until the input ends, the server does, or ctx. A server that fails is not an error: the broker is told.
+// Run serves until the input ends, the server does, or ctx. A server that fails is not an error: it is reported to the
+// broker.
 func (b *Bridge) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -104,7 +105,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return endOf(ended)
 }
 
-// endOf is why reading ended, if it has: the end of the input is no error.
+// endOf is why reading ended, if it has: the end of the input is not an error.
 func endOf(ended <-chan error) error {
 	select {
 	case err := <-ended:
@@ -197,7 +198,7 @@ func (b *Bridge) fail(ctx context.Context, err error) {
 	b.write(frame.FromBridge{Failed: &f})
 }
 
-// changed tells the broker that a list has changed, a little later, so that many changes are told once.
+// changed notifies the broker, after a short delay, that a list has changed: many changes become one notification.
 func (b *Bridge) changed(list string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,10 +233,10 @@ type server interface {
 	ready() *frame.Ready
 	// session is the session for a new request. A remote server may be connected to again for it.
 	session(ctx context.Context) (*mcp.ClientSession, error)
-	// lost is told of a request's error. It reports whether the request was certainly not accepted and another session
-	// may accept it.
+	// lost is called with a request's error. It reports whether the request was certainly not accepted, and another
+	// session may accept it.
 	lost(s *mcp.ClientSession, err error) bool
-	// process says that the server is a process of this slot, so that what it does ends with the slot.
+	// process means that the server is a process of this slot, so that what it does ends with the slot.
 	process() bool
 	// ended is closed when the server can no longer be used, for the reason in why.
 	ended() <-chan struct{}
@@ -258,7 +259,7 @@ func (b *Bridge) connect(ctx context.Context) (server, error) {
 	return nil, &frame.Error{Code: frame.BadRequest, Message: "the start frame needs a command or a url"}
 }
 
-// slowError says that a server did not answer in time.
+// slowError means that a server did not answer in time.
 type slowError struct{ limit time.Duration }
 
 func (e *slowError) Error() string {

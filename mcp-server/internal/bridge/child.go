@@ -67,13 +67,13 @@ func serverOr(c *child, err error) (server, error) {
 	return c, nil
 }
 
-// startError says that there is no such program, so that trying again is in vain.
+// startError means that there is no such program, so trying again is pointless.
 type startError struct{ err error }
 
 func (e *startError) Error() string { return e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// lateError says that the server answered server/discover, but after it had been given up.
+// lateError means that the server answered server/discover, but after it had been given up.
 type lateError struct{ err error }
 
 func (e *lateError) Error() string { return e.err.Error() }

@@ -16,7 +16,7 @@ const (
 	// logBurst and logRate are how many bytes of log a server may print at once, and a second.
 	logBurst = 64 << 10
 	logRate  = 8 << 10
-	// lastWords is how much of the end of a server's standard error is told when it ends.
+	// lastWords is how much of the end of a server's standard error is reported when it ends.
 	lastWords = 1 << 10
 )
 

@@ -40,7 +40,7 @@ func (q *questions) ask() (uint64, chan frame.Answer) {
 	return q.id, answer
 }
 
-// answer passes an answer on to who asked.
+// answer passes an answer on to the asker.
 func (q *questions) answer(a frame.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -221,7 +221,7 @@ func newDoor(u *url.URL, headers map[string]string, ca string) (*door, error) {
 	return &door{base: base, url: u, headers: headers}, nil
 }
 
-// own says that a URL is on the server's own host.
+// own reports whether a URL is on the server's own host.
 func (d *door) own(u *url.URL) bool { return u.Scheme == d.url.Scheme && u.Host == d.url.Host }
 
 func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {

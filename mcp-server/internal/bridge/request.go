@@ -20,7 +20,7 @@ import (
 const (
 	// maxPages is how many pages of a list are followed.
 	maxPages = 100
-	// maxErrorText is how much of an HTTP response that says no is told, in bytes.
+	// maxErrorText is how much of an HTTP error response is reported, in bytes.
 	maxErrorText = 1 << 10
 )
 
@@ -159,7 +159,7 @@ func (c *capture) result(err error) json.RawMessage {
 	return c.raw
 }
 
-// unsent says that nothing of the request has reached the server.
+// unsent reports whether nothing of the request has reached the server.
 func (c *capture) unsent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

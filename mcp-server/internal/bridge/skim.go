@@ -41,7 +41,7 @@ func (s *skim) add(text []byte) {
 	}
 }
 
-// keeps says that what is read now is a key, or the id, of the outermost object.
+// keeps reports whether what is being read is a key, or the id, of the outermost object.
 func (s *skim) keeps() bool { return s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID }
 
 func (s *skim) next(b byte) {
@@ -62,7 +62,7 @@ func (s *skim) next(b byte) {
 		s.depth--
 		return
 	case b == ':' && s.depth == 1 && s.key:
-		_ = json.Unmarshal(s.word, &s.name) // a key that is no string is no key of ours
+		_ = json.Unmarshal(s.word, &s.name) // a key that is not a string is not a key of ours
 		s.method = s.method || s.name == "method"
 		s.key, s.word = false, nil
 		return
@@ -89,7 +89,7 @@ func (s *skim) value() {
 	s.name, s.word = "", nil
 }
 
-// refused says that the message must not be read.
+// refused reports whether the message must not be read.
 func (s *skim) refused() bool { return s.size > frame.MaxMessage || s.deepest > frame.MaxDepth }
 
 // answers is the id of the request that the message answers, or nil.

@@ -19,14 +19,14 @@ import (
 
 // wire is the JSON-RPC connection over a server's standard input and output. The SDK's own connection ends at the first
 // line that is no JSON, and waits for ever for servers that ignore a question they do not know. This one passes over
-// what is no message (banners, debugging output) and over messages that are too large, and keeps results as the server
-// wrote them.
+// what is not a message (banners, debugging output) and over messages that are too large, and keeps results as the
+// server wrote them.
 type wire struct {
 	out  io.WriteCloser
 	logs *logs
 	// patience is how long server/discover may stay unanswered before it is answered in the server's place.
 	patience time.Duration
-	// late says that the server answered server/discover when its patience had run out.
+	// late means that the server answered server/discover when its patience had run out.
 	late atomic.Bool
 
 	incoming chan jsonrpc.Message

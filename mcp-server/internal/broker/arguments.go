@@ -22,7 +22,7 @@ const (
 	// take many times the room.
 	maxSchema  = 256 << 10
 	maxChecked = 1 << 20
-	// maxMistakes is how many mistakes are told at once.
+	// maxMistakes is how many mistakes are reported at once.
 	maxMistakes = 5
 )
 

@@ -57,9 +57,9 @@ type Config struct {
 	Launcher Launcher
 	// Catalog is the current public catalog.
 	Catalog func() controlapi.Catalog
-	// Session is the MCP session of a run, while it runs. Nil: every run is its own session, and never ends.
+	// Session is the MCP session of a run, while it runs. Nil means that every run is its own session, and never ends.
 	Session func(run string) (string, bool)
-	// Ask puts a server's question to the user of the client that a run belongs to. Nil: nobody can be asked.
+	// Ask puts a server's question to the user of the client that a run belongs to. Nil means that nobody can be asked.
 	Ask func(ctx context.Context, run string, q question.Question) (question.Answer, error)
 	// Definitions is the folder, mcp-server's alone, in which definitions of tools are remembered. Empty: they are not,
 	// after a restart.
@@ -67,9 +67,9 @@ type Config struct {
 	// Tidy, if not nil, is called after each change of the catalog, once nothing else does that: it removes packages that
 	// no API names any more. It is called again while it says so.
 	Tidy func(context.Context) (again bool)
-	// Called is told of finished calls: the outcome is "ok", "tool_error" or a failure's code. Nil: nobody is.
+	// Called, if not nil, is notified of finished calls: the outcome is "ok", "tool_error" or a failure's code.
 	Called func(server, outcome string, took time.Duration)
-	// Started is told of starts of servers. Nil: nobody is.
+	// Started, if not nil, is notified of starts of servers.
 	Started func(server string, failed bool)
 	// Pins is the folder of the definitions of tools that the user has accepted. Empty: they are forgotten with the
 	// process.

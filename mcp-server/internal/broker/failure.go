@@ -43,7 +43,7 @@ var statuses = map[string]int{
 	stashFull: http.StatusInsufficientStorage,
 }
 
-// failure is why a call has no result: what code is told. It is an error of one shape in every layer.
+// failure is why a call has no result, as reported to code. All layers use this one error type.
 type failure struct {
 	code    string
 	message string
@@ -53,9 +53,9 @@ type failure struct {
 	server    string
 	tool      string
 
-	// transport says that the server's process or connection failed, which counts for the breaker.
+	// transport means that the server's process or connection failed, which counts for the breaker.
 	transport bool
-	// unsent says that the call was certainly not sent.
+	// unsent means that the call was certainly not sent.
 	unsent bool
 }
 
@@ -69,7 +69,7 @@ func (f *failure) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(controlapi.HeaderCode, f.code)
 	w.WriteHeader(statuses[f.code])
-	_, _ = w.Write(line) // who does not read it has gone
+	_, _ = w.Write(line) // an error means that the client is gone
 }
 
 // unavailable is the failure of a server that cannot be used now.

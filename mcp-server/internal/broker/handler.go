@@ -53,15 +53,15 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.cfg.Called(c.server.api.Name, outcome(result, f), time.Since(began))
 	}
 	if f != nil {
-		told := *f // others may wait for the same, such as a list of tools
-		told.server, told.tool = c.name, c.tool
-		told.write(w)
+		own := *f // others may wait for the same, such as a list of tools
+		own.server, own.tool = c.name, c.tool
+		own.write(w)
 		return
 	}
 	c.tellPlan(w.Header(), result)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(result)))
-	_, _ = w.Write(result) // who does not read it has gone
+	_, _ = w.Write(result) // an error means that the client is gone
 }
 
 // outcome is how a call ended, in a word.
@@ -91,7 +91,7 @@ type call struct {
 	plan    string // HeaderPlan
 	planned bool   // it was checked, and not made
 
-	unasked atomic.Pointer[string] // why a question of the server was not put to the user
+	unasked atomic.Pointer[string] // why the user was not asked what the server wanted to know
 }
 
 // serve routes a request.
@@ -188,18 +188,18 @@ func (c *call) key() (string, *failure) {
 	session, ok := c.broker.session(c.run)
 	of := tenant.Of(session)
 	switch {
-	case !ok: // nobody knows whose it is
+	case !ok: // its owner is not known
 		return "", &failure{code: cancelled, message: "the run is over"}
 	case c.server.spec.State == "session":
 		return "session " + session, nil
-	case of != "": // what one tenant does there, another must not see
+	case of != "": // another tenant must not see what this one does there
 		return "tenant " + of, nil
 	}
 	return "", nil
 }
 
-// request makes a request of the server, within the time that it may take. The time to start the server counts only
-// against what code says.
+// request makes a request to the server, within its time limit. Only a limit that code has set includes the server's
+// start.
 func (c *call) request(ctx context.Context, method string, params any, repeat bool) ([]byte, *failure) {
 	key, f := c.key()
 	if f != nil {
@@ -306,7 +306,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		}
 		return nil, f
 	}
-	if session, ok := c.broker.session(c.run); ok && tenant.Of(session) == "" { // all are shown what was learned
+	if session, ok := c.broker.session(c.run); ok && tenant.Of(session) == "" { // everyone is shown what is learned
 		c.server.study(t, body, raw)
 	}
 	return marked(raw, len(t.OutputSchema) > 0, hint)
@@ -314,7 +314,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 
 // checked finds mistakes in arguments before anything is sent.
 func checked(t *tool, body []byte) *failure {
-	if bytes.TrimSpace(body)[0] != '{' || !json.Valid(body) { // not unmarshalled: that takes many times the room
+	if bytes.TrimSpace(body)[0] != '{' || !json.Valid(body) { // not unmarshalled: that takes many times the memory
 		return &failure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
 	}
 	if list := mistakes(t.InputSchema, body); len(list) > 0 {
@@ -332,8 +332,8 @@ func hintOf(t *tool) string {
 	return clean(t.Name) + "(" + args + ")"
 }
 
-// marked adds to a result "_schema", is there an outputSchema?, and "_hint", for an error: in the last place, which
-// wins over those of the server's.
+// marked adds to a result "_schema" (is there an outputSchema?) and, for an error, "_hint": last, so that they override
+// the server's.
 func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {

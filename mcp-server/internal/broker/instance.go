@@ -34,7 +34,7 @@ type Slot interface {
 	Write(p []byte) (int, error)
 	// Start is the first frame for the bridge.
 	Start() frame.Start
-	// Drain is what the proxy did for the server since the last time. The zero Cause is none.
+	// Drain returns what the proxy did for the server since the last Drain. The zero Cause is none.
 	Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error)
 	// Close ends everything in the slot and frees it. It may be called more than once.
 	Close() error
@@ -43,11 +43,11 @@ type Slot interface {
 // instance is one process of a server, or one connection to a remote one, in a slot of its own.
 type instance struct {
 	server *server
-	key    string // whose it is: of all, of a session, or of a run
+	key    string // whose it is: everyone's, a session's or a run's
 
 	ready chan struct{} // closed when the server is connected, or will not be
 	gone  chan struct{} // closed when the instance has ended
-	left  chan struct{} // closed after that, when its slot is free
+	left  chan struct{} // closed after gone, when its slot is free
 	kill  context.CancelCauseFunc
 	out   chan frame.ToBridge
 	slot  Slot // set before ready is closed
@@ -203,7 +203,7 @@ func (i *instance) write(ctx context.Context) {
 		select {
 		case f := <-i.out:
 			if err := w.Write(f); err != nil {
-				// The bridge has ended. Whoever reads from it hears why.
+				// The bridge has ended. Its reader learns why.
 				select {
 				case <-i.gone:
 				case <-ctx.Done():
@@ -277,13 +277,13 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	}
 	select {
 	case f := <-answer:
-		i.mourn(f)
+		i.awaitEnd(f)
 		settled(atRest)
 		return i.result(f)
 	case <-i.gone:
 		settled(atRest)
 		select {
-		case f := <-answer: // came before the end
+		case f := <-answer: // arrived before the end
 			return i.result(f)
 		default:
 		}
@@ -294,9 +294,9 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	return nil, &failure{code: timedOut, message: "cancelled"}
 }
 
-// mourn waits, after an answer that says that the server's process ended, until the bridge says how and the instance is
-// gone: the next call must not meet it.
-func (i *instance) mourn(f frame.FromBridge) {
+// awaitEnd waits, after an answer which says that the server's process ended, until the bridge has reported how and the
+// instance is removed: the next call must not get it.
+func (i *instance) awaitEnd(f frame.FromBridge) {
 	if i.server.spec.URL != "" || f.Error == nil || (f.Error.Code != frame.Gone && f.Error.Code != frame.NotSent) {
 		return
 	}
@@ -319,7 +319,7 @@ func (i *instance) result(f frame.FromBridge) (json.RawMessage, *failure) {
 	return nil, e
 }
 
-// rest is how a server came to rest after a call.
+// rest is the state of a server after a call.
 type rest int
 
 const (

@@ -181,7 +181,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestAnotherServer: what becomes another server under the same name, or gets other hosts, ends at once, with its calls.
+// TestAnotherServer: what becomes another server under the same name, or gets other hosts, ends at once, with its
+// calls.
 func TestAnotherServer(t *testing.T) {
 	a := hostile(t, "a", nil)
 	w := newWorld(t, 4, a)
@@ -404,7 +405,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// idle says that no call holds a server.
+// idle reports whether no call holds a server.
 func (b *Broker) idle(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -509,7 +510,7 @@ func (*dyingSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, 
 	return controlapi.Receipt{}, nil
 }
 
-// TestRoomForOne: a server that needs a slot ends one idle server, also when that takes long, and no more.
+// TestRoomForOne: a server that needs a slot stops exactly one idle server, even if that takes long.
 func TestRoomForOne(t *testing.T) {
 	w := newWorld(t, 3, hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil), hostile(t, "d", nil))
 	w.pid("s1-r1", "a") // is idle longest

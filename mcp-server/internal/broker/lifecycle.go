@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
-// hold is the instance for a call, which is started if need be.
+// hold returns the instance for a call, and starts it if necessary.
 func (b *Broker) hold(s *server, key string) (*instance, *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,8 +37,8 @@ func (b *Broker) begin(s *server, key string) *instance {
 	return i
 }
 
-// letGo ends a call's hold of an instance. A server that hangs is ended; one that may still work on a cancelled call
-// gets no new ones, unless it holds a session's or run's state.
+// letGo ends a call's hold of an instance. A server that hangs is stopped; one that may still work on a cancelled call
+// gets no new calls, unless it holds the state of a session or run.
 func (b *Broker) letGo(i *instance, r rest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +57,7 @@ func (b *Broker) letGo(i *instance, r rest) {
 	}
 }
 
-// retire keeps new calls from an instance, and ends it with its last user. b.mu is held.
+// retire gives an instance no new calls, and stops it after its last one. b.mu is held.
 func (b *Broker) retire(i *instance) {
 	i.retired = true
 	if i.server.instances[i.key] == i {
@@ -68,7 +68,7 @@ func (b *Broker) retire(i *instance) {
 	}
 }
 
-// remove takes an instance that has ended out of its server.
+// remove removes an instance that has ended from its server.
 func (b *Broker) remove(i *instance, f *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +85,7 @@ func (b *Broker) remove(i *instance, f *failure) {
 	}
 }
 
-// freed notes that an instance's slot is free.
+// freed records that an instance's slot is free.
 func (b *Broker) freed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +144,7 @@ func (b *Broker) clear(now time.Time) {
 	}
 }
 
-// connected says whether a call would find its server started.
+// connected reports whether a call would find its server started.
 func (b *Broker) connected(s *server, key string) bool {
 	b.mu.Lock()
 	i := s.instances[key]

@@ -200,7 +200,7 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 }
 
 // Approve accepts the tools of a server as Review has shown them: the digest is of what it showed, so that nothing is
-// accepted that came since.
+// accepted that were added since.
 func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 	r, err := b.Review(ctx, name)
 	if err != nil {

@@ -160,7 +160,8 @@ func TestRugPull(t *testing.T) {
 	}
 }
 
-// TestPinsExceptions: a server may be left alone, an empty list is no beginning, and what cannot be read accepts nothing.
+// TestPinsExceptions: a server may be left alone, an empty list is not a beginning, and what cannot be read accepts
+// nothing.
 func TestPinsExceptions(t *testing.T) {
 	file, pins := filepath.Join(t.TempDir(), "tools.json"), t.TempDir()
 	off := newRug(t, file, pins, func(s *controlapi.Server) { s.Pins = "off" })

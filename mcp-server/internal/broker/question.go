@@ -106,7 +106,8 @@ func (i *instance) asking(request uint64) (p *pending, why string) {
 	return p, ""
 }
 
-// refuse answers a question that is not put to the user. Code is told too: the server's own words may not say so.
+// refuse answers a question that is not put to the user. Code learns of it too: the server's own error may not mention
+// it.
 func (i *instance) refuse(p *pending, id uint64, why string) {
 	if p != nil {
 		p.call.unasked.Store(&why)

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// The bounds of what calls hold in mcp-server's memory, in bytes of arguments and of answers that are not read yet: of
-// one run and of all together. Memory holds each of them a few times.
+// The bounds of what calls hold in mcp-server's memory, for one run and for all together, in bytes of arguments and of
+// answers that are not read yet. Memory holds each byte a few times.
 const (
 	maxRunHolds = 64 << 20
 	maxHolds    = 128 << 20
@@ -30,7 +30,7 @@ type share struct {
 	size int
 }
 
-// take holds more. It is false, and holds nothing more, if there is no room.
+// take reserves more. If there is no room, it is false and reserves nothing.
 func (s *share) take(n int) bool {
 	r := s.room
 	r.mu.Lock()
@@ -47,7 +47,7 @@ func (s *share) take(n int) bool {
 	return true
 }
 
-// free gives everything back.
+// free releases everything.
 func (s *share) free() {
 	r := s.room
 	r.mu.Lock()
@@ -62,7 +62,7 @@ func (s *share) free() {
 	s.size = 0
 }
 
-// reader reads what the share has room for.
+// reader reads only as much as the share has room for.
 func (s *share) reader(from io.Reader) io.Reader { return &sharedReader{from, s} }
 
 type sharedReader struct {

@@ -40,15 +40,15 @@ type server struct {
 	breaker   breaker
 	notBefore time.Time // of the next start
 	tools     []*tool
-	known     bool                // tools are what the server said, perhaps before it was started anew
-	recalled  bool                // what is remembered has been read
+	known     bool                // tools are what the server said, perhaps before its last start
+	recalled  bool                // what was remembered has been read
 	fresh     bool                // tools are what the server says now
-	asked     time.Time           // when the tools were last asked for
-	again     *time.Timer         // until they may be asked for again
-	listing   *listing            // the tools are being asked for
+	asked     time.Time           // when the tools were last listed
+	again     *time.Timer         // until they may be listed again
+	listing   *listing            // the listing in progress
 	closed    bool                // no longer in the catalog
 	shapes    map[string]*learned // of results, by tool
-	problem   string              // of the last call or start that failed for the server's sake; empty after a success
+	problem   string              // of the last call or start that the server failed; empty after a success
 }
 
 // tool is a tool as the server declares it.
@@ -94,7 +94,7 @@ func (s *server) idle() time.Duration {
 	return time.Duration(s.spec.IdleMS) * time.Millisecond
 }
 
-// log writes a line of the server's.
+// log writes a log line about the server.
 func (s *server) log(text string) {
 	s.note(text)
 	s.broker.cfg.Log.Info(text, logline.Tag("server"), slog.String("server", s.api.Name))
@@ -105,11 +105,11 @@ func (s *server) warn(text string, attrs ...any) {
 	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
 }
 
-// listPause is the least time between two questions for a server's tools, however often it says that they changed.
+// listPause is the least time between two listings of a server's tools, however often it says that they changed.
 const listPause = 2 * time.Second
 
-// changed notes that the server's list of tools has changed, by the word of an instance. What one session or run has to
-// itself may be in its hands, and does not change what the others see.
+// changed records that an instance reports a change of the server's tools. An instance that belongs to one session or
+// run may be under its control, and does not change what the others see.
 func (s *server) changed(list, key string) {
 	if list != "tools" || key != "" {
 		return
@@ -132,7 +132,7 @@ func (s *server) stale() {
 	s.fresh, s.again = false, nil
 }
 
-// listing is one question for a server's tools, for all that wait for the answer.
+// listing is one request for a server's tools, shared by all calls that wait for the answer.
 type listing struct {
 	done  chan struct{}
 	tools []*tool
@@ -148,7 +148,7 @@ func (s *server) recall() {
 	if d, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
 		s.tools, s.known = definitions(d.Tools), true
 		var shapes map[string]*learned
-		_ = json.Unmarshal(d.Shapes, &shapes) // what cannot be read is learned anew
+		_ = json.Unmarshal(d.Shapes, &shapes) // what cannot be read is learned again
 		for name, l := range shapes {
 			if l != nil && l.Shape != nil && l.Shape.Kinds != 0 {
 				l.text = l.Shape.String()
@@ -159,8 +159,8 @@ func (s *server) recall() {
 	}
 }
 
-// learn is the server's tools for who only wants to know them: of a server that does not run, those that it had. One
-// that had none may have some now.
+// learn returns the server's tools for information only: for a server that does not run, those that it had. One that
+// had none is asked again.
 func (s *server) learn(ctx context.Context, key string) ([]*tool, *failure) {
 	b := s.broker
 	b.mu.Lock()
@@ -173,7 +173,7 @@ func (s *server) learn(ctx context.Context, key string) ([]*tool, *failure) {
 	return s.list(ctx, key)
 }
 
-// list is the server's tools, asked of the server if they are not known. Key is whose instance is asked.
+// list returns the server's tools, and asks the server if they are not known. Key says whose instance is asked.
 func (s *server) list(ctx context.Context, key string) ([]*tool, *failure) {
 	b := s.broker
 	b.mu.Lock()
@@ -232,7 +232,7 @@ func (s *server) ask(l *listing, key string) {
 	close(l.done)
 }
 
-// remember keeps what is known of the tools for after a restart.
+// remember stores what is known of the tools, for use after a restart.
 func (s *server) remember() {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
@@ -255,7 +255,7 @@ func (s *server) remember() {
 	}
 }
 
-// definitions reads definitions of tools, and leaves out what is none.
+// definitions reads definitions of tools, and skips invalid ones.
 func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen, size := map[string]bool{}, 0
@@ -283,7 +283,7 @@ func definitions(all []json.RawMessage) []*tool {
 	return tools
 }
 
-// may says whether the configuration allows a tool.
+// may reports whether the configuration allows a tool.
 func (s *server) may(t *tool) bool { return allowed(t.Name, s.spec.Allow, s.spec.Deny) }
 
 // request makes one request, with a turn in the queue, within ctx. It is repeated once if it was certainly not sent, or
@@ -310,7 +310,7 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 	return s.once(ctx, key, method, params, release)
 }
 
-// once makes a request once. Release is called when the server has come to rest after it.
+// once makes a request once. Release is called when the server no longer works on it.
 func (s *server) once(ctx context.Context, key, method string, params any, release func()) (json.RawMessage, *failure) {
 	ok, probe, until := s.broker.admit(s)
 	if !ok {

@@ -53,7 +53,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	waiting := time.NewTimer(s.connectTimeout())
 	defer waiting.Stop()
 	installed := false
-	var leaving *instance // whose slot this waits for
+	var leaving *instance // the instance whose slot this waits for
 	for {
 		b.mu.Lock()
 		free := b.free
@@ -97,8 +97,8 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	}
 }
 
-// makeRoom begins to end the server that was idle longest, and returns it, or nil if none is idle. On a busy machine it
-// takes a while until the slot is free.
+// makeRoom begins to stop the server that was idle longest, and returns it, or nil if none is idle. Its slot is free
+// only some time later, on a busy machine.
 func (b *Broker) makeRoom() *instance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,16 +116,16 @@ func (b *Broker) makeRoom() *instance {
 	return oldest
 }
 
-// installation is an installation that runs.
+// installation is an installation in progress.
 type installation struct {
 	done chan struct{}
 	err  error
 }
 
-// installPause is for how long a failed installation is not tried again: code could keep the registry busy.
+// installPause is how long a failed installation is not tried again: code could keep the registry busy.
 const installPause = 5 * time.Second
 
-// install installs a server's package, once for all that wait for it.
+// install installs a server's package, once for all calls that wait for it.
 func (b *Broker) install(ctx context.Context, s *server) error {
 	b.mu.Lock()
 	in := b.installs[s.spec.Package]

@@ -126,7 +126,7 @@ func (s *stashes) expire() {
 	}
 }
 
-// remove removes a key, and a stash that has no more. s.mu is held.
+// remove removes a key, and the stash with its last key. s.mu is held.
 func (s *stashes) remove(session, key string) {
 	delete(s.all[session], key)
 	if len(s.all[session]) == 0 {

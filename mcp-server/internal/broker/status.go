@@ -80,7 +80,7 @@ func (b *Broker) ToolList(name string) ([]operatorapi.Tool, error) {
 	return out, nil
 }
 
-// arguments are the names of a tool's arguments, those that may be left out with a ? behind them.
+// arguments are the names of a tool's arguments, with a ? after those that may be omitted.
 func arguments(schema json.RawMessage) []string {
 	var of struct {
 		Properties map[string]json.RawMessage `json:"properties"`

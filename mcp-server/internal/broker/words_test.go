@@ -241,7 +241,7 @@ func TestMarked(t *testing.T) {
 	}
 }
 
-// A call that a bridge cancels by itself, because it is being ended, is no call that code has cancelled.
+// A call that a bridge cancels by itself, because it is being ended, is not a call that code has cancelled.
 func TestCancelledByBridge(t *testing.T) {
 	for _, code := range []string{frame.Cancelled, frame.Abandoned} {
 		if f := fromBridge(&frame.Error{Code: code}); f.code != serverUnavailable || !f.transport || f.unsent || f.retryable {

@@ -1,4 +1,4 @@
-// Package console serves the web console at /console: a shell of static files that tells nothing, and an API below
+// Package console serves the web console at /console: a shell of static files that reveals nothing, and an API below
 // /console/api/ that answers whoever has signed in.
 //
 // Threat: other web pages in the user's browser, other ports of this machine, other users of it, and the text of code,
@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
@@ -43,7 +44,7 @@ type Config struct {
 	About operatorapi.About
 	// Mode is "embedded", "docker" or "kubernetes".
 	Mode string
-	// Token reports whether a text is MCP_AUTH_TOKEN, in a time that tells nothing of it. Nil: none is set.
+	// Token reports whether a text is MCP_AUTH_TOKEN, in a time that reveals nothing about it. Nil means that none is set.
 	Token func(string) bool
 	// Settings are shown as they are, so they have no secret.
 	Settings []Setting
@@ -128,7 +129,7 @@ func (c *Console) routes() *http.ServeMux {
 				c.fail(w, err)
 				return
 			}
-			answer(w, http.StatusOK, v)
+			httpjson.Answer(w, http.StatusOK, v)
 		})
 	}
 	handle("GET status", c.status)
@@ -207,7 +208,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Cache-Control", "no-store")
 		s, ok := c.sessions.find(bearer(r))
 		if !ok && !disarm.Off("console-bearer") {
-			answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
+			httpjson.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
 			return
 		}
 		c.api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
@@ -239,13 +240,14 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.Secret == "" || !c.sessions.use(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
-		answer(w, http.StatusUnauthorized, refusal{"This is no token, and no code that is still good. A code works once, " +
-			"for one minute: run codeforge console again."})
+		httpjson.Answer(w, http.StatusUnauthorized, refusal{
+			"This is neither the token nor a valid code. A code works once, for one minute: run codeforge console again.",
+		})
 		return
 	}
 	b, s := c.sessions.begin(r.UserAgent())
 	c.cfg.Log.Info("a browser signed in to the console", logline.Tag("console"), slog.String("session", s.ID))
-	answer(w, http.StatusOK, struct {
+	httpjson.Answer(w, http.StatusOK, struct {
 		Bearer string    `json:"bearer"`
 		Until  time.Time `json:"until"`
 	}{b, s.Until})
@@ -254,7 +256,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 // readJSON reads a body that a form cannot send. It reports whether it could, and answers if not.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	if r.Header.Get("Content-Type") != "application/json" {
-		answer(w, http.StatusUnsupportedMediaType, refusal{"want application/json"})
+		httpjson.Answer(w, http.StatusUnsupportedMediaType, refusal{"want application/json"})
 		return false
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -262,7 +264,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		answer(w, http.StatusBadRequest, refusal{"want JSON of at most 16 KiB"})
+		httpjson.Answer(w, http.StatusBadRequest, refusal{"want JSON of at most 16 KiB"})
 		return false
 	}
 	return true
@@ -287,17 +289,11 @@ var errNotFound = &told{http.StatusNotFound, "There is nothing of this name."}
 func (c *Console) fail(w http.ResponseWriter, err error) {
 	var t *told
 	if errors.As(err, &t) {
-		answer(w, t.status, refusal{t.text})
+		httpjson.Answer(w, t.status, refusal{t.text})
 		return
 	}
 	c.cfg.Log.Warn("the console could not answer", logline.Tag("console"), slog.String("error", err.Error()))
-	answer(w, http.StatusBadGateway, refusal{err.Error()})
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the browser has gone
+	httpjson.Answer(w, http.StatusBadGateway, refusal{err.Error()})
 }
 
 // codesStay keeps codes good after their first use.

@@ -14,11 +14,11 @@ import (
 const (
 	// tick is the least time between two lines of a stream.
 	tick = 250 * time.Millisecond
-	// slowTicks is how many ticks pass between looks at what costs more to look at.
+	// slowTicks is how many ticks pass between two checks of what is expensive to check.
 	slowTicks = 4
 	// keepTime is the time between lines that say nothing, which show whether the reader is still there.
 	keepTime = 15 * time.Second
-	// maxRuns bounds the runs of one line. A page that is told of no more asks for the list.
+	// maxRuns bounds the runs of one line. A page that gets no more asks for the list.
 	maxRuns = 50
 )
 
@@ -38,7 +38,7 @@ type news struct {
 	Versions *versions `json:"versions,omitempty"`
 	// After is where to go on if the stream breaks.
 	After string `json:"after,omitempty"`
-	// Gap says that events are missing: whatever shows runs asks anew.
+	// Gap means that events are missing: whatever shows runs asks anew.
 	Gap bool `json:"gap,omitempty"`
 	// Runs are those that began or changed their state, each as it is now.
 	Runs []historyapi.Run `json:"runs,omitempty"`

@@ -109,7 +109,7 @@ func (c *Console) checkLedger(r *http.Request) (any, error) {
 	return found, err
 }
 
-// Sums are for so many hours, in steps that make about a hundred bars.
+// Sums are for a number of hours, in steps that make about a hundred bars.
 var steps = map[string]struct{ time, step time.Duration }{
 	"1h":  {time.Hour, 15 * time.Minute},
 	"24h": {24 * time.Hour, 15 * time.Minute},

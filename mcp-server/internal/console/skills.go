@@ -25,13 +25,13 @@ type listed struct {
 	Modified    time.Time `json:"modified"`
 	Pinned      bool      `json:"pinned,omitempty"`
 	Deleted     bool      `json:"deleted,omitempty"`
-	// Last is the latest change that is recorded.
+	// Last is the latest recorded change.
 	Last *historyapi.SkillVersion `json:"last,omitempty"`
 	// Use is how often runs imported it, nil where that is not known.
 	Use *historyapi.SkillUse `json:"use,omitempty"`
 }
 
-// changed is when its latest recorded change was. Zero: it has not changed since it came.
+// changed is the time of its latest recorded change, or zero if there is none.
 func (l listed) changed() time.Time {
 	if l.Last == nil {
 		return time.Time{}
@@ -39,7 +39,7 @@ func (l listed) changed() time.Time {
 	return l.Last.At
 }
 
-// listSkills lists the skills, with how often they were used: what changed last comes first.
+// listSkills lists the skills with how often they were used, the last changed first.
 func (c *Console) listSkills(r *http.Request) (any, error) {
 	l, err := c.cfg.Skills.List()
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Console) skillVersion(r *http.Request) (any, error) {
 	return kept(map[string]string{"source": source}, err)
 }
 
-// restoreSkill makes a skill what it was in a version.
+// restoreSkill restores a version of a skill.
 func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	n, err := strconv.Atoi(r.PathValue("version"))
@@ -145,7 +145,7 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	return struct{}{}, skillError(err)
 }
 
-// pinSkill pins a skill to what it is, or ends that.
+// pinSkill pins a skill to its current source, or unpins it.
 func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		name, do, done := r.PathValue("name"), c.cfg.Skills.Unpin, "unpinned"
@@ -170,21 +170,21 @@ func (c *Console) deleteSkill(r *http.Request) (any, error) {
 	return struct{}{}, skillError(err)
 }
 
-// skillDone stores what was done to a skill here.
+// skillDone stores a change that was made to a skill here.
 func (c *Console) skillDone(r *http.Request, what string, v historyapi.SkillVersion, source string) {
 	v.By = historyapi.ByHand
 	c.cfg.History.Skill(v, source)
 	c.tell(r, what, v.Skill)
 }
 
-// tell logs what somebody did to a skill here, and tells open pages.
+// tell logs what somebody did to a skill here, and notifies open pages.
 func (c *Console) tell(r *http.Request, what, name string) {
 	c.cfg.Log.Info("somebody in the console changed a skill", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("skill", name), slog.String("what", what))
 	c.SkillsChanged()
 }
 
-// skillError turns the errors of skills into those that a page shows.
+// skillError turns errors of skills into those that a page shows.
 func skillError(err error) error {
 	switch {
 	case err == nil:

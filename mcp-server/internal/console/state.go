@@ -10,17 +10,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// askTime bounds how long another daemon may take to answer a page.
+// askTime bounds how long another daemon may take to answer the console.
 const askTime = 3 * time.Second
 
-// check is one line of what is looked at: whether parts answer, and how fast.
+// check is the result of one check: whether a part answers, and how fast.
 type check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Text string `json:"text"`
 }
 
-// status says what runs here, and whether it works.
+// status reports what runs here, and whether it works.
 func (c *Console) status(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
@@ -66,7 +66,7 @@ func (c *Console) apis(r *http.Request) (any, error) {
 	until := time.Now()
 	hours, err := c.cfg.History.Hours(ctx, until.Add(-24*time.Hour), until, time.Hour)
 	if err != nil {
-		hours = nil // without a store there is no picture
+		hours = nil // without a store there is no chart
 	}
 	return struct {
 		controlapi.Inspection
@@ -74,7 +74,7 @@ func (c *Console) apis(r *http.Request) (any, error) {
 	}{in, hours}, nil
 }
 
-// servers is the MCP servers: what runs, and how each is started or reached.
+// servers are the MCP servers: which ones run, and how each is started or reached.
 func (c *Console) servers(*http.Request) (any, error) {
 	type server struct {
 		Name   string             `json:"name"`

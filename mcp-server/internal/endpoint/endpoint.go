@@ -36,9 +36,9 @@ type Config struct {
 	// clients need no token.
 	Socket string
 	Guard  *guard.Guard
-	// HasToken says that a bearer token is required.
+	// HasToken means that a bearer token is required.
 	HasToken bool
-	// Container says that the process runs in a container whose port is published on loopback only: it may listen
+	// Container means that the process runs in a container whose port is published on loopback only: it may listen
 	// everywhere without a token, and cannot see whose connections it accepts.
 	Container bool
 	// UIDs are the users whose connections are accepted without a token, outside a container.
@@ -47,11 +47,11 @@ type Config struct {
 	MCP http.Handler
 	// Ready says why the system cannot serve runs, or nil.
 	Ready func(context.Context) error
-	// Servers are the MCP servers, for GET /servers. Nil: there is no such path.
+	// Servers are the MCP servers, for GET /servers. Nil means that there is no such path.
 	Servers func() []serverstate.Server
-	// Console serves console.Path and what is below it. It lets nobody in by itself. Nil: there is none.
+	// Console serves console.Path and what is below it. It does not admit anybody by itself. Nil means none.
 	Console http.Handler
-	// Operator serves operatorapi.Prefix, on the socket alone. Nil: nothing does.
+	// Operator serves operatorapi.Prefix, on the socket alone. Nil means that nothing does.
 	Operator http.Handler
 	// Metrics are mcp-server's. MoreMetrics returns those of another daemon as text, and may be nil.
 	Metrics     *prometheus.Registry

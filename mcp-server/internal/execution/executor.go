@@ -45,10 +45,10 @@ const (
 	// permissionTries is how often a run is tried if sandboxd has another permission set. Every change of an API makes
 	// a new one.
 	permissionTries = 10
-	// maxClient bounds what the ledger is told of a client, in bytes.
+	// maxClient bounds what the ledger records of a client, in bytes.
 	maxClient = 200
-	// namesBudget bounds the names of tools that a run is told, as runapi.MaxServers counts them: the servers that have no
-	// room for theirs are told without. Code can ask such a server.
+	// namesBudget bounds the names of tools that a run is given, as runapi.MaxServers counts them. Servers whose tools do
+	// not fit are given without names; code can ask such a server.
 	namesBudget = 32 << 10
 )
 
@@ -68,19 +68,19 @@ type Config struct {
 	// Servers may be nil: no tool is known.
 	Servers Servers
 	Sources
-	// Alarms are what freezes sessions. Nil: nothing does.
+	// Alarms freeze sessions. With nil nothing does.
 	Alarms *alarm.Book
 	Log    *slog.Logger
 }
 
-// Sources are where what runs import comes from, and where what they teach goes.
+// Sources provide what runs import, and take what is learned from their answers.
 type Sources struct {
 	// Modules, if not nil, are the typed clients that code of TypeScript imports.
 	Modules func(ctx context.Context, code string) []runapi.Module
-	// Shapes, if not nil, are the APIs whose answers Learn is told of.
+	// Shapes, if not nil, are the APIs whose answers are passed to Learn.
 	Shapes func() []string
 	Learn  func([]controlapi.Answer)
-	// Skills, if not nil, are the files that code imports from /skills, by their names. Its runs are private then.
+	// Skills, if not nil, returns the files that code imports from /skills, by name. Runs are private then.
 	Skills func(code string) map[string]string
 }
 
@@ -155,11 +155,11 @@ type Request struct {
 	// Session is whose turn in the queue the run takes.
 	Session string
 	Code    string
-	// Python says that the code is Python and not TypeScript.
+	// Python means that the code is Python and not TypeScript.
 	Python bool
 	// APIs narrows the run. Empty means all active ones, or all of the tenant's.
 	APIs []string
-	// Tenant is whose run it is. Nil: the operator's.
+	// Tenant is whose run it is. Nil means the operator's.
 	Tenant  *Tenant
 	Timeout time.Duration
 	// DryRun records what would change something in a plan: see controlapi.Registration.
@@ -169,10 +169,10 @@ type Request struct {
 	Traceparent string
 	// Started, if not nil, is called when the wait for a slot is over.
 	Started func(runapi.Lease)
-	// Ask asks the client's user. Nil: nobody can be asked.
+	// Ask asks the client's user. Nil means that nobody can be asked.
 	Ask question.Asker
 	// Approve, if not nil, asks the user about a request of the run that a rule holds. It is called in goroutines of its
-	// own; its context ends when the request waits no more.
+	// own; its context ends when the request no longer waits.
 	Approve func(context.Context, approvalapi.Held) Answer
 	// Waiting, if not nil, is called when requests of the run begin to wait for a person, and when none does any more.
 	Waiting func(bool)
@@ -205,7 +205,7 @@ type Outcome struct {
 	Receipt controlapi.Receipt
 	// Modules are the typed clients that the code was given.
 	Modules []runapi.Module
-	// Lost says that the code may have run, but the proxy could not return a receipt.
+	// Lost means that the code may have run, but the proxy could not return a receipt.
 	Lost bool
 }
 

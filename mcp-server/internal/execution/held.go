@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Answer is what came of asking a person about a request that a rule holds. The zero Answer leaves it waiting.
+// Answer is a person's decision about a request that a rule holds. The zero Answer leaves it waiting.
 type Answer uint8
 
 // The answers.
@@ -42,7 +42,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 		if now := len(list) > 0; now != waits {
 			waits = now
 			if err := l.Of.Runs.Pause(ctx, l.Generation, now); err != nil && ctx.Err() == nil {
-				e.cfg.Log.Warn("the time limit of a run goes on while it waits for approval", logline.Tag("sandbox"),
+				e.cfg.Log.Warn("the time limit of a run is not paused while it waits for approval", logline.Tag("sandbox"),
 					slog.String("run", run), slog.String("error", err.Error()))
 			}
 			if r.Waiting != nil {
@@ -68,8 +68,8 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 		cancel()
 	}
 	if ctx.Err() == nil {
-		e.cfg.Log.Debug("what waits for approval is not known any more", logline.Tag("sandbox"), slog.String("run", run),
-			slog.String("error", err.Error()))
+		e.cfg.Log.Debug("a request that waited for approval is no longer known", logline.Tag("sandbox"),
+			slog.String("run", run), slog.String("error", err.Error()))
 	}
 }
 

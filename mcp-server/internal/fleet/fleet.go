@@ -1,10 +1,10 @@
-// Package fleet is many sandboxes behind one Kubernetes service, and which of them gets a run.
+// Package fleet follows the sandboxes behind a Kubernetes service, and picks the one that gets a run.
 //
-// Each pod is asked itself whether it has a free slot, so nothing is written anywhere for a run, and several
-// mcp-servers need not know of each other. Of two pods picked at random the one with less to do is asked first; one
-// that is full refuses, and then the one with the least to do is asked.
+// Each pod itself decides whether it has a free slot, so no state is shared, and several mcp-servers need not know of
+// each other. Of two pods picked at random the less loaded one is asked first; if it is full and refuses, the least
+// loaded one of all is asked.
 //
-// Threat: a pod that only claims to be a sandbox. Pods are connected to by package internal/mtls.
+// Threat: a pod that only claims to be a sandbox. Connections to pods are made with package internal/mtls.
 package fleet
 
 import (
@@ -34,14 +34,14 @@ type Config struct {
 	Follow func(ctx context.Context, on func([]Place)) error
 	// Dial connects to an address of a pod, host:port.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Proxy connects to the control API of the proxy that all pods share. Nil: each pod has its own.
+	// Proxy connects to the control API of the proxy that all pods share. It is nil if each pod has its own.
 	Proxy func(ctx context.Context) (net.Conn, error)
 	// Joined, if not nil, runs in a goroutine of its own for each pod, until its context ends.
 	Joined func(context.Context, *sandbox.Sandbox)
 	Log    *slog.Logger
 }
 
-// Dial is how what has a role is connected to, with the identity of mcp-server.
+// Dial returns a dialer for peers of a role, with the identity of mcp-server.
 func Dial(id *mtls.Identity, role string) func(ctx context.Context, address string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTime)
@@ -51,13 +51,13 @@ func Dial(id *mtls.Identity, role string) func(ctx context.Context, address stri
 }
 
 const (
-	// dialTime bounds a connection to a pod: one that has gone does not refuse it.
+	// dialTime bounds connecting to a pod: one that is gone does not refuse the connection.
 	dialTime = 3 * time.Second
-	// pingEvery is how soon a run on a pod that has gone is known to be lost: after this, and as long again.
+	// pingEvery is the time between two pings. A run on a pod that is gone is known to be lost after at most twice that.
 	pingEvery = 5 * time.Second
 	// tries is how many pods are asked for one lease.
 	tries = 3
-	// believed is how long a pod's word counts on how many of its slots others have taken, and that it has none.
+	// believed is how long a pod's answer counts: how many of its slots others have, or that none is free.
 	believed = 10 * time.Second
 	// firstPause and lastPause bound the pauses between attempts to ask the API server.
 	firstPause = 100 * time.Millisecond
@@ -81,8 +81,8 @@ type pod struct {
 	sandbox.Sandbox
 	place Place
 	leave context.CancelFunc
-	gone  bool // no slice has it any more
-	// own is how many leases we have there, others how many there were besides, when the pod said so last.
+	gone  bool // no longer in any slice
+	// own is how many leases we have there, others how many more there were when the pod last said so.
 	own, others int
 	said        time.Time
 	refused     time.Time // when it had no slot, or did not answer; zero: it has granted one since
@@ -113,7 +113,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	f.work.Wait()
 }
 
-// set makes the fleet these pods. A pod that is in no slice any more keeps its runs, and goes with the last of them.
+// set makes the fleet consist of these pods. A pod that is no longer in any slice is removed after its last run.
 func (f *Fleet) set(ctx context.Context, list []Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,7 +166,7 @@ func (f *Fleet) control(place Place) *controlapi.Client {
 	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
 }
 
-// part removes a pod that has gone, unless it has runs. The caller holds mu.
+// part removes a pod that is gone, unless it has runs. The caller holds mu.
 func (f *Fleet) part(p *pod) {
 	if !p.gone || p.own > 0 || f.pods[p.place.ID] != p {
 		return
@@ -181,8 +181,8 @@ func (f *Fleet) part(p *pod) {
 // usable reports whether a pod may get a lease. The caller holds mu.
 func (p *pod) usable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
 
-// load is how many slots of a pod are probably taken: of one that has just refused, more than any has. The caller holds
-// mu.
+// load is how many slots of a pod are probably taken. For a pod that has just refused it exceeds that of any other. The
+// caller holds mu.
 func (p *pod) load() int {
 	switch {
 	case time.Since(p.refused) < believed:
@@ -193,7 +193,7 @@ func (p *pod) load() int {
 	return p.own
 }
 
-// pick is the pod to ask, or nil: at first the one of two random ones with less to do, then of all that were not asked.
+// pick is the pod to ask, or nil: first the less loaded of two random ones, then the least loaded one not yet asked.
 func (f *Fleet) pick(asked []*pod) *pod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +206,7 @@ func (f *Fleet) pick(asked []*pod) *pod {
 	if len(list) == 0 {
 		return nil
 	}
-	//nolint:gosec // who guesses the order gains nothing
+	//nolint:gosec // guessing the order gains nothing
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	if len(asked) == 0 {
 		list = list[:min(len(list), 2)] //nolint:mnd // the power of two choices
@@ -255,14 +255,14 @@ func (f *Fleet) count(p *pod, by int) {
 	f.part(p)
 }
 
-// heard notes how many slots of a pod are taken, ours included.
+// heard records how many slots of a pod are taken, ours included.
 func (f *Fleet) heard(p *pod, taken int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.others, p.said, p.refused = max(0, taken-p.own), time.Now(), time.Time{}
 }
 
-// refused notes that a pod granted nothing.
+// refused records that a pod granted no lease.
 func (f *Fleet) refused(p *pod) {
 	f.mu.Lock()
 	p.refused = time.Now()
@@ -283,8 +283,8 @@ func (f *Fleet) Sizes() (pods, leases int) {
 	return pods, leases
 }
 
-// DialRuns and DialControl connect to one pod, for what concerns all alike, such as the catalog: the first by its ID
-// of those that are ready.
+// DialRuns and DialControl connect to one pod, for what is the same in all, such as the catalog: of those that are
+// ready, the first by ID.
 func (f *Fleet) DialRuns(ctx context.Context) (net.Conn, error) {
 	return f.dial(ctx, func(p Place) string { return p.Runs })
 }

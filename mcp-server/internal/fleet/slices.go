@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// Slices follows the EndpointSlices of a service at the API server, which is all that CodeForge asks of Kubernetes:
-// list, and watch from there. client-go would add more to mcp-server than all of it is.
+// Slices lists and watches the EndpointSlices of a service, which is all that CodeForge needs of the API server.
+// client-go would more than double the size of mcp-server.
 type Slices struct {
 	// Namespace and Service name the sandboxes' service.
 	Namespace, Service string
 	// Server is the URL of the API server, Account the folder of the service account: token and ca.crt. The token is read
 	// for each request, because Kubernetes replaces it.
 	Server, Account string
-	// Shared says that the pods share a proxy.
+	// Shared means that the pods share a proxy.
 	Shared bool
 }
 
@@ -51,13 +51,13 @@ const (
 	maxList   = 64 << 20 // bytes of a list: 100 endpoints are about 40 KB
 )
 
-// Place is a pod as the slices tell it.
+// Place is a pod as the slices describe it.
 type Place struct {
-	// ID is different for every pod there ever was.
+	// ID is never used again for another pod.
 	ID string
 	// Runs and Control are addresses, host:port. Where pods share a proxy, Control is of no use: its port is 0.
 	Runs, Control string
-	// Ready says that the pod may get new leases.
+	// Ready means that the pod may get new leases.
 	Ready bool
 }
 
@@ -158,7 +158,7 @@ func (s *Slices) client() (*http.Client, error) {
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
 		ResponseHeaderTimeout: askTime, TLSHandshakeTimeout: askTime, ForceAttemptHTTP2: true,
-		// A connection to an API server that has gone is noticed.
+		// So that a dead connection to the API server is noticed.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: askTime, PingTimeout: askTime},
 	}}, nil
 }

@@ -26,7 +26,7 @@ func endpoint(uid, ip, conditions string) string {
 }
 
 // TestFollow: the list, then changes from its version on; pods that are not ready or leave, slices that go, and things
-// that are no pods of ours. At the end of a watch another one goes on; when the version is too old, Follow ends.
+// that are not pods of ours. At the end of a watch another one goes on; when the version is too old, Follow ends.
 func TestFollow(t *testing.T) {
 	var asked []string
 	const selector = "labelSelector=kubernetes.io%2Fservice-name%3Dcf-sandbox"
@@ -93,7 +93,7 @@ func TestFollowStranger(t *testing.T) {
 	}
 }
 
-// TestFollowShared: pods that share a proxy have no port of one, which other pods must have.
+// TestFollowShared: pods that share a proxy have no control port; other pods must have one.
 func TestFollowShared(t *testing.T) {
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("watch") {

@@ -29,7 +29,7 @@ type Config struct {
 	AllowedHosts []string
 	// Token is the bearer token. Empty: none is required.
 	Token secret.Value
-	// Required says that a token is required even if Token is empty: then only tenants have one.
+	// Required means that a token is required even if Token is empty: then only tenants have one.
 	Required bool
 	// Tenant is where requests go that carry another token, or nil for one that is nobody's. It takes the same time
 	// whatever it is given.

@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// AddAlert stores an alert and tells followers. Its number and time are given here.
+// AddAlert stores an alert, with its number and time, and notifies followers.
 func (s *Store) AddAlert(a historyapi.Alert) {
 	if s.off() {
 		return

@@ -84,7 +84,7 @@ func TestAttackLedger(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)
 	store(one, "raaaa", "x", "y")
-	isPut(t, one)
+	uploaded(t, one)
 	for i, at := range []time.Time{time.Now(), time.Now().Add(-time.Minute)} {
 		id := fmt.Sprintf("rover%d", i)
 		plant(t, b, runsFolder, newKey(id), goodRun(t, id, func(r *historyapi.Run) { r.Shown, r.Began, r.Ended = math.MaxInt64, at, at }, func(x *controlapi.Exchange) { x.BytesUp, x.At = math.MaxInt64, at }))
@@ -124,7 +124,7 @@ func TestAttackRemovals(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)
 	store(one, "raaaa", "x", "y")
-	isPut(t, one)
+	uploaded(t, one)
 	count := func() (n int) {
 		testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
 			return tx.QueryRowContext(ctx, `SELECT count(*) FROM gone`).Scan(&n)

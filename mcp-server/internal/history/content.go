@@ -31,7 +31,7 @@ type content struct {
 	Exit   string            `json:"exit,omitempty"`
 }
 
-// size is about how many bytes it holds.
+// size is its approximate size in bytes.
 func (c content) size() int64 {
 	n := len(c.Code.Head) + len(c.Code.Tail) + len(c.Answer.Head) + len(c.Answer.Tail) + len(c.Exit)
 	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
@@ -52,7 +52,7 @@ func (c content) clean(clean func(string) string) content {
 	return c
 }
 
-// cleanPrints cleans what was printed, also what lies across two pieces: these become one then.
+// cleanPrints cleans what was printed. If something to be removed spans two pieces, all become one piece.
 func cleanPrints(list []historyapi.Print, clean func(string) string) []historyapi.Print {
 	var whole, parts strings.Builder
 	out := make([]historyapi.Print, len(list))
@@ -94,13 +94,13 @@ func putContent(ctx context.Context, tx *transaction, number int64, c content) e
 	return err
 }
 
-// packers are writers to use again: a new one clears more than a megabyte.
+// packers are reused writers: a new one clears more than a megabyte.
 var packers = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level exists
 	return w
 }}
 
-// pack compresses a value, unpack reads it again.
+// pack encodes and compresses a value for unpack.
 func pack(v any) ([]byte, error) {
 	var b bytes.Buffer
 	w, _ := packers.Get().(*gzip.Writer)
@@ -135,7 +135,7 @@ func halves(text string) historyapi.Text {
 	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
 }
 
-// last is the end of a text, at most so many bytes of whole characters.
+// last is the end of a text: at most n bytes of whole characters.
 func last(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -188,7 +188,7 @@ func (c *capture) add(p historyapi.Print) {
 	}
 }
 
-// joined appends what was printed, to the last piece if that is recent and short, or if there are many.
+// joined appends what was printed: to the last piece if that one is recent and short, or if there are many.
 func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	if n := len(list) - 1; n >= 0 {
 		l := &list[n]

@@ -10,13 +10,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// maxEvents is how many events a reader may be behind, maxEventBytes how many bytes of output they hold in all.
+// maxEvents is how many events a reader may lag behind, maxEventBytes how many bytes of output they hold in all.
 const (
 	maxEvents     = 4096
 	maxEventBytes = 4 << 20
 )
 
-// feed keeps the latest events for readers, each of whom has a place in it. Whoever publishes waits for nobody.
+// feed keeps the latest events for readers, each with a cursor of its own. A publisher waits for nobody.
 type feed struct {
 	era string // tells the numbers of one process from those of another
 
@@ -110,9 +110,9 @@ func (s *Store) Now() string {
 	return s.feed.now()
 }
 
-// Follow waits for events after the cursor and returns them, at least one. The cursor to go on with is that of the last
-// event. A reader who was away for so long that events are gone, or since before mcp-server's start, first gets an
-// EventGap. ErrOff: there will be none; context.Canceled also when the store closes.
+// Follow waits for events after the cursor and returns them, at least one. The cursor to continue with is the last
+// event's. A reader whose next events are no longer kept, or whose cursor is from before mcp-server's start, first gets
+// an EventGap. The error is ErrOff if there will be no events, and context.Canceled also when the store closes.
 func (s *Store) Follow(ctx context.Context, cursor string) ([]historyapi.Event, error) {
 	if s.off() {
 		return nil, ErrOff

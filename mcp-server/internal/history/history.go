@@ -1,12 +1,12 @@
-// Package history is the store of runs: one SQLite file, written by one goroutine from a bounded queue. What is in it
-// is described by mcp-server/historyapi.
+// Package history is the store of runs: one SQLite file, written by one goroutine from a bounded queue.
+// mcp-server/historyapi describes its content. With a bucket, several stores share their runs (share.go).
 //
 // Contract: no run ever waits for the store. What does not fit in the queue or on the disk is dropped and counted,
-// first the code and output, then the rest; a damaged file is set aside, and a new one begun.
+// first the code and output, then the rest; a damaged file is set aside, and a new one is created.
 //
-// Threat: the file tells what code did, to whoever may read it. It has mode 0600 in a folder of 0700, and holds no
-// credential: the proxy has replaced them by their names before anything gets here. REDACTING_STRINGS are taken out
-// here, as from log lines. What is removed is overwritten.
+// Threat: whoever may read the file learns what code did. It has mode 0600 in a folder of 0700, and holds no
+// credential: the proxy has replaced credentials by their names before anything gets here. REDACTING_STRINGS are
+// removed here, as from log lines. What is removed from the file is overwritten.
 package history
 
 import (
@@ -56,9 +56,9 @@ type Config struct {
 	Dir string
 	// Mode is one of the modes above.
 	Mode string
-	// Clean takes out what must not be stored. Nil: nothing.
+	// Clean takes out what must not be stored. Nil takes out nothing.
 	Clean func(string) string
-	// Bucket has the runs of all stores that share it. Nil: this one is alone.
+	// Bucket has the runs of all stores that share it. With nil the store shares nothing.
 	Bucket *bucket.Bucket
 	Log    *slog.Logger
 
@@ -81,7 +81,7 @@ type Store struct {
 	queue  chan job
 	sweeps chan chan error
 	queued atomic.Int64 // bytes of content in the queue
-	// waiting counts jobs that are not written yet, failed transactions that were rolled back.
+	// waiting counts jobs that are not written yet, failed counts transactions that were rolled back.
 	waiting, failed atomic.Int64
 	last            atomic.Int64 // number given last
 	opened          chan struct{}
@@ -90,7 +90,7 @@ type Store struct {
 	closer          sync.Once
 	swept           time.Time // by the writer
 	share           *share    // nil without a bucket
-	// floor is the number of the newest run that went because the file was too large.
+	// floor is the number of the newest run that was removed because the file was too large.
 	floor atomic.Int64
 
 	mu      sync.Mutex
@@ -177,8 +177,8 @@ func Read(dir string) (*Store, error) {
 	return s, nil
 }
 
-// number is a number greater than all before it: microseconds since 1970, so that it also tells when. It is even: odd
-// ones are for what comes from other stores.
+// number returns a number greater than all before it: microseconds since 1970, so that it is also a time. It is even:
+// odd numbers are for runs and exchanges of other stores.
 func (s *Store) number() int64 {
 	for {
 		last := s.last.Load()
@@ -189,10 +189,10 @@ func (s *Store) number() int64 {
 	}
 }
 
-// freshTime bounds how long a reader waits for what was stored before.
+// freshTime bounds how long a reader waits for jobs that were queued before.
 const freshTime = 200 * time.Millisecond
 
-// db is the connection for reading. What was stored before is in the file then, unless that takes the writer long.
+// db returns the connection for reading, once the writer has written the queued jobs or freshTime has passed.
 func (s *Store) db(ctx context.Context) (*sql.DB, error) {
 	if s.off() {
 		return nil, ErrOff
@@ -204,7 +204,7 @@ func (s *Store) db(ctx context.Context) (*sql.DB, error) {
 	}
 	if s.waiting.Load() > 0 {
 		short, cancel := context.WithTimeout(ctx, freshTime)
-		_ = s.ask(short, func(context.Context, *transaction) error { return nil }) // a problem is said
+		_ = s.ask(short, func(context.Context, *transaction) error { return nil }) // the writer reports a problem
 		cancel()
 	}
 	s.mu.Lock()
@@ -215,8 +215,8 @@ func (s *Store) db(ctx context.Context) (*sql.DB, error) {
 	return s.reader, nil
 }
 
-// say logs a problem once, and remembers it. Empty: it is over.
-func (s *Store) say(problem string) {
+// report logs a problem once, and keeps it for Status. An empty one means that it is over.
+func (s *Store) report(problem string) {
 	s.mu.Lock()
 	was := s.problem
 	s.problem = problem
@@ -246,8 +246,8 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		Mode: s.cfg.Mode, Path: filepath.Join(s.cfg.Dir, Name),
 		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays, Cursor: s.Now(),
 	}
-	if s.queue != nil { // what was told before the cursor is in the lists then
-		_ = s.ask(ctx, func(context.Context, *transaction) error { return nil }) // the problem is told below
+	if s.queue != nil { // then all events before the cursor are in the lists
+		_ = s.ask(ctx, func(context.Context, *transaction) error { return nil }) // a problem is reported below
 	}
 	db, err := s.db(ctx)
 	if err == nil {

@@ -140,8 +140,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestFresh: a reader sees what was stored before, though the writer waits for more to write with it. Of the states of a
-// run in one transaction only the last is written.
+// TestFresh: a reader sees what was stored before, though the writer waits for more to write with it. Of the states of
+// a run in one transaction only the last is written.
 func TestFresh(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
 	for i := range 20 {

@@ -46,7 +46,7 @@ func (tx *transaction) add(s sum) {
 	tx.sums[key] = &s
 }
 
-// putSums writes what was added.
+// putSums writes the rows that add has collected.
 func (tx *transaction) putSums(ctx context.Context) error {
 	for key, s := range tx.sums {
 		if err := tx.putSum(ctx, key, s); err != nil {
@@ -85,7 +85,7 @@ func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
 // sent is how many bytes of a request left: its head and its body.
 func sent(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
 
-// sum adds a run, and what it carried from one API to another. New pairs are told to alert.
+// sum adds a run, and what it carried from one API to another. It calls alert for each new pair.
 func (s *Store) sum(
 	ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange, alert func(historyapi.Alert),
 ) error {
@@ -180,7 +180,7 @@ func (s *Store) Ledger(ctx context.Context, since, until time.Time) (historyapi.
 	return out, nil
 }
 
-// enter enters a sum into a ledger.
+// enter adds a row to a ledger.
 func enter(out *historyapi.Ledger, r sum) {
 	switch r.kind {
 	case sumTraffic:

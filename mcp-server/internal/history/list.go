@@ -214,8 +214,8 @@ func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
 	return s.RunAfter(ctx, id, 0)
 }
 
-// RunAfter is Run for who has it already up to an exchange, by its number: while the run is under way, only those
-// stored later are among its exchanges.
+// RunAfter is Run for a reader that has the run up to an exchange, given by number: while the run is under way, its
+// exchanges are only those stored later.
 func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error) {
 	var out historyapi.Detail
 	db, err := s.db(ctx)

@@ -17,30 +17,30 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// The objects of a bucket. The key of a run is the time at which it was put there, and its id: so the list of keys is
-// in the order in which others come to know of them.
+// The objects of a bucket. The key of a run is the time of its upload and its id, so keys are listed in the order of
+// their uploads.
 const (
 	runsFolder    = "runs"    // by key, an object
-	contentFolder = "content" // by key, the row of content
-	goneSuffix    = ".gone"   // of the key of a removal, in runsFolder
+	contentFolder = "content" // by key, the data of content
+	goneSuffix    = ".gone"   // ends the key of a removal, in runsFolder
 	keyTime       = "20060102T150405.000000"
 	keyDay        = "20060102"
-	// objectSchema is that of objects: a store skips those of a newer one.
+	// objectSchema is the version of the objects' schema: a store skips newer ones.
 	objectSchema = 1
-	// maxObject bounds an object, maxUnpacked a run when it is unpacked, maxContent content.
-	// maxBulk what is in either: see bulk. Some are in memory at a time.
+	// maxObject bounds an object in bytes, maxUnpacked a decompressed run, maxContent decompressed content, maxBulk the
+	// bulk of either: several are in memory at a time.
 	maxObject   = 2 << 20
 	maxUnpacked = 4 << 20
 	maxContent  = 4 << 20
 	maxBulk     = 400_000
-	// maxRow bounds a run or an exchange in it, maxHints its hints.
+	// maxRow bounds the JSON of a run or of an exchange in bytes, maxHints that of a run's hints.
 	maxRow   = 64 << 10
 	maxHints = 1 << 20
 	// maxGone bounds the runs of one removal.
 	maxGone = 1000
-	// maxCount bounds what others count, so that no sum overflows: more bytes than any exchange has.
+	// maxCount bounds counts of other machines, so that no sum overflows: it is more bytes than any exchange has.
 	maxCount = 1 << 40
-	// maxSkew is how far the clocks of others may be off.
+	// maxSkew is how far other machines' clocks may be off.
 	maxSkew = time.Hour
 )
 
@@ -54,23 +54,23 @@ type object struct {
 	Gone      []string          `json:"gone,omitempty"`
 }
 
-// replay is an object that others have put, as it was read.
+// replay is an object that another store uploaded, decoded and checked.
 type replay struct {
 	key       string
-	gone      []string // a removal, if it is not empty; else there is all that follows
+	gone      []string // for a removal: the runs' ids, and nothing else is set
 	run       historyapi.Run
 	hints     []controlapi.Hint
 	exchanges []historyapi.Exchange
-	content   *content // nil: it is not kept
+	content   *content // nil if it is not kept
 	known     bool     // the store had the run
-	// hasContent says that there was content when the run was put.
+	// hasContent means that the run was uploaded with content.
 	hasContent bool
 }
 
-// newKey is the key of a run, or of a removal, that is put now.
+// newKey is the key of a run, or of a removal, that is uploaded now.
 func newKey(id string) string { return time.Now().UTC().Format(keyTime) + "-" + id }
 
-// parseKey is what a key says. A removal has no id.
+// parseKey returns the time and the id in a key. The id of a removal is empty.
 func parseKey(key string) (at time.Time, id string, ok bool) {
 	text, id, ok := strings.Cut(key, "-")
 	at, err := time.Parse(keyTime, text)
@@ -88,8 +88,8 @@ func validID(id string) bool {
 	return id != "" && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// fetch reads a run or a removal that others have put. The error is a *bucket.UnreachableError, bucket.ErrNotFound, or
-// says what is wrong with the object.
+// fetch reads a run or a removal from the bucket. The error is a *bucket.UnreachableError, bucket.ErrNotFound, or what
+// is wrong with the object.
 func (h *share) fetch(ctx context.Context, key string) (*replay, error) {
 	data, _, err := h.runs.Get(ctx, key, maxObject)
 	if err != nil {
@@ -110,7 +110,7 @@ func (h *share) fetch(ctx context.Context, key string) (*replay, error) {
 	return r, err
 }
 
-// unpackBounded is unpack of what somebody else has packed.
+// unpackBounded is unpack for data from another store: an error if it decompresses to more than most bytes.
 func unpackBounded(data []byte, v any, most int64) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -129,8 +129,8 @@ func unpackBounded(data []byte, v any, most int64) error {
 	return err
 }
 
-// bulk is about how much memory the values in a JSON text take besides their characters, in units of twenty bytes: an
-// object of two characters may become one of hundreds of bytes.
+// bulk estimates the memory that the values in a JSON text take besides their characters, in units of twenty bytes: an
+// object of two characters may decode into hundreds of bytes.
 func bulk(text []byte) (n int) {
 	in := false
 	for i := 0; i < len(text); i++ {
@@ -148,7 +148,7 @@ func bulk(text []byte) (n int) {
 	return n
 }
 
-// openObject reads an object. The error says why it is not what its key says, or not as a store writes it.
+// openObject decodes and checks an object. The error says how it differs from its key or from what a store writes.
 func openObject(data []byte, key string, oldest time.Time) (*replay, error) {
 	var o object
 	if err := unpackBounded(data, &o, maxUnpacked); err != nil {
@@ -259,13 +259,13 @@ func (r *replay) checkGone() error {
 	}
 	for _, id := range r.gone {
 		if !validID(id) {
-			return errors.New("it removes what is no run")
+			return errors.New("it removes what is not a run")
 		}
 	}
 	return nil
 }
 
-// packRun makes the object of a run. Exchanges that there is no room for are counted as omitted.
+// packRun makes the object of a run. Exchanges that do not fit are counted as omitted.
 func packRun(run string, hints string, exchanges []json.RawMessage, content bool) ([]byte, error) {
 	o := object{Schema: objectSchema, Run: json.RawMessage(run), Hints: json.RawMessage(hints), Content: content}
 	o.Exchanges = slices.DeleteFunc(exchanges, func(x json.RawMessage) bool { return len(x) > maxRow })
@@ -293,7 +293,7 @@ func packRun(run string, hints string, exchanges []json.RawMessage, content bool
 	}
 }
 
-// size is more than an object is unpacked.
+// size is an upper bound of the object's decompressed size in bytes.
 func (o *object) size() int {
 	n := len(o.Run) + len(o.Hints) + 100
 	for _, x := range o.Exchanges {

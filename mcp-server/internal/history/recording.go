@@ -39,14 +39,14 @@ type Recording struct {
 	kept   int // exchanges
 	count  controlapi.Count
 
-	// stored are the ids of exchanges that the writer has stored, texts what the run is searched by of them. Only the
-	// writer uses them, and only if no transaction has failed since failed was read: it may have taken some back.
+	// stored are the ids of exchanges that the writer has stored, texts are their searchable texts. Only the writer uses
+	// them, and only if no transaction has failed since failed was read: it may have rolled some back.
 	stored map[string]bool
 	texts  []string
 	failed int64
 }
 
-// note notes that an exchange of the run is stored.
+// note records that an exchange of the run is stored.
 func (r *Recording) note(x controlapi.Exchange) {
 	r.stored[x.ID] = true
 	if len(r.texts) < 2*maxTexts {
@@ -54,7 +54,7 @@ func (r *Recording) note(x controlapi.Exchange) {
 	}
 }
 
-// Begin begins to store a run. Of run it takes what is known of the run when it begins. Nil when the store is off.
+// Begin starts to store a run: run has what is known when it begins. The Recording is nil when the store is off.
 func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 	if s.off() {
 		return nil
@@ -79,7 +79,7 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 	return r
 }
 
-// put stores the run as it is now, and tells followers.
+// put stores the run as it is now, and notifies followers.
 func (r *Recording) put(run historyapi.Run) {
 	r.store.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
 	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
@@ -87,7 +87,7 @@ func (r *Recording) put(run historyapi.Run) {
 	}})
 }
 
-// Started notes that the wait for a slot is over.
+// Started records that the wait for a slot is over.
 func (r *Recording) Started(slot int, generation uint64) {
 	if r == nil {
 		return
@@ -185,8 +185,8 @@ func usedAPIs(list []controlapi.Exchange) []string {
 	return slices.Compact(out)
 }
 
-// Exchange stores an exchange as the proxy tells it: of a run, an MCP server or an installation. What a run's receipt
-// has besides is stored at its end.
+// Exchange stores an exchange that the proxy reports: of a run, an MCP server or an installation. What the run's
+// receipt adds is stored at its end.
 func (s *Store) Exchange(x controlapi.Exchange) {
 	if s.off() {
 		return
@@ -205,7 +205,7 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	e := historyapi.Exchange{Number: s.number(), Exchange: x}
 	s.feed.publish(historyapi.Event{Kind: historyapi.EventExchange, RunID: x.Run, Exchange: &e})
 	if full {
-		return // the receipt counts it, and an open page does
+		return // the receipt counts it, and so does an open page
 	}
 	s.put(job{do: func(ctx context.Context, tx *transaction) error {
 		err := putExchange(ctx, tx, e)
@@ -216,7 +216,7 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	}})
 }
 
-// Gap tells followers that they may have missed exchanges.
+// Gap notifies followers that they may have missed exchanges.
 func (s *Store) Gap() {
 	if !s.off() {
 		s.feed.publish(historyapi.Event{Kind: historyapi.EventGap})
@@ -278,7 +278,7 @@ func (r *Recording) end(
 	return s.sum(ctx, tx, run, rec.Exchanges, s.AddAlert)
 }
 
-// putRun stores a run, over an earlier state of it.
+// putRun stores a run, and replaces an earlier state of it.
 func putRun(ctx context.Context, tx *transaction, run historyapi.Run, hints string) error {
 	data, err := json.Marshal(run)
 	if err != nil {
@@ -317,7 +317,7 @@ func putFacts(ctx context.Context, tx *transaction, run historyapi.Run, list []c
 	return err
 }
 
-// putExchange stores an exchange and adds it to the sums, once. What it caused may come later.
+// putExchange stores an exchange and adds it to the sums, once. What it caused may be stored later.
 func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -376,7 +376,7 @@ func putSwap(
 	return nil
 }
 
-// field bounds and cleans what somebody outside says.
+// field bounds and cleans a text from outside.
 func (s *Store) field(text string) string {
 	return visible.Cut(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField, "")
 }
@@ -385,7 +385,7 @@ func (s *Store) field(text string) string {
 var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.ts["']|` +
 	`(?m)^\s*(?:from|import)\s+skills\.(\w{1,64})`)
 
-// imports are the skills that code names as it would to import them, sorted.
+// imports are the skills that code appears to import, sorted.
 func imports(code string) []string {
 	if !strings.Contains(code, "skills") { // much cheaper than the expression
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// replayAll brings objects into the store, and returns the runs that are new. One that cannot be stored is skipped.
+// replayAll stores objects, and returns the runs that are new. One that cannot be stored is skipped.
 func (h *share) replayAll(ctx context.Context, list []*replay) ([]historyapi.Run, error) {
 	added, err := h.replaySome(ctx, list)
 	if !faulty(err) {
@@ -34,8 +34,8 @@ func (h *share) replayAll(ctx context.Context, list []*replay) ([]historyapi.Run
 	return added, nil
 }
 
-// replaySome brings objects into the store, all or none, and remembers those of which the store has no keys: removals,
-// and second objects of runs.
+// replaySome stores objects, all or none. Afterwards it ignores those whose keys are not in the store: removals, and
+// second objects of known runs.
 func (h *share) replaySome(ctx context.Context, list []*replay) ([]historyapi.Run, error) {
 	var added []historyapi.Run
 	err := h.store.ask(ctx, func(ctx context.Context, tx *transaction) error {
@@ -50,18 +50,18 @@ func (h *share) replaySome(ctx context.Context, list []*replay) ([]historyapi.Ru
 		}
 		return nil
 	})
-	if err != nil { // the writer may still be at it
+	if err != nil { // the writer may still be working on it
 		return nil, err
 	}
 	for _, o := range list {
 		if len(o.gone) > 0 || o.known {
-			h.pass(o.key)
+			h.ignore(o.key)
 		}
 	}
 	return added, nil
 }
 
-// replayOne brings an object into the store. Nil: it was no run, or one that is known.
+// replayOne stores an object. The run is nil if the object is a removal, or if its run is known.
 func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*historyapi.Run, error) {
 	if len(o.gone) > 0 {
 		return nil, h.removeAll(ctx, tx, o.gone)
@@ -72,7 +72,7 @@ func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*his
 	if err != nil || o.known {
 		return nil, err
 	}
-	run := h.mine(o.run)
+	run := h.localise(o.run)
 	run.Number, err = free(ctx, tx, `SELECT EXISTS (SELECT 1 FROM run WHERE number = ?)`, run.Began.UnixMicro())
 	if err != nil {
 		return nil, err
@@ -104,22 +104,22 @@ func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*his
 	if run.Ended.IsZero() {
 		return &run, nil
 	}
-	if severalAPIs(list) > maxAPIs {
+	if countAPIs(list) > maxAPIs {
 		list = nil // the run is kept; the pairs would be too many to be true
 	}
-	quiet := func(historyapi.Alert) {} // whoever saw the run has told
+	quiet := func(historyapi.Alert) {} // the store that ran it has raised its alerts
 	return &run, s.sum(ctx, tx, run, list, quiet)
 }
 
 const (
-	// maxAPIs is how many APIs a run of others may have for its pairs of them to be summed up.
+	// maxAPIs is how many APIs a run from the bucket may have for its pairs of them to be summed up.
 	maxAPIs = 100
-	// maxRemoved bounds the removed runs that are remembered because others say so. Beyond it the oldest are forgotten.
+	// maxRemoved bounds the tombstones from the bucket. Beyond it the oldest are dropped.
 	maxRemoved = 200_000
 )
 
-// severalAPIs is how many APIs there are in a list.
-func severalAPIs(list []controlapi.Exchange) int {
+// countAPIs returns how many APIs there are in a list.
+func countAPIs(list []controlapi.Exchange) int {
 	seen := map[string]bool{}
 	for _, x := range list {
 		if len(x.APIs) > 0 {
@@ -129,7 +129,7 @@ func severalAPIs(list []controlapi.Exchange) int {
 	return len(seen)
 }
 
-// replayExchanges brings the exchanges of a run into the store, but those that the proxy has told.
+// replayExchanges stores the exchanges of a run, except those that the proxy has already reported.
 func replayExchanges(
 	ctx context.Context, tx *transaction, exchanges []historyapi.Exchange,
 ) (list []controlapi.Exchange, texts []string, err error) {
@@ -152,8 +152,8 @@ func replayExchanges(
 	return list, texts, nil
 }
 
-// mine is a run of another store as this one keeps them.
-func (h *share) mine(run historyapi.Run) historyapi.Run {
+// localise applies this store's settings to a run of another store.
+func (h *share) localise(run historyapi.Run) historyapi.Run {
 	s := h.store
 	run.Client, run.ClientVersion = s.field(run.Client), s.field(run.ClientVersion)
 	if run.Title = s.field(run.Title); s.cfg.Mode != Full {
@@ -163,7 +163,7 @@ func (h *share) mine(run historyapi.Run) historyapi.Run {
 	return run
 }
 
-// removeAll removes runs that a person has removed elsewhere, but none that is under way.
+// removeAll removes runs that a person removed in another store, except those still under way here.
 func (h *share) removeAll(ctx context.Context, tx *transaction, ids []string) error {
 	for _, id := range ids {
 		h.store.mu.Lock()
@@ -189,8 +189,8 @@ func (h *share) removeAll(ctx context.Context, tx *transaction, ids []string) er
 	return err
 }
 
-// free is an odd number from a number on that a query does not find. The steps grow, because somebody may have made up
-// many runs of one time.
+// free returns an odd number, at least from, that the query taken does not find. The steps grow, because many made-up
+// runs may claim the same time.
 func free(ctx context.Context, tx *transaction, taken string, from int64) (int64, error) {
 	n := from | 1
 	for step := int64(2); ; n, step = n+step, 2*step {
@@ -201,7 +201,7 @@ func free(ctx context.Context, tx *transaction, taken string, from int64) (int64
 	}
 }
 
-// faulty reports whether an error is the fault of what was to be written.
+// faulty reports whether an error is the fault of the data, not of the file.
 func faulty(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && slices.Contains(

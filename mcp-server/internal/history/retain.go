@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maxFile bounds the file: beyond it the oldest runs go, whatever their age.
+	// maxFile bounds the file: beyond it the oldest runs are removed, whatever their age.
 	maxFile = 1 << 30
-	// sweepTime is how long the words of what is removed may stay in the index of words.
+	// sweepTime is how long the words of removed runs may stay in the full-text index.
 	sweepTime = 12 * time.Hour
 	// tidyBatch is how many runs one transaction removes.
 	tidyBatch = 100
 )
 
-// tidy removes what is too old or too much, a little at a time. Jobs that wait meanwhile are written in between.
+// tidy removes what is too old or too much, in small steps. Waiting jobs are written between the steps.
 func (s *Store) tidy(db *file) {
 	if db == nil {
 		return
@@ -37,7 +37,7 @@ func (s *Store) tidy(db *file) {
 				return err
 			}}})
 			if err != nil {
-				s.say(err.Error())
+				s.report(err.Error())
 				return
 			}
 			if removed += n; n == 0 {
@@ -55,11 +55,11 @@ func (s *Store) tidy(db *file) {
 	}
 	s.swept = time.Now()
 	if err := sweep(db); err != nil {
-		s.say(err.Error())
+		s.report(err.Error())
 	}
 }
 
-// tidyContent removes code and output that are too old, or the oldest if there is too much.
+// tidyContent removes code and output that are too old, and the oldest while there is too much.
 func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 	var total int64
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
@@ -86,7 +86,7 @@ func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 	return len(gone), nil
 }
 
-// dropContent removes the content of a run, and its words.
+// dropContent removes the content of a run, and the words of that content from the index.
 func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM content WHERE number = ?`, number); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.share.giveUp(ctx, tx, number); err != nil {
+	if err := s.share.countLost(ctx, tx, number); err != nil {
 		return 0, err
 	}
 	for _, id := range ids {
@@ -182,8 +182,8 @@ func removeRun(ctx context.Context, tx *transaction, id string) error {
 	return nil
 }
 
-// Remove forgets runs: their content, exchanges and themselves. Sums keep what they sent. It returns how many there
-// were, of those that are over.
+// Remove removes the runs that match the filter and are over, with their content and exchanges, and returns their
+// number. Sums keep what they sent.
 func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 	n := 0
 	f.Limit = maxLimit
@@ -197,7 +197,7 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 				if run.State == historyapi.Waiting || run.State == historyapi.Running {
 					continue
 				}
-				if err := s.share.forget(ctx, tx, run.ID); err != nil {
+				if err := s.share.recordRemoval(ctx, tx, run.ID); err != nil {
 					return err
 				}
 				if err := removeRun(ctx, tx, run.ID); err != nil {
@@ -223,7 +223,7 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 	return n, s.share.flush(ctx)
 }
 
-// sweepNow overwrites what was removed. Then nothing of it is in the log either.
+// sweepNow overwrites what was removed, in the file and in its write-ahead log.
 func (s *Store) sweepNow(ctx context.Context) error {
 	done := make(chan error, 1)
 	for {
@@ -232,7 +232,7 @@ func (s *Store) sweepNow(ctx context.Context) error {
 		case err := <-done:
 			return err
 		case <-s.ended:
-			return nil // the last one to close the file does the same
+			return nil // closing the file does the same
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -20,8 +20,8 @@ import (
 // What is searched for has a column; everything else of a run or an exchange is in data, as JSON of historyapi, so that
 // a new field needs no migration. Numbers are microseconds since 1970. A row of hour is a sum over a quarter of an
 // hour, of one kind; the names of its columns are in ledger.go. fact says which APIs, hosts and skills a run has.
-// shared has the keys of runs in a bucket, gone what a person removed of it: sent and told say whether the bucket has
-// it.
+// shared has the keys of runs in a bucket; gone has the tombstones of runs that a person removed. sent and told say
+// whether the bucket has them.
 var migrations = []string{`
 CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');
@@ -53,7 +53,7 @@ CREATE TABLE gone (id TEXT PRIMARY KEY, at INTEGER NOT NULL, key TEXT NOT NULL, 
 CREATE INDEX gone_untold ON gone (id) WHERE told = 0;
 `}
 
-// errNewer is for a file that a later CodeForge has written. It is neither read nor changed.
+// errNewer is for a file that a later CodeForge wrote. It is neither read nor changed.
 var errNewer = errors.New("a newer CodeForge wrote it")
 
 // dsn is how a connection is opened. first are pragmas that go before the others.
@@ -93,7 +93,7 @@ func openFile(dir string, list []string) (*file, error) {
 	}
 	var first []string
 	if info.Size() == 0 {
-		first = []string{"auto_vacuum(2)"} // later it would have no effect
+		first = []string{"auto_vacuum(2)"} // it has no effect on a file with tables
 	}
 	db, err := sql.Open("sqlite", dsn(path, true, first...))
 	if err != nil {
@@ -150,7 +150,7 @@ func readable(dir string, list []string) error {
 	return err
 }
 
-// openReader opens it for reading.
+// openReader opens the file of a folder for reading.
 func openReader(dir string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, Name), false))
 	if err != nil {
@@ -182,7 +182,7 @@ func version(db row, list []string) (int, error) {
 	return have, nil
 }
 
-// migrate applies the migrations that a file lacks, each as a whole or not at all.
+// migrate applies the migrations that a file lacks, each atomically.
 func migrate(db *sql.DB, list []string) error {
 	have, err := version(db, list)
 	for err == nil && have < len(list) {
@@ -191,8 +191,8 @@ func migrate(db *sql.DB, list []string) error {
 	return err
 }
 
-// step applies the next migration that a file lacks, if another process has not done so in the meantime: the
-// transaction is alone with the file from its beginning. It returns the version that the file has then.
+// step applies the next migration that a file lacks, unless another process has done so in the meantime: the
+// transaction locks the file from its beginning. It returns the file's new version.
 func step(db *sql.DB, list []string) (int, error) {
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
@@ -213,7 +213,7 @@ func step(db *sql.DB, list []string) (int, error) {
 	return have + 1, nil
 }
 
-// damaged reports whether an error says that the file is no sound database.
+// damaged reports whether an error says that the file is not a sound database.
 func damaged(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -223,7 +223,7 @@ func damaged(err error) bool {
 	return code == lib.SQLITE_CORRUPT || code == lib.SQLITE_NOTADB
 }
 
-// setAside renames the file, over one that was set aside before.
+// setAside renames the file, and replaces one that was set aside before.
 func setAside(dir string) error {
 	path := filepath.Join(dir, Name)
 	for _, suffix := range []string{"-wal", "-shm"} { // of no use without it, and a new file must not find them
@@ -232,7 +232,7 @@ func setAside(dir string) error {
 	return os.Rename(path, path+".damaged")
 }
 
-// checked passes on an error of a reader. If it says that the file is damaged, the writer is told.
+// checked returns a reader's error. If the file is damaged, it notifies the writer.
 func (s *Store) checked(err error) error {
 	if damaged(err) {
 		s.put(job{do: func(context.Context, *transaction) error { return err }})

@@ -14,65 +14,65 @@ import (
 )
 
 const (
-	// gatherTime is the wait for more runs to end before they are put in the bucket.
-	gatherTime = 250 * time.Millisecond
-	// lookTime is the time between two looks at the bucket, retryTime the pause after a failure to put something there.
-	lookTime  = 3 * time.Second
-	retryTime = 5 * time.Second
-	// overlap is how far each look goes back before the one before it: for clocks that differ, and objects under way.
-	// wideOverlap is that of one every tidyTime, for those that differ more.
+	// gatherDelay is how long an ended run waits for others, so that they are uploaded together.
+	gatherDelay = 250 * time.Millisecond
+	// pollInterval is the time between two polls of the bucket, retryDelay the pause after a failed upload.
+	pollInterval = 3 * time.Second
+	retryDelay   = 5 * time.Second
+	// overlap is how far each poll reaches back before the previous one, for clock skew and for uploads in flight. Every
+	// tidyTime a poll reaches back by wideOverlap, for larger skew.
 	overlap     = 45 * time.Second
 	wideOverlap = 24 * time.Hour
-	// flushTime bounds the wait of a person who removes runs.
+	// flushTime bounds how long a person who removes runs waits for the bucket.
 	flushTime = 15 * time.Second
-	// requests is how many requests there are at a time.
+	// requests is how many requests are made at a time.
 	requests = 8
-	// maxPassed bounds the names of objects that need not be read again.
-	maxPassed = 10_000
+	// maxIgnored bounds the names of objects that need not be read again.
+	maxIgnored = 10_000
 )
 
-// share keeps a store and a bucket the same, as far as both keep things: what ends here is put there, and what others
-// put there comes into the store, also from before this one's time.
+// share synchronises a store with a bucket: runs that end here are uploaded, and runs that others uploaded are
+// imported, including those from before this store existed.
 //
-// Contract: no run, and no writer of the store, waits for the bucket. What is still to be put there is a list in the
-// store's file, so it outlives this process as long as the file does, and is bounded as runs are. The nil share does
-// nothing.
+// Contract: neither a run nor the store's writer waits for the bucket. The upload queue is a table in the store's file,
+// so it survives this process as long as the file does, and it is bounded as runs are. The nil share does nothing.
 //
-// Threat: whoever may write to the bucket. An object is bounded before it is read, checked, and else skipped and
-// counted; none changes a run that is known. They can make up runs, and remove any.
+// Threat: whoever may write to the bucket. An object's size is bounded before it is read; one that fails a check is
+// skipped and counted, and none changes a run that is known. They can make up runs, and remove any.
 type share struct {
 	store          *Store
 	of             *bucket.Bucket
 	runs, contents *bucket.Bucket
 
-	poke    chan struct{}
-	asked   chan chan error
-	loads   chan struct{}
+	ended   chan struct{}
+	flushes chan chan error
+	reloads chan struct{}
 	stop    context.CancelFunc
 	stopped context.Context
 	parts   sync.WaitGroup
 	once    sync.Once
 
-	// passed are the keys of objects that need not be read again though no run has them. Only the looker uses it.
-	passed map[string]bool
+	// ignored are the keys of objects that need not be read again though no run has them. Only pollLoop uses it.
+	ignored map[string]bool
 
 	mu            sync.Mutex
-	problems      [2]string // of putting, of looking
+	problems      [2]string // of uploading, of polling
 	loading       bool
 	skipped, lost int64
 }
 
 // The indices of share.problems.
 const (
-	putting = iota
-	looking
+	uploading = iota
+	polling
 )
 
 func newShare(s *Store, of *bucket.Bucket) *share {
 	under := of.Under("history")
 	h := &share{
 		store: s, of: of, runs: under.Under(runsFolder), contents: under.Under(contentFolder), loading: true,
-		poke: make(chan struct{}, 1), asked: make(chan chan error), loads: make(chan struct{}, 1), passed: map[string]bool{},
+		ended: make(chan struct{}, 1), flushes: make(chan chan error), reloads: make(chan struct{}, 1),
+		ignored: map[string]bool{},
 	}
 	h.stopped, h.stop = context.WithCancel(context.Background())
 	return h
@@ -82,11 +82,11 @@ func (h *share) start() {
 	if h == nil {
 		return
 	}
-	h.parts.Go(func() { h.putAlways(h.stopped) })
-	h.parts.Go(func() { h.lookAlways(h.stopped) })
+	h.parts.Go(func() { h.uploadLoop(h.stopped) })
+	h.parts.Go(func() { h.pollLoop(h.stopped) })
 }
 
-// close puts what is left into the bucket, as long as two thirds of ctx allow, and ends.
+// close uploads what is left, within two thirds of the time that ctx has, and stops.
 func (h *share) close(ctx context.Context) {
 	if h == nil {
 		return
@@ -99,52 +99,53 @@ func (h *share) close(ctx context.Context) {
 			defer cancel()
 			ctx = short
 		}
-		if err := h.putAll(ctx); err != nil {
-			h.store.cfg.Log.Error("the latest runs are not in the bucket, and may be lost with this store",
+		if err := h.uploadAll(ctx); err != nil {
+			h.store.cfg.Log.Error("the latest runs are not in the bucket: they are lost if this store is",
 				logline.Tag("history"), slog.String("error", err.Error()))
 		}
 	})
 }
 
-// wake tells that a run which has ended is in the file.
+// wake notifies uploadLoop that an ended run is in the file.
 func (h *share) wake() {
 	if h == nil {
 		return
 	}
 	select {
-	case h.poke <- struct{}{}:
+	case h.ended <- struct{}{}:
 	default:
 	}
 }
 
-// reload tells that the file was replaced by a new one.
+// reload notifies pollLoop that the file was replaced by a new one.
 func (h *share) reload() {
 	if h == nil {
 		return
 	}
 	select {
-	case h.loads <- struct{}{}:
+	case h.reloads <- struct{}{}:
 	default:
 	}
 }
 
-// flush waits until the bucket has been told what is gone.
+// flush waits until all removals are in the bucket.
 func (h *share) flush(ctx context.Context) error {
 	if h == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	err := h.told(ctx)
+	err := h.requestUpload(ctx)
 	if err != nil {
-		return fmt.Errorf("removed here; the bucket has not confirmed it, and is told again until it does: %w", err)
+		return fmt.Errorf("removed here; the bucket has not confirmed it, and CodeForge retries until it does: %w", err)
 	}
 	return nil
 }
 
-func (h *share) told(ctx context.Context) error {
+// requestUpload has uploadLoop upload everything now, and returns its error.
+func (h *share) requestUpload(ctx context.Context) error {
 	done := make(chan error, 1)
-	for asked := h.asked; ; {
+	for asked := h.flushes; ; {
 		select {
 		case asked <- done:
 			asked = nil
@@ -158,46 +159,46 @@ func (h *share) told(ctx context.Context) error {
 	}
 }
 
-// putAlways puts what ends here into the bucket.
-func (h *share) putAlways(ctx context.Context) {
-	again := time.NewTimer(0) // what an earlier process has left
+// uploadLoop uploads the runs and removals of this store.
+func (h *share) uploadLoop(ctx context.Context) {
+	again := time.NewTimer(0) // for what an earlier process left
 	defer again.Stop()
 	for {
 		var asked chan error
 		select {
 		case <-ctx.Done():
 			return
-		case asked = <-h.asked:
+		case asked = <-h.flushes:
 		case <-again.C:
-		case <-h.poke:
+		case <-h.ended:
 			select {
 			case <-ctx.Done():
 				return
-			case asked = <-h.asked:
-			case <-time.After(gatherTime):
+			case asked = <-h.flushes:
+			case <-time.After(gatherDelay):
 			}
 		}
-		err := h.putAll(ctx)
+		err := h.uploadAll(ctx)
 		if asked != nil {
 			asked <- err
 		}
-		h.say(ctx, putting, err)
+		h.report(ctx, uploading, err)
 		if err != nil {
-			again.Reset(retryTime)
+			again.Reset(retryDelay)
 		}
 	}
 }
 
-// lookAlways brings what others put into the bucket into the store, and removes from the bucket what is too old.
-func (h *share) lookAlways(ctx context.Context) {
-	tick := time.NewTicker(lookTime)
+// pollLoop imports what others uploaded, and removes from the bucket what is too old.
+func (h *share) pollLoop(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	since := time.Now()
-	var wide time.Time // the last wide look
+	var wide time.Time // the last poll with wideOverlap
 	loaded := false
 	for {
 		began := time.Now()
-		err := h.look(ctx, since.Add(-overlap))
+		err := h.poll(ctx, since.Add(-overlap))
 		if err == nil {
 			since = began
 		}
@@ -209,13 +210,13 @@ func (h *share) lookAlways(ctx context.Context) {
 		}
 		if err == nil && time.Since(wide) > tidyTime {
 			wide = began
-			err = errors.Join(h.look(ctx, began.Add(-wideOverlap)), h.tidy(ctx))
+			err = errors.Join(h.poll(ctx, began.Add(-wideOverlap)), h.tidy(ctx))
 		}
-		h.say(ctx, looking, err)
+		h.report(ctx, polling, err)
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.loads:
+		case <-h.reloads:
 			loaded = false
 			h.setLoading(true)
 		case <-tick.C:
@@ -229,8 +230,8 @@ func (h *share) setLoading(on bool) {
 	h.loading = on
 }
 
-// say logs a problem when it begins and when it is over.
-func (h *share) say(ctx context.Context, which int, err error) {
+// report logs a problem once when it begins and once when it is over.
+func (h *share) report(ctx context.Context, which int, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -243,7 +244,7 @@ func (h *share) say(ctx context.Context, which int, err error) {
 	h.problems[which] = text
 	h.mu.Unlock()
 	what := [2][2]string{
-		{"runs cannot be put in the bucket, and wait", "runs are put in the bucket again"},
+		{"runs cannot be uploaded to the bucket, and are queued", "runs are uploaded to the bucket again"},
 		{"the runs of others cannot be read from the bucket", "the runs of others are read from the bucket again"},
 	}[which]
 	switch {
@@ -254,36 +255,36 @@ func (h *share) say(ctx context.Context, which int, err error) {
 	}
 }
 
-// skip counts an object that is left out.
+// skip counts an object that cannot be imported.
 func (h *share) skip(key string, err error) {
-	h.pass(key)
+	h.ignore(key)
 	h.mu.Lock()
 	h.skipped++
 	first := h.skipped == 1
 	h.mu.Unlock()
 	if first {
-		h.store.cfg.Log.Warn("an object in the bucket of runs is skipped, and so will be others like it",
+		h.store.cfg.Log.Warn("an object in the bucket is skipped, and later ones like it are skipped without a warning",
 			logline.Tag("history"), slog.String("object", key), slog.String("error", err.Error()))
 	}
 }
 
-// pass remembers that an object need not be read again.
-func (h *share) pass(key string) {
-	if len(h.passed) >= maxPassed {
-		clear(h.passed)
+// ignore records that an object need not be read again.
+func (h *share) ignore(key string) {
+	if len(h.ignored) >= maxIgnored {
+		clear(h.ignored)
 	}
-	h.passed[key] = true
+	h.ignored[key] = true
 }
 
-// status says how far this store has kept up.
+// status reports how far the store and the bucket are in step.
 func (h *share) status(ctx context.Context, db row) (*historyapi.Bucket, error) {
 	out := &historyapi.Bucket{Address: h.of.String()}
 	err := db.QueryRowContext(ctx, `SELECT count(*) FROM shared WHERE sent = 0`).Scan(&out.Waiting)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out.Skipped, out.Lost, out.Loading = h.skipped, h.lost, h.loading
-	if out.Problem = h.problems[putting]; out.Problem == "" {
-		out.Problem = h.problems[looking]
+	if out.Problem = h.problems[uploading]; out.Problem == "" {
+		out.Problem = h.problems[polling]
 	}
 	return out, err
 }

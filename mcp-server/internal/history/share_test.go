@@ -68,7 +68,7 @@ func runIDs(t *testing.T, s *Store) []string {
 	return out
 }
 
-// shared is how far a store has kept up.
+// shared is how far a store and its bucket are in step.
 func shared(t *testing.T, s *Store) historyapi.Bucket {
 	t.Helper()
 	st, err := s.Status(t.Context())
@@ -76,8 +76,8 @@ func shared(t *testing.T, s *Store) historyapi.Bucket {
 	return *st.Bucket
 }
 
-// isPut waits until all runs of a store are in the bucket.
-func isPut(t *testing.T, s *Store) {
+// uploaded waits until all runs of a store are in the bucket.
+func uploaded(t *testing.T, s *Store) {
 	t.Helper()
 	settle(t, s)
 	testkit.WaitFor(t, func() bool { return shared(t, s).Waiting == 0 })
@@ -97,8 +97,8 @@ func files(t *testing.T, s *testkit.ObjectStore) []string {
 	return out
 }
 
-// TestShared: what ends in one store is in the other within seconds, with all that is kept of it, its sums and its words;
-// a store that begins with an empty file finds all; what is removed in one is removed in the other and in the bucket.
+// TestShared: a run that ends in one store is in the other within seconds, with its content, its sums and its words; a
+// store that starts with an empty file imports all; a run removed in one is removed in the other and in the bucket.
 func TestShared(t *testing.T) {
 	b, server := objects(t)
 	one, two := sharing(t, b, nil), sharing(t, b, nil)
@@ -107,7 +107,7 @@ func TestShared(t *testing.T) {
 	began := time.Now()
 	testkit.WaitFor(t, func() bool { return has(t, two, "raaaa") })
 	t.Logf("listed by the other one after %s", time.Since(began).Round(100*time.Millisecond))
-	if took := time.Since(began); took > 2*lookTime+testkit.Patience/2 {
+	if took := time.Since(began); took > 2*pollInterval+testkit.Patience/2 {
 		t.Errorf("it took %s", took)
 	}
 	store(two, "rbbbb", "console.log('nothing');", "nothing\n")
@@ -186,7 +186,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(data)
 }
 
-// TestSharedModes: a store keeps of others' runs what its own HISTORY and REDACTING_STRINGS say.
+// TestSharedModes: a store applies its own HISTORY and REDACTING_STRINGS to the runs of others.
 func TestSharedModes(t *testing.T) {
 	b, server := objects(t)
 	full := sharing(t, b, nil)
@@ -213,8 +213,8 @@ func TestSharedModes(t *testing.T) {
 	}
 }
 
-// TestSharedAway: with the bucket away or hanging, runs are stored as ever and wait, in the file; when it is back, they
-// are put there, also by a later process. That is said once.
+// TestSharedAway: while the bucket is unreachable or hangs, runs are stored as usual and queued in the file; once it
+// answers they are uploaded, if need be by a later process. The log says so once.
 func TestSharedAway(t *testing.T) {
 	b, server := objects(t)
 	var log testkit.Buffer
@@ -245,7 +245,7 @@ func TestSharedAway(t *testing.T) {
 	one = open(t, dir, func(c *Config) { c.Bucket = b; said(c) })
 	testkit.WaitFor(t, func() bool { return has(t, two, "rbbbb") && shared(t, two).Problem == "" })
 	if has(t, two, "raaaa") {
-		t.Error("a run was put there that was removed")
+		t.Error("a removed run was uploaded")
 	}
 
 	resume := server.Hang()
@@ -257,9 +257,9 @@ func TestSharedAway(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return shared(t, one).Problem != "" })
 	resume()
 	testkit.WaitFor(t, func() bool { return has(t, two, "rcccc") && shared(t, one).Problem == "" })
-	for _, text := range []string{"runs cannot be put in the bucket, and wait", "runs are put in the bucket again"} {
+	for _, text := range []string{"runs cannot be uploaded to the bucket, and are queued", "runs are uploaded to the bucket again"} {
 		if n := strings.Count(log.String(), text); n < 1 || n > 2 {
-			t.Errorf("said %d times: %s", n, text)
+			t.Errorf("logged %d times: %s", n, text)
 		}
 	}
 	if list := files(t, server); len(list) != 5 { // two runs with their contents, and the removal
@@ -298,7 +298,7 @@ func TestSharedAtOnce(t *testing.T) {
 	}
 }
 
-// TestSharedSlowFile: a run that comes into the file late is put in the bucket like any other.
+// TestSharedSlowFile: a run that is written to the file late is uploaded like any other.
 func TestSharedSlowFile(t *testing.T) {
 	b, server := objects(t)
 	s := sharing(t, b, nil)
@@ -308,7 +308,7 @@ func TestSharedSlowFile(t *testing.T) {
 	parts.Go(func() {
 		_ = s.ask(t.Context(), func(context.Context, *transaction) error {
 			close(busy)
-			time.Sleep(gatherTime + 4*freshTime) // longer than whoever puts it waits for the file
+			time.Sleep(gatherDelay + 4*freshTime) // longer than the upload waits for the file
 			return nil
 		})
 	})
@@ -317,7 +317,7 @@ func TestSharedSlowFile(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return len(files(t, server)) == 2 })
 }
 
-// TestSharedTold: exchanges that the proxy has told every store are not counted twice.
+// TestSharedTold: exchanges that the proxy reported to every store are not counted twice.
 func TestSharedTold(t *testing.T) {
 	b, _ := objects(t)
 	one, two := sharing(t, b, nil), sharing(t, b, nil)
@@ -331,13 +331,13 @@ func TestSharedTold(t *testing.T) {
 	}
 }
 
-// TestSharedRetention: content and runs go from the bucket by their ages, and a later store does not find them.
+// TestSharedRetention: content and runs are removed from the bucket by age, and a later store does not find them.
 func TestSharedRetention(t *testing.T) {
 	b, server := objects(t)
 	one := sharing(t, b, nil)
 	store(one, "raaaa", "x", "y")
-	isPut(t, one)
-	age := func(by time.Duration) { // as if they had been put there before
+	uploaded(t, one)
+	age := func(by time.Duration) { // as if they had been uploaded earlier
 		for _, path := range files(t, server) {
 			dir, key := filepath.Split(path)
 			at, id, _ := parseKey(key)
@@ -375,14 +375,15 @@ func TestSharedRetention(t *testing.T) {
 	left("[]")
 }
 
-// TestSharedRoom: a later store finds the newest runs when there is no room for all, and does not read again what went.
+// TestSharedRoom: a later store imports the newest runs when there is no room for all, and does not fetch removed ones
+// again.
 func TestSharedRoom(t *testing.T) {
 	b, server := objects(t)
 	one := sharing(t, b, nil)
 	for i := range 5 {
 		store(one, fmt.Sprintf("r%d", i), "x", strings.Repeat("y", 1000))
 	}
-	isPut(t, one)
+	uploaded(t, one)
 	small := sharing(t, b, func(c *Config) {
 		c.limits = limits{contentAge: time.Hour, receiptAge: time.Hour, content: 1 << 20, file: 1}
 	})
@@ -407,14 +408,14 @@ func TestSharedRoom(t *testing.T) {
 	}
 }
 
-// plant puts an object into the bucket as somebody else does.
+// plant puts an object into the bucket as an attacker would.
 func plant(t *testing.T, b *bucket.Bucket, folder, key string, data []byte) {
 	t.Helper()
 	_, err := b.Under("history").Under(folder).Put(t.Context(), key, data, bucket.Any)
 	testkit.Must(t, err)
 }
 
-// packed compresses what may be no JSON.
+// packed compresses data that need not be JSON.
 func packed(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -424,7 +425,7 @@ func packed(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
-// goodRun is what another store puts, with changes of its run, its exchange and its fields.
+// goodRun is the object that another store uploads, with changes to its run, its exchange and its fields.
 func goodRun(t *testing.T, id string, run func(*historyapi.Run), x func(*controlapi.Exchange), fields ...any) []byte {
 	t.Helper()
 	now := time.Now().UTC()
@@ -444,7 +445,7 @@ func goodRun(t *testing.T, id string, run func(*historyapi.Run), x func(*control
 	return packed(t, []byte(asJSON(t, o)))
 }
 
-// hostileObjects are objects that are not what a store puts there, by what follows the time in their keys.
+// hostileObjects are objects that no store uploads, by what follows the time in their keys.
 func hostileObjects(t *testing.T) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{
@@ -494,12 +495,12 @@ func hostileObjects(t *testing.T) map[string][]byte {
 	return out
 }
 
-// TestObject: an object that is not what a store puts there is refused.
+// TestObject: an object that no store uploads is refused.
 func TestObject(t *testing.T) {
 	oldest := time.Now().Add(-90 * 24 * time.Hour)
 	why := map[string]string{
 		"rhgarbage": "unexpected EOF", "rhnojson": "unexpected end of JSON input", "rhempty": "EOF", "rhhuge": "gzip: invalid header",
-		"rhx.gone": "it removes what is no run", "rhy.gone": "it removes no run, or too many", "rhz.gone": "it removes no run, or too many",
+		"rhx.gone": "it removes what is not a run", "rhy.gone": "it removes no run, or too many", "rhz.gone": "it removes no run, or too many",
 		"rhbomb": "it is too large", "rhnewer": "a newer CodeForge wrote it: its schema is 2, and this one knows 1",
 		"rhmany": "it has more than a run has", "rhgone": "it has more than a run has", "rhhints": "it has more than a run has", "rhwide": "it has more than a run has",
 		"rhnorun": "it is another run than its name says", "rhlist": "json: cannot unmarshal array into Go value of type historyapi.Run",
@@ -526,13 +527,13 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// TestSharedHostile: objects that are not what a store puts there are skipped and counted, each once, and change nothing
-// of what is known; what is good comes in.
+// TestSharedHostile: objects that no store uploads are skipped and counted, each once, and change no known run; good
+// ones are imported.
 func TestSharedHostile(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)
 	store(one, "raaaa", "x", "y")
-	isPut(t, one)
+	uploaded(t, one)
 	before, err := one.Run(t.Context(), "raaaa")
 	testkit.Must(t, err)
 	hostile := hostileObjects(t)
@@ -548,14 +549,14 @@ func TestSharedHostile(t *testing.T) {
 	for _, name := range []string{"index.html", "!", ahead, newKey("R_A"), time.Now().UTC().Format(keyTime)} {
 		plant(t, b, runsFolder, name, []byte("x"))
 	}
-	counted := len(hostile) + 2 // "!" sorts before all keys, "index.html" after them, and for the third it is too early
+	counted := len(hostile) + 2 // "!" is before the keys that are listed, "index.html" after them, and the third is not due yet
 
-	// What is good, but for an exchange that is another run's; and another object of a run that is known.
+	// A good run, except for an exchange that is another run's; and a second object of a known run.
 	thief := func(x *controlapi.Exchange) { x.ID, x.Among, x.URL = "raaaa-1", 1, "https://stolen.example" }
 	plant(t, b, runsFolder, newKey("rgood"), goodRun(t, "rgood", nil, thief))
 	plant(t, b, runsFolder, newKey("raaaa"), goodRun(t, "raaaa", func(r *historyapi.Run) { r.Title = "forged" }, nil))
 	testkit.WaitFor(t, func() bool { return has(t, one, "rgood") && shared(t, one).Skipped >= int64(counted) })
-	time.Sleep(2 * lookTime) // it looks again
+	time.Sleep(2 * pollInterval) // it polls again
 	if st := shared(t, one); st.Skipped != int64(counted) || st.Problem != "" {
 		t.Errorf("%+v, want %d skipped", st, counted)
 	}
@@ -568,12 +569,13 @@ func TestSharedHostile(t *testing.T) {
 	}
 }
 
-// TestSharedResurrected: an object that was under way while its run was removed is removed too, by whoever sees it.
+// TestSharedResurrected: an object that was being uploaded while its run was removed is removed by whichever store sees
+// it.
 func TestSharedResurrected(t *testing.T) {
 	b, server := objects(t)
 	one, two := sharing(t, b, nil), sharing(t, b, nil)
 	store(one, "raaaa", "x", "y")
-	isPut(t, one)
+	uploaded(t, one)
 	var object []byte
 	for _, path := range files(t, server) {
 		if strings.HasPrefix(path, runsFolder) {
@@ -591,8 +593,8 @@ func TestSharedResurrected(t *testing.T) {
 	}
 }
 
-// TestSharedLater: runs from before there was a bucket are put there, those that were under way when the process was
-// killed too.
+// TestSharedLater: runs from before there was a bucket are uploaded, even those that were under way when the process
+// was killed.
 func TestSharedLater(t *testing.T) {
 	b, _ := objects(t)
 	dir := t.TempDir()
@@ -605,7 +607,7 @@ func TestSharedLater(t *testing.T) {
 	settle(t, one)
 	shut(t, one)
 	one = open(t, dir, func(c *Config) { c.Bucket = b })
-	isPut(t, one)
+	uploaded(t, one)
 	two := sharing(t, b, nil)
 	testkit.WaitFor(t, func() bool { return !shared(t, two).Loading })
 	want := runIDs(t, one)
@@ -615,7 +617,7 @@ func TestSharedLater(t *testing.T) {
 	}
 }
 
-// TestSharedLarge: a run that is too large for an object is put without some of its exchanges.
+// TestSharedLarge: a run that is too large for an object is uploaded without some of its exchanges.
 func TestSharedLarge(t *testing.T) {
 	var list []json.RawMessage
 	for i := range maxOfRun {

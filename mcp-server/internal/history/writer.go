@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// maxQueue and maxQueued bound what waits for the writer: jobs, and bytes of code and output.
+	// maxQueue bounds the jobs that wait for the writer, maxQueued the bytes of code and output in them.
 	maxQueue  = 8192
 	maxQueued = 32 << 20
-	// maxBatch bounds one transaction, and batchTime the wait for more to go with the first job: a transaction costs more
-	// than what is in it.
+	// maxBatch bounds the jobs of one transaction, and batchTime the first job's wait for others: a transaction costs more
+	// than the statements in it.
 	maxBatch  = 512
 	batchTime = 50 * time.Millisecond
 	// tidyTime is the time between two searches for what is too old.
@@ -29,9 +29,9 @@ const (
 // errClosed is for jobs while the file cannot be opened.
 var errClosed = errors.New("the history cannot be written")
 
-// job is something to write. Its size counts against maxQueued until it is written. done, if not nil, is told the
-// error.
-// run, if not 0, is the number of the run whose row it writes: of several in one transaction only the last is done.
+// job is something to write. Its size counts against maxQueued until it is written. done, if not nil, receives the
+// error. run, if not 0, is the number of the run whose row it writes: of several in one transaction only the last is
+// done.
 type job struct {
 	do   func(context.Context, *transaction) error
 	size int64
@@ -60,13 +60,13 @@ func (s *Store) put(j job) bool {
 // crowded reports whether there is no room for content in the queue.
 func (s *Store) crowded() bool { return s.queued.Load() > maxQueued }
 
-// ask queues a job and waits for its end: for people, not for runs.
+// ask queues a job and waits until it is written: for people, not for runs.
 func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) error) error {
 	if s.off() {
 		return ErrOff
 	}
 	if s.queue == nil {
-		return errors.New("CodeForge does not run: what is kept can only be read")
+		return errors.New("CodeForge is not running: the history can only be read")
 	}
 	done := make(chan error, 1)
 	if !s.put(job{do: do, done: done}) {
@@ -82,13 +82,13 @@ func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) 
 	}
 }
 
-// write is the writer: it opens the file, and writes what comes until Close.
+// write is the writer: it opens the file, and writes jobs until Close.
 func (s *Store) write() {
 	defer close(s.ended)
 	db := s.open(false)
 	if db != nil {
 		if err := errors.Join(begin(db), s.share.queueAll(db)); err != nil {
-			s.say(err.Error())
+			s.report(err.Error())
 		}
 	}
 	close(s.opened)
@@ -124,13 +124,13 @@ func (s *Store) write() {
 	}
 }
 
-// open opens the file for writing and for reading, a new one if the old one is damaged. Nil: that cannot be, and why is
-// said.
+// open opens the file for writing and for reading, and starts a new one if it is damaged. Nil means that it could not,
+// and the reason is logged.
 func (s *Store) open(isDamaged bool) *file {
 	var err error
 	if isDamaged {
 		err = setAside(s.cfg.Dir)
-		const text = "it is set aside as " + Name + ".damaged, and a new one is begun"
+		const text = "it is set aside as " + Name + ".damaged, and a new one is created"
 		s.cfg.Log.Error("the history was damaged: "+text, logline.Tag("history"))
 		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertHistory, Title: "The history was damaged", Text: text})
 	}
@@ -146,17 +146,17 @@ func (s *Store) open(isDamaged bool) *file {
 		reader, err = openReader(s.cfg.Dir)
 	}
 	if err != nil {
-		s.say(err.Error())
+		s.report(err.Error())
 		return nil
 	}
 	s.mu.Lock()
 	s.reader = reader
 	s.mu.Unlock()
-	s.say("")
+	s.report("")
 	return db
 }
 
-// begin notes that the runs which were under way are lost: whoever would have told their end is gone.
+// begin marks the runs that were under way as lost: the process that would have stored their ends is no longer there.
 func begin(db *file) error {
 	_, err := db.ExecContext(context.Background(),
 		`UPDATE run SET state = ?, data = json_set(data, '$.state', ?) WHERE state IN (?, ?)`,
@@ -178,8 +178,8 @@ func (s *Store) shut(db *file) {
 	}
 }
 
-// batch writes a job and those that come soon behind it in one transaction, at once when somebody waits for it. If one
-// of them is at fault, each is tried on its own. The error is what keeps all of them from being written.
+// batch writes a job and those that follow it within batchTime in one transaction, without a wait if somebody waits for
+// the job. If one of them is at fault, each is tried on its own. The error is one that affects all of them.
 func (s *Store) batch(db *file, first job) error {
 	jobs := []job{first}
 	timer := time.NewTimer(batchTime)
@@ -212,7 +212,7 @@ collect:
 	return nil
 }
 
-// sweep leaves nothing of what was removed in the file, its index of words and its log, and gives back what is free.
+// sweep overwrites what was removed, in the file, its full-text index and its write-ahead log, and shrinks the file.
 func sweep(db *file) error {
 	if db == nil {
 		return errClosed
@@ -222,13 +222,13 @@ func sweep(db *file) error {
 	return err
 }
 
-// general reports whether an error would meet other jobs too: a full disk, a damaged or locked file.
+// general reports whether an error would affect other jobs too: a full disk, a damaged or locked file.
 func general(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff != lib.SQLITE_CONSTRAINT
 }
 
-// written tells whoever waits for jobs, and counts and says what was not written.
+// written passes the error to whoever waits for the jobs, and counts and logs what was not written.
 func (s *Store) written(jobs []job, err error) error {
 	s.waiting.Add(-int64(len(jobs)))
 	lost := 0
@@ -240,12 +240,12 @@ func (s *Store) written(jobs []job, err error) error {
 		}
 	}
 	if err == nil {
-		s.say("")
+		s.report("")
 		return nil
 	}
 	s.drop(lost)
-	if lost > 0 && !errors.Is(err, errClosed) { // why it is closed is said already
-		s.say(err.Error())
+	if lost > 0 && !errors.Is(err, errClosed) { // the reason why it is closed is logged already
+		s.report(err.Error())
 	}
 	return err
 }
@@ -297,13 +297,13 @@ type transaction struct {
 	*sql.Tx
 	file *file
 	sums map[sumKey]*sum
-	// shares says that a run is to be put in the bucket.
+	// shares means that a run is to be uploaded to the bucket.
 	shares bool
-	// last is done after all jobs: an index of words is flushed by every statement after the one that changes it.
+	// last is done after all jobs: the full-text index is flushed by every statement after the one that changes it.
 	last []func() error
 }
 
-// finish does what jobs have left to the end.
+// finish does what jobs left for the end of the transaction.
 func (tx *transaction) finish(ctx context.Context) error {
 	if err := tx.putSums(ctx); err != nil {
 		return err

@@ -21,15 +21,15 @@ type Config struct {
 	Control *controlapi.Client
 	// History is what is kept of runs.
 	History *history.Store
-	// Servers are the MCP servers. Nil: nobody asks about them here.
+	// Servers are the MCP servers. Nil means that they are not served here.
 	Servers Servers
-	// Alarms are those of the proxy. Nil: there are none.
+	// Alarms are those of the proxy. Nil means none.
 	Alarms *alarm.Book
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants func() operatorapi.Tenants
-	// Buckets are those that several CodeForges share. Nil: nobody asks about them here.
+	// Buckets returns the buckets that several CodeForges share. Nil means that nobody asks about them here.
 	Buckets func(context.Context) operatorapi.Buckets
-	// Console makes a way in to the console. Nil: there is none.
+	// Console makes a way in to the console. Nil means none.
 	Console func() operatorapi.ConsoleLogin
 	// Stop, when closed, ends the streams.
 	Stop <-chan struct{}

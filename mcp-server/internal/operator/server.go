@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// Servers are the MCP servers, as the user may look at them and decide about them.
+// Servers are the MCP servers, for the user to inspect and decide about.
 type Servers interface {
 	Review(ctx context.Context, server string) (operatorapi.Review, error)
 	Approve(ctx context.Context, server, digest string) error

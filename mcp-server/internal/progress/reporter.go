@@ -15,7 +15,7 @@ import (
 
 // Config configures a Reporter. Zero durations get the defaults named there.
 type Config struct {
-	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil: the
+	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil means the
 	// client asked for no notifications.
 	Send func(ctx context.Context, progress float64, message string)
 	// Batch is how often output is sent. Zero means 500 ms.
@@ -70,14 +70,14 @@ func (r *Reporter) Stop() {
 	}
 }
 
-// Running says that the run has its slot.
+// Running reports that the run has its slot.
 func (r *Reporter) Running() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = "running"
 }
 
-// Waiting says that the run waits for a person, or does so no more.
+// Waiting reports that the run waits for a person, or no longer does.
 func (r *Reporter) Waiting(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,10 +21,10 @@ type Config struct {
 	Control *controlapi.Client
 	Sandbox *runapi.Client
 	Log     *slog.Logger
-	// Changed, if not nil, is told of every catalog before Catalog returns it. It must not wait.
+	// Changed, if not nil, is called with every catalog before Catalog returns it. It must not wait.
 	Changed func(controlapi.Catalog)
-	// Python, if not nil, is told what the sandbox says of Python, before the first catalog is known and with every
-	// renewal.
+	// Python, if not nil, is called with what the sandbox reports about Python, before the first catalog is known and with
+	// every renewal.
 	Python func(runapi.Python)
 }
 

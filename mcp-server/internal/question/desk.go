@@ -20,7 +20,7 @@ const (
 	key = "question"
 )
 
-// Gone is what a client is told that comes back too late, or with what was not its own.
+// Gone is the reply to a client that comes back too late, or with another client's question.
 const Gone = "This call is over: its question was answered already, or not in time. Call the tool again."
 
 // Desk keeps calls that wait for their clients to come back with an answer. The zero Desk is empty. It is safe for
@@ -38,7 +38,7 @@ type parked struct {
 	open  *asked        // the question that the client has been given
 	done  chan struct{} // closed when res is set
 	res   *mcp.CallToolResult
-	panic any // of the work, for who waits
+	panic any // of the work, for the waiting caller
 	timer *time.Timer
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	Hold time.Duration
 }
 
-// BusyError says that no slot could be had.
+// BusyError means that no slot became free in time.
 type BusyError struct {
 	// Waited is how long this run waited. Zero when the queue was full.
 	Waited time.Duration
@@ -154,14 +154,14 @@ func (q *Queue) Acquire(ctx context.Context, session string) (sandbox.Lease, tim
 	return q.AcquireFor(ctx, Turn{Session: session})
 }
 
-// Turn is whose run wants a lease, and which.
+// Turn says whose run wants a lease, and what kind of lease.
 type Turn struct {
 	Session string
 	// Language is as runapi.LeaseRequest has it.
 	Language string
 	// Private is as runapi.LeaseRequest has it.
 	Private bool
-	// Share is the tenant's, whose runs are private. Nil: it is no tenant's.
+	// Share is the share of the tenant whose run it is, or nil. Tenants' runs are private.
 	Share *Share
 }
 
@@ -304,7 +304,7 @@ func (q *Queue) giveBack(l sandbox.Lease) {
 	q.signal()
 }
 
-// signal says that a slot may be free.
+// signal signals that a slot may be free.
 func (q *Queue) signal() {
 	select {
 	case q.released <- struct{}{}:
@@ -333,7 +333,7 @@ func (q *Queue) acquireAhead(private bool) {
 	h := &held{lease: l}
 	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.drop(h) })
 	q.ahead = h
-	q.signal() // a run may have begun to wait meanwhile
+	q.signal() // a run may have begun to wait in the meantime
 }
 
 // takeHeld takes the lease that is held ahead, or nil.

@@ -11,8 +11,9 @@ import (
 // maxChain is how many references are followed one after the other.
 const maxChain = 20
 
-// Resolve follows the $ref of a schema, within the document root, to a schema without one. Spend is told the steps of
-// each reference, and says whether they may be taken. It is false for what is no schema, or leads to none.
+// Resolve follows the $ref of a schema, within the document root, to a schema without one. Spend is called with the
+// steps of each reference, and reports whether they may be taken. It is false for what is not a schema, or leads to
+// none.
 func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool) {
 	for range maxChain {
 		s, ok := schema.(map[string]any)

@@ -14,7 +14,7 @@ type Index struct {
 	name string
 	// named are the stems of the name: in a question they say where to look.
 	named []string
-	// terms are all stems in order, one behind the other, and ends where each ends. postings are the entries that have a
+	// terms are all stems in order, one after the other, and ends where each ends. postings are the entries that have a
 	// term: the distance from the entry before, and how much the term counts there. offsets are where each list begins.
 	terms    string
 	ends     []uint32

@@ -12,7 +12,7 @@ import (
 type question struct {
 	groups []group
 	kind   Kind
-	// vague says that it has no verb: as a rule it is for something to read.
+	// vague means that it has no verb: as a rule it is for something to read.
 	vague bool
 	// many is above zero if it asks for many things, below if for one.
 	many int
@@ -253,12 +253,12 @@ func (l *lexicon) count(stem string) int {
 	return n
 }
 
-// weight is how much a stem tells that so many entries have.
+// weight is the information in a stem, given how many entries have it.
 func (l *lexicon) weight(count int) float32 {
 	return float32(math.Pow(math.Log(1+(l.entries-float64(count)+0.5)/(float64(count)+0.5)), rarity))
 }
 
-// group makes the group of a word. rest are the words behind it.
+// group makes the group of a word. rest are the words after it.
 func (l *lexicon) group(word string, rest []string) group {
 	stem := Stem(word)
 	g := group{forms: []form{{stem, 1}}}
@@ -292,7 +292,7 @@ func (l *lexicon) group(word string, rest []string) group {
 	return g
 }
 
-// follows reports whether the words of a name begin with a stem and go on with the words behind it.
+// follows reports whether the words of a name begin with a stem and continue with the words after it.
 func follows(named []string, stem string, rest []string) bool {
 	if named[0] != stem || len(rest) < len(named)-1 {
 		return false

@@ -25,7 +25,7 @@ type Hit struct {
 // MaxQuery bounds the words of a question that count.
 const MaxQuery = 24
 
-// Search returns the entries that fit a question best, at most so many.
+// Search returns the entries that fit a question best, no more than most.
 func Search(all []*Index, question string, most int) []Hit {
 	q := parse(all, question)
 	if len(q.groups) == 0 {
@@ -56,7 +56,7 @@ func varied(hits []Hit, most int) []Hit {
 		for i, h := range hits {
 			score := h.Score
 			if score <= best {
-				break // none behind it is better
+				break // none after it is better
 			}
 			k := h.Index.likes[h.Entry]
 			for _, o := range out {
@@ -105,7 +105,7 @@ const (
 	brevity = 1.5
 )
 
-// search puts the best entries of one index among hits, which are in order, and keeps at most so many of all.
+// search merges the best entries of one index into hits, which are in order, and keeps at most a bounded number.
 func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
 	if n := x.Len(); len(r.sum) < n {
 		r.sum, r.best, r.has = make([]float32, n), make([]float32, n), make([]float32, n)

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// refusal is why a request is refused, as the caller is told.
+// refusal is why a request is refused, as reported to the caller.
 type refusal struct{ reason string }
 
 // Error is the reason.

@@ -67,7 +67,7 @@ func invisible(r rune) bool {
 	return r >= 0x180B && r <= 0x180F || r >= 0xFE00 && r <= 0xFE0F || r >= 0xE0100 && r <= 0xE01EF
 }
 
-// cut shortens a text to so many characters.
+// cut shortens a text to a number of characters.
 func cut(text string, most int) string {
 	n := 0
 	for i := range text {

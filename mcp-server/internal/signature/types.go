@@ -249,7 +249,7 @@ func (w *writer) merge(s map[string]any, list []any) map[string]any {
 	return out
 }
 
-// resolve follows references. It is false for what is no schema.
+// resolve follows references. It is false for what is not a schema.
 func (w *writer) resolve(s any) (map[string]any, bool) { return schema.Resolve(w.root, s, w.spend) }
 
 // union is the distinct types of a list.

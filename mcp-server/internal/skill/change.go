@@ -16,7 +16,7 @@ import (
 // Snapshot is the state of the directory at one moment, to find out later what changed. The zero Snapshot is empty.
 type Snapshot struct {
 	skills map[string]Skill
-	strays map[string]string // what is no skill, and why
+	strays map[string]string // files that are not skills, and why
 }
 
 // Snapshot takes one. It opens no file.
@@ -65,8 +65,8 @@ func (now Snapshot) Since(before Snapshot) []Change {
 	return sorted(out)
 }
 
-// Strays lists what has come into the directory since an earlier snapshot and is no skill, sorted by name. What is why.
-// Code chose the names.
+// Strays lists the files that were added since an earlier snapshot and are not skills, sorted by name. What is the
+// reason. Code chose the names.
 func (now Snapshot) Strays(before Snapshot) []Change {
 	var out []Change
 	for name, why := range now.strays {
@@ -90,7 +90,7 @@ const (
 )
 
 // Watch calls changed after every change of the directory until ctx ends. If the directory cannot be
-// watched, it looks every two seconds.
+// watched, it is polled every two seconds.
 func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
@@ -102,7 +102,7 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 	}
 	poll := make(<-chan time.Time)
 	if err != nil {
-		log.Warn("skills cannot be watched, looking every two seconds",
+		log.Warn("skills cannot be watched, polling every two seconds",
 			logline.Tag("skill"), slog.String("error", err.Error()))
 		tick := time.NewTicker(unsettled)
 		defer tick.Stop()

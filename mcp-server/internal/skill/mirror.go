@@ -14,17 +14,19 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 )
 
 const (
-	// refreshTime is how often a bucket is looked at.
+	// refreshTime is the time between two polls of a bucket.
 	refreshTime = 3 * time.Second
-	// mostRefresh bounds a look at a bucket, firstRefresh the first one, which is waited for.
-	mostRefresh  = 30 * time.Second
-	firstRefresh = 5 * time.Second
-	// mirrored is the folder of the copy. What is beside it is left alone.
+	// refreshTimeout bounds a poll, firstTimeout the first one, for which the start waits.
+	refreshTimeout = 30 * time.Second
+	firstTimeout   = 5 * time.Second
+	// mirrored is the folder of the copy. Files beside it are left alone.
 	mirrored = ".bucket"
 	// fetches is how many skills are fetched at a time.
 	fetches = 8
@@ -33,37 +35,37 @@ const (
 // ErrUnavailable refuses a change that the bucket has not confirmed.
 var ErrUnavailable = errors.New("the skills' bucket cannot be reached")
 
-// mirror keeps a directory, which nobody else writes, a copy of what is in a bucket, which others write.
+// mirror keeps a directory identical to a bucket. Others write to the bucket, but nobody else to the directory.
 type mirror struct {
 	of   *bucket.Bucket
 	root *os.Root
 	log  *slog.Logger
 
-	// busy is held while the directory is written, and while a change is under way. Readers never wait for it.
+	// busy is held while the directory is written and while a change is under way. Readers never wait for it.
 	busy sync.Mutex
 
 	mu    sync.Mutex
 	files map[string]version // by file name
-	last  remains
+	last  outcome
 }
 
-// version says which version of an object a file is.
+// version is the version of an object that a file is a copy of.
 type version struct {
 	tag  string
 	file Skill // inode, size and time
 }
 
-// remains is what a look at the bucket left out of the directory, and what kept the last one from being finished.
-type remains struct {
+// outcome is what the last complete poll of the bucket left out of the directory, and the error of a later one.
+type outcome struct {
 	skipped map[string]int
 	strays  map[string]string
 	problem error
 	asOf    time.Time
 }
 
-// OpenMirror opens a copy of what a bucket has, in a folder of the directory: changes are made in the bucket first.
-// What the copy had of an earlier time is served until the bucket has answered, for which this waits some seconds.
-// Follow keeps it up to date.
+// OpenMirror opens a copy of a bucket, in a folder of the directory: changes are made in the bucket first. It waits
+// some seconds for the bucket; until that answers, the copy is as an earlier process left it. Follow keeps it up to
+// date.
 func OpenMirror(ctx context.Context, dir string, of *bucket.Bucket, readOnly bool, log *slog.Logger) (*Store, error) {
 	dir = filepath.Join(dir, mirrored)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -85,7 +87,7 @@ func newMirror(of *bucket.Bucket, root *os.Root, log *slog.Logger) *mirror {
 // Mirrored reports whether skills are kept in a bucket, so that no code reads or writes the directory.
 func (s *Store) Mirrored() bool { return s.mirror != nil }
 
-// Problem is since when the bucket has not been read, for a person, or empty.
+// Problem says, for a person, since when the bucket has not been read. It is empty if there is no problem.
 func (s *Store) Problem() string {
 	if s.mirror == nil {
 		return ""
@@ -127,7 +129,7 @@ func (s *Store) PinInBucket(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Follow keeps the directory a copy of the bucket until ctx ends.
+// Follow keeps the directory up to date until ctx ends.
 func (s *Store) Follow(ctx context.Context) {
 	if s.mirror == nil {
 		return
@@ -155,17 +157,17 @@ func (m *mirror) follow(ctx context.Context) {
 }
 
 func (m *mirror) first(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, firstRefresh)
+	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
 	m.refresh(ctx)
 }
 
-// refresh looks at the bucket once. What keeps it from that is logged when it begins, and when it is over.
+// refresh polls the bucket once. A problem is logged once when it begins and once when it is over.
 func (m *mirror) refresh(ctx context.Context) {
-	looking, cancel := context.WithTimeout(ctx, mostRefresh)
+	short, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	now := remains{asOf: time.Now()}
-	err := m.look(looking, &now)
+	now := outcome{asOf: time.Now()}
+	err := m.pull(short, &now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -179,15 +181,15 @@ func (m *mirror) refresh(ctx context.Context) {
 	m.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		m.log.Error("the skills' bucket cannot be read, what is known of it stays in use", logline.Tag("skill"),
+		m.log.Error("the skills' bucket cannot be read; the copy stays in use", logline.Tag("skill"),
 			slog.String("error", err.Error()))
 	case err == nil && was != nil:
 		m.log.Info("the skills' bucket can be read again", logline.Tag("skill"))
 	}
 }
 
-// look makes the directory what the bucket is.
-func (m *mirror) look(ctx context.Context, now *remains) error {
+// pull makes the directory identical to the bucket.
+func (m *mirror) pull(ctx context.Context, now *outcome) error {
 	before := m.known()
 	list, err := m.of.List(ctx, maxEntries)
 	if err != nil {
@@ -198,26 +200,26 @@ func (m *mirror) look(ctx context.Context, now *remains) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range unread { // an older version of it stays
+	for _, name := range unread { // its older version stays
 		now.skip(name, "cannot be read")
 	}
 	return m.sweep(wanted, before)
 }
 
-// known is which versions the files are.
+// known are the versions of the files.
 func (m *mirror) known() map[string]version {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.files)
 }
 
-func (r *remains) skip(name, reason string) {
+func (r *outcome) skip(name, reason string) {
 	r.skipped[reason]++
 	r.strays[name] = reason
 }
 
-// choose picks the objects that are skills, as scan does of files, by the names of files.
-func (r *remains) choose(list []bucket.Object) map[string]bucket.Object {
+// choose picks the objects that are skills, by file name, with the rules that scan has for files.
+func (r *outcome) choose(list []bucket.Object) map[string]bucket.Object {
 	r.skipped, r.strays = map[string]int{}, map[string]string{}
 	if len(list) == maxEntries {
 		r.skipped["too many files"]++
@@ -230,7 +232,7 @@ func (r *remains) choose(list []bucket.Object) map[string]bucket.Object {
 		case folder && (o.Name == "tenants/" || o.Name == "pins/" || o.Name == "history/"), o.Name == "":
 		case folder, strings.Contains(o.Name, "/"):
 			r.skip(o.Name, "not a regular file")
-		case strings.HasPrefix(o.Name, "."): // our own marks
+		case strings.HasPrefix(o.Name, "."): // our own markers
 		case name == o.Name && !IsPython(name):
 			r.strays[o.Name] = "its name ends neither in " + extension + " nor in " + python
 		case !ValidName(name) || File(name) != o.Name:
@@ -248,8 +250,8 @@ func (r *remains) choose(list []bucket.Object) map[string]bucket.Object {
 	return wanted
 }
 
-// tell adds to a listing of the directory what never came into it. The nil mirror adds nothing.
-func (m *mirror) tell(l *Listing) {
+// addSkipped adds to a listing of the directory what was left out of it. The nil mirror adds nothing.
+func (m *mirror) addSkipped(l *Listing) {
 	if m == nil {
 		return
 	}
@@ -261,21 +263,19 @@ func (m *mirror) tell(l *Listing) {
 	maps.Copy(l.strays, m.last.strays)
 }
 
-// fetch writes the objects whose versions are others than those of the files. It returns the names of those that cannot
-// be read: one such object keeps no other out.
+// fetch writes the objects whose versions differ from those of the files. It returns the names of those that cannot be
+// read: they do not stop the others.
 func (m *mirror) fetch(
 	ctx context.Context, wanted map[string]bucket.Object, before map[string]version,
 ) (unread []string, err error) {
-	var parts sync.WaitGroup
+	var parts errgroup.Group
+	parts.SetLimit(fetches)
 	var mu sync.Mutex
-	room := make(chan struct{}, fetches)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if before[name].tag == wanted[name].Version {
 			continue
 		}
-		room <- struct{}{}
-		parts.Go(func() {
-			defer func() { <-room }()
+		parts.Go(func() error {
 			problem := ctx.Err()
 			if problem == nil {
 				problem = m.fetchOne(ctx, name, before[name].tag)
@@ -289,17 +289,18 @@ func (m *mirror) fetch(
 			default:
 				unread = append(unread, name)
 			}
+			return nil
 		})
 	}
-	parts.Wait()
+	_ = parts.Wait()
 	return unread, err
 }
 
-// fetchOne writes one object, unless it was changed here since the list was asked for.
+// fetchOne writes one object, unless it was changed here since the bucket was listed.
 func (m *mirror) fetchOne(ctx context.Context, name, before string) error {
 	data, tag, err := m.of.Get(ctx, name, MaxSize)
 	if errors.Is(err, bucket.ErrNotFound) {
-		return nil // removed in the meantime: the next look sees it
+		return nil // removed in the meantime: the next poll notices it
 	}
 	if err != nil {
 		return err
@@ -318,7 +319,7 @@ func (m *mirror) fetchOne(ctx context.Context, name, before string) error {
 // errPlace is for a directory that cannot be written.
 var errPlace = errors.New("copying a skill")
 
-// sweep removes the files whose objects are gone, unless they came since the list was asked for.
+// sweep removes the files whose objects were removed, unless the files are newer than the listing of the bucket.
 func (m *mirror) sweep(wanted map[string]bucket.Object, before map[string]version) error {
 	dir, err := m.root.Open(".")
 	if err != nil {
@@ -336,26 +337,26 @@ func (m *mirror) sweep(wanted map[string]bucket.Object, before map[string]versio
 		if _, is := wanted[name]; is || m.version(name).tag != before[name].tag {
 			continue
 		}
-		if err := m.forget(name); err != nil {
+		if err := m.removeFile(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// version is the version that a file is, or the zero one.
+// version is the version of a file, or the zero one if it is not known.
 func (m *mirror) version(name string) version {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.files[name]
 }
 
-// is reports whether a file is still the one that was read. Which version that was is known then.
+// is reports whether a skill that was read is of this version.
 func (v version) is(read Skill) bool {
 	return v.tag != "" && v.file.inode == read.inode && v.file.Size == read.Size && v.file.Modified.Equal(read.Modified)
 }
 
-// place writes a file that is a version of an object. The caller holds busy. Readers see the old file or the new one.
+// place writes a version of an object to its file. The caller holds busy. Readers see the old file or the new one.
 func (m *mirror) place(name string, data []byte, tag string) error {
 	tmp, err := writeTemporary(m.root, string(data))
 	if err != nil {
@@ -375,8 +376,8 @@ func (m *mirror) place(name string, data []byte, tag string) error {
 	return nil
 }
 
-// forget removes a file. The caller holds busy.
-func (m *mirror) forget(name string) error {
+// removeFile removes a file. The caller holds busy.
+func (m *mirror) removeFile(name string) error {
 	m.mu.Lock()
 	delete(m.files, name)
 	m.mu.Unlock()
@@ -386,8 +387,8 @@ func (m *mirror) forget(name string) error {
 	return nil
 }
 
-// put changes an object and then its file. of is which version it was, by the file that was read. A conflict is
-// ErrChanged, with the directory as the bucket is now.
+// put changes an object and then its file. of names the version that may be replaced, given that of the file. A
+// conflict is ErrChanged; the directory is up to date then.
 func (m *mirror) put(name string, data []byte, of func(version) (string, bool)) error {
 	return m.change(name, of, func(ctx context.Context, tag string) error {
 		tag, err := m.of.Put(ctx, name, data, tag)
@@ -404,15 +405,15 @@ func (m *mirror) remove(name string, of func(version) (string, bool)) error {
 		if err := m.of.Remove(ctx, name, tag); err != nil && !errors.Is(err, bucket.ErrNotFound) {
 			return err
 		}
-		return m.forget(name)
+		return m.removeFile(name)
 	})
 }
 
-// change makes one change, of the version that of names.
+// change makes one change to the version that of names.
 func (m *mirror) change(
 	name string, of func(version) (string, bool), do func(ctx context.Context, tag string) error,
 ) error {
-	ctx, cancel := context.WithTimeout(context.Background(), mostRefresh)
+	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
 	defer cancel()
 	m.busy.Lock()
 	tag, ok := of(m.version(name))
@@ -433,7 +434,7 @@ func (m *mirror) change(
 	return nil
 }
 
-// The versions that a change can be of.
+// The versions that a change may replace.
 func absent(version) (string, bool)   { return bucket.Absent, true }
 func whatever(version) (string, bool) { return bucket.Any, true }
 func thatOf(read Skill) func(version) (string, bool) {

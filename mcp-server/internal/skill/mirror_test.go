@@ -72,8 +72,8 @@ func source(s *skill.Store, name string) string {
 	return strings.TrimSuffix(text, "\n")
 }
 
-// TestMirror: what one store saves, changes, pins and deletes, the other has within the time of a look, and one that
-// starts later at once.
+// TestMirror: what one store saves, changes, pins and deletes reaches another with its next poll, and one that starts
+// later at once.
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	_, b := inBucket(t)
@@ -106,7 +106,7 @@ func TestMirror(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return len(two.Names()) == 0 })
 }
 
-// TestMirrorConflict: of two changes of the same version one is made, and the other one is told and has the new version.
+// TestMirrorConflict: of two changes to the same version one succeeds; the other is refused and sees the new version.
 func TestMirrorConflict(t *testing.T) {
 	t.Parallel()
 	_, b := inBucket(t)
@@ -131,7 +131,7 @@ func TestMirrorConflict(t *testing.T) {
 			t.Errorf("%s: %q and %q", c.name, a, b)
 		}
 	}
-	// A restoration is meant, whatever there is.
+	// A restoration replaces any version.
 	_, err = one.Patch(t.Context(), "b", replaceLine("by one again", "once more"))
 	testkit.Must(t, err)
 	_, err = two.Restore("b", "restored")
@@ -177,8 +177,8 @@ func TestMirrorRace(t *testing.T) {
 	}
 }
 
-// TestMirrorAway: while the bucket does not answer, what is known is read and said to be old, changes fail, and nothing
-// waits; when it answers again, all is well without a restart.
+// TestMirrorAway: while the bucket does not answer, the copy is read and reported as old, changes fail, and nothing
+// waits; once it answers, everything works again without a restart.
 func TestMirrorAway(t *testing.T) {
 	t.Parallel()
 	server, b := inBucket(t)
@@ -208,14 +208,15 @@ func TestMirrorAway(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return one.Problem() == "" && fresh.Problem() == "" && source(fresh, "a") == "x" })
 	_, err = one.Patch(t.Context(), "a", replaceLine("x", "y"))
 	testkit.Must(t, err)
-	for _, want := range []string{"cannot be read, what is known of it stays in use", "can be read again"} {
+	for _, want := range []string{"cannot be read; the copy stays in use", "can be read again"} {
 		if strings.Count(log.String(), want) != 2 { // of the skills, and of the pins
 			t.Errorf("%q is not twice in the log:\n%s", want, log.String())
 		}
 	}
 }
 
-// TestMirrorHangs: a bucket that accepts connections and does not answer delays no reader, and a change for a bounded time.
+// TestMirrorHangs: a bucket that accepts connections and does not answer delays no reader, and a change only for a
+// bounded time.
 func TestMirrorHangs(t *testing.T) {
 	t.Parallel()
 	server, b := inBucket(t)
@@ -254,7 +255,7 @@ func TestMirrorHangs(t *testing.T) {
 	}
 }
 
-// TestMirrorHostile: what others put into the bucket is bounded and counted as in a folder, and keeps no skill out.
+// TestMirrorHostile: hostile objects are bounded and counted like hostile files, and keep no skill out.
 func TestMirrorHostile(t *testing.T) {
 	t.Parallel()
 	server, b := inBucket(t)
@@ -315,7 +316,7 @@ func TestMirrorHostile(t *testing.T) {
 	}
 }
 
-// TestMirrorSeed: the shipped skills come into a bucket once, whoever is first.
+// TestMirrorSeed: the shipped skills are seeded into a bucket once, by whichever store is first.
 func TestMirrorSeed(t *testing.T) {
 	t.Parallel()
 	_, b := inBucket(t)
@@ -332,7 +333,7 @@ func TestMirrorSeed(t *testing.T) {
 	}
 }
 
-// TestMirrorPutBack: what others write over a pinned skill is undone, by whichever store sees it.
+// TestMirrorPutBack: a pinned skill that others overwrote is restored by whichever store notices.
 func TestMirrorPutBack(t *testing.T) {
 	t.Parallel()
 	server, b := inBucket(t)

@@ -61,8 +61,8 @@ func (s *Store) Unpin(name string) error {
 	return os.Remove(s.pin(name))
 }
 
-// PutBack makes pinned skills what they are pinned to, and returns the names of those that were not. It tells of each
-// before, while it is still what was made of it.
+// PutBack restores pinned skills to their pinned sources, and returns the names of those that differed. It calls tell
+// for each before, while the skill still is as code left it.
 func (s *Store) PutBack(tell func(name string)) ([]string, error) {
 	if s.pins == "" || s.readOnly || disarm.Off("skill-pin") {
 		return nil, nil
@@ -94,7 +94,7 @@ func (s *Store) PutBack(tell func(name string)) ([]string, error) {
 	return back, err
 }
 
-// Restore makes a skill what it was, whether or not it is there.
+// Restore restores a skill, whether or not it exists.
 func (s *Store) Restore(name, source string) (Skill, error) {
 	switch {
 	case s.readOnly:
@@ -113,7 +113,7 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 func (s *Store) write(name, source string) (Skill, error) {
 	for try := 1; ; try++ {
 		before, _, err := s.Read(name)
-		if errors.Is(err, ErrNotFound) { // nothing, or something that is no skill
+		if errors.Is(err, ErrNotFound) { // nothing, or something that is not a skill
 			_ = s.root.Remove(File(name))
 		}
 		k, err := s.replace(name, source, before, errors.Is(err, ErrNotFound))

@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
-// TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that is
-// opened later. An unpinned skill changes again.
+// TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that
+// is opened later. An unpinned skill changes again.
 func TestPin(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello, "b.py": "x = 1\n", "c.ts": hello})
 	pins := filepath.Join(t.TempDir(), "pins")
@@ -67,7 +67,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestRestore: a skill is what it was, whether it is there, is gone, or is no skill any more.
+// TestRestore: a skill is what it was, whether it is there, is gone, or is not a skill any more.
 func TestRestore(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "now"})
 	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link.ts")))

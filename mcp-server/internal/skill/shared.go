@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Share adds the skills of another store that may allows, to be read and not to be changed. A skill of the store's own
-// hides one of the same name.
+// Share adds the skills of another store that may allows, for reading only. A skill of the store's own hides one of the
+// same name.
 func (s *Store) Share(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
 
 // withShared adds the shared skills to a listing of the store's own.
@@ -28,9 +28,8 @@ func (s *Store) withShared(l Listing) Listing {
 	return l
 }
 
-// Imported are the files of the skills that code may import, by their names: those whose names are in it, and in what
-// is imported so, at most as many bytes as there is room for. Names are looked for as text: what is too much does no
-// harm.
+// Imported are the files of the skills that code may import, by name: those whose names occur in it, and in skills that
+// are imported in turn, as many as fit in the bound. Names are searched for as text: one skill too many does no harm.
 func (s *Store) Imported(code string, room int) map[string]string {
 	files := map[string]string{}
 	names := s.Names()
@@ -44,7 +43,7 @@ func (s *Store) Imported(code string, room int) map[string]string {
 			_, source, err := s.Read(name)
 			size := len(file) + len(source)
 			if err != nil || size > room {
-				continue // the import says that it is not there
+				continue // the import fails and says so
 			}
 			room -= size
 			files[file] = source

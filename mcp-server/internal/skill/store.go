@@ -62,7 +62,7 @@ type Listing struct {
 	Skills []Skill
 	// Skipped counts what is not a skill, by reason.
 	Skipped map[string]int
-	// strays say of each file that is not a skill, by its name, what keeps it from being one.
+	// strays says why each file that is not a skill is none, by its name.
 	strays map[string]string
 }
 
@@ -208,7 +208,7 @@ func (s *Store) scan() (Listing, error) {
 		}
 		l.Skills = l.Skills[:MaxCount]
 	}
-	s.mirror.tell(&l)
+	s.mirror.addSkipped(&l)
 	return s.withShared(l), nil
 }
 
@@ -303,7 +303,7 @@ func (s *Store) openFile(entry string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), entry), nil
 }
 
-// readTries is how often a skill is read that is being replaced.
+// readTries bounds the attempts to read a skill that is being replaced.
 const readTries = 5
 
 // Read returns a skill and its source, as valid UTF-8. For a file that List skips, the error is ErrNotFound.

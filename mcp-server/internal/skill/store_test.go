@@ -372,8 +372,8 @@ func FuzzDescribe(f *testing.F) {
 	})
 }
 
-// TestImported: a tenant's run gets the skills that its code names, also through others, and those that there is room for:
-// one that is too large keeps none out.
+// TestImported: a tenant's run gets the skills that its code names, also through others, and those that there is room
+// for: one that is too large keeps none out.
 func TestImported(t *testing.T) {
 	s, _ := open(t, map[string]string{
 		"a-large.ts": "/** @description x */\n//" + strings.Repeat("x", 2000), "b.ts": "/** @description x */\nimport \"/skills/c.ts\";",

@@ -43,7 +43,7 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 		return Skill{}, err
 	}
 	if _, err := s.root.Lstat(File(name)); s.shared != nil && err != nil {
-		before, create = Skill{}, true // a shared one is not changed, but gets one of the same name before it
+		before, create = Skill{}, true // a shared skill is not changed: one of the same name hides it
 	}
 	out, err := patch.Apply(ctx, source, blocks, MaxSize)
 	if err == nil {
@@ -97,7 +97,7 @@ func changedOr(err, changed error) error {
 	return fmt.Errorf("writing the skill: %w", err)
 }
 
-// writeTemporary writes a new file under a name that nobody can guess.
+// writeTemporary writes a new file under an unguessable name.
 func writeTemporary(root *os.Root, source string) (name string, err error) {
 	name = temporary + strings.ToLower(rand.Text())
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
@@ -162,12 +162,12 @@ func (s *Store) Seed(shipped fs.FS) (int, error) {
 	return s.seed(shipped)
 }
 
-// seedBucket is Seed for a bucket, which has the mark.
+// seedBucket is Seed for a bucket: the marker is an object.
 func (s *Store) seedBucket(shipped fs.FS) (int, error) {
-	if s.readOnly { // whose key may not be one to write with
+	if s.readOnly { // the access key may not allow writing
 		return 0, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), firstRefresh)
+	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
 	defer cancel()
 	_, err := s.mirror.of.Put(ctx, seeded, nil, bucket.Absent)
 	if errors.Is(err, bucket.ErrConflict) {

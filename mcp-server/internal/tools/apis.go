@@ -71,7 +71,7 @@ func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
 	return s.published()
 }
 
-// listAPIs answers with a JSON array in content[0], and after it only what the model must know.
+// listAPIs answers with a JSON array in content[0], followed only by what the model must know.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	example := `{"query": "refund a charge"}`
 	if name := exampleAPI(s.published()).Name; name != "" {
@@ -119,8 +119,8 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 }
 
 const (
-	// maxListed is how many APIs list_apis describes; of more it gives a line each, and of those beyond maxListBytes the
-	// names, up to as many bytes again.
+	// maxListed is how many APIs list_apis describes. If there are more, each gets one line, and those beyond maxListBytes
+	// only their names, up to as many bytes again.
 	maxListed    = 20
 	maxListBytes = 4 << 10
 )
@@ -193,7 +193,7 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 	return notes
 }
 
-// types is types.d.ts, cut at the end of a line if it is long, and then how to read on.
+// types is types.d.ts. A long one is cut at the end of a line, followed by how to read on.
 func (s *Surface) types(ctx context.Context, api string) []string {
 	body, err := s.cfg.Control.Types(ctx, api)
 	if errors.Is(err, controlapi.ErrNotFound) {

@@ -17,7 +17,7 @@ import (
 // asked about it. Others wait for the command line.
 const maxShown = 6000
 
-// The values of the form's one field. Clients accept forms without their user, so that an empty one is no answer.
+// The values of the form's one field. Clients accept forms without their user, so that an empty one is not an answer.
 const (
 	decision    = "decision"
 	approveOnce = "approve once"

@@ -139,7 +139,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.end(recording, req, o, err, changes, res)
-	if !s.private() { // else it changed none
+	if !s.private() { // a private run changes none
 		s.putBack()
 	}
 	if s.cfg.Debug {
@@ -148,11 +148,11 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	return res
 }
 
-// private reports whether runs share no file, and take the skills that they import with them: those of tenants, and all
-// where skills are in a bucket.
+// private reports whether runs share no files and are given copies of the skills that they import: tenants' runs, and
+// all runs if skills are in a bucket.
 func (s *Surface) private() bool { return s.cfg.Tenant != nil || s.cfg.Skills.Mirrored() }
 
-// snapshot is the state of the skills that a run can change. A private one changes none.
+// snapshot is the state of the skills that a run can change. A private run changes none.
 func (s *Surface) snapshot() skill.Snapshot {
 	if s.private() {
 		return skill.Snapshot{}
@@ -189,7 +189,7 @@ const maxMistakes = 8
 // mistakes are those for which code was not run, a line each.
 func (s *Surface) mistakes(o execution.Outcome) []string {
 	now, cancel := context.WithCancel(context.Background())
-	cancel() // what is known of the APIs was known when the run began
+	cancel() // only what was known when the run began counts
 	var out []string
 	for i, m := range o.Exit.Mistakes {
 		if i == maxMistakes {

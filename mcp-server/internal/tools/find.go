@@ -178,7 +178,7 @@ type placed struct {
 	place int
 }
 
-// together puts the hits of one index behind its best one.
+// together puts the hits of one index after its best one.
 func together(hits []search.Hit) []placed {
 	var out []placed
 	done := map[*search.Index]bool{}

@@ -263,7 +263,7 @@ func moduleRefusals(printed string, skills []string) []voice.Text {
 // skillWord is what a hint repeats of a path below /skills.
 var skillWord = regexp.MustCompile(`^[\w-]{1,64}$`)
 
-// noSuchSkill says that a skill does not exist, and which do.
+// noSuchSkill says that a skill does not exist, and which ones do.
 func noSuchSkill(name string, skills []string) string {
 	m := fmt.Sprintf("There is no skill %.80q.", name)
 	if near := typo.Nearest(name, len(name)/2, skills); near != "" {

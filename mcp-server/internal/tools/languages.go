@@ -13,7 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// OfferPython is told what the sandbox says of Python. The tool that runs code names the languages that there are.
+// OfferPython is called with what the sandbox reports about Python. The tool that runs code names the languages that
+// are available.
 func (s *Surface) OfferPython(p runapi.Python) {
 	old := s.languages()
 	s.python.Store(&p)

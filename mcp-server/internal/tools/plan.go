@@ -25,7 +25,7 @@ const (
 	sendPoll = 200 * time.Millisecond
 )
 
-// planned tells what a dry run would have sent, and what came of it if the client's user could decide at once.
+// planned says what a dry run would have sent, and with what result if the client's user could decide at once.
 func (s *Surface) planned(
 	ctx context.Context, r execution.Request, o execution.Outcome, ask question.Asker,
 ) voice.Text {
@@ -126,7 +126,7 @@ func (s *Surface) sent(ctx context.Context, id string) string {
 	}
 }
 
-// replies tells what came of each step, a line each.
+// replies lists the results of the steps, a line each.
 func replies(p planapi.Plan) string {
 	var b strings.Builder
 	b.WriteString("Answers:")

@@ -87,7 +87,7 @@ func (s *Surface) end(
 	recording.End(e)
 }
 
-// pinned tells of changes that are undone.
+// pinned reports changes that are undone.
 func (s *Surface) pinned(changes []skill.Change) []string {
 	var out []string
 	for _, c := range changes {
@@ -151,7 +151,7 @@ func (s *Surface) changed(v historyapi.SkillVersion) {
 	if !v.Deleted {
 		var err error
 		if _, source, err = s.cfg.Skills.Read(v.Skill); err != nil {
-			return // it has changed again, which is told too
+			return // it has changed again, which is reported too
 		}
 	}
 	s.cfg.History.Skill(v, source)

@@ -53,8 +53,8 @@ type loadFailure struct{ Name, Reason string }
 // place is where Deno says that a module is wrong.
 var place = regexp.MustCompile(`at file://(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
 
-// remarks says what is wrong with skills that have just been written. They are loaded in the sandbox for that, in a run
-// of their own, which runs none of them. When that is not possible, nothing is said of how they load.
+// remarks says what is wrong with skills that have just been written. To find out, they are loaded in the sandbox, in a
+// run of their own that executes none of them. If that is not possible, remarks does not say how they load.
 func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []skill.Change) []string {
 	var typescript, python []string
 	for _, c := range changes {
@@ -62,7 +62,7 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
 		case !skill.IsPython(c.Name):
 			typescript = append(typescript, c.Name)
-		case s.languages().Version != "" && !s.private(): // whose code reads no file of a skill
+		case s.languages().Version != "" && !s.private(): // a private run's code cannot read a skill's file
 			python = append(python, c.Name)
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
 }
 
-// imported names skills as code does that imports them, so that their typed clients are there.
+// imported names skills as importing code does, so that the run gets their typed clients.
 func imported(names []string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -137,7 +137,7 @@ func reason(text string) string {
 	return visible.Line(first)
 }
 
-// strays says which new files in /skills are no skills, and why.
+// strays says which new files in /skills are not skills, and why.
 func strays(now, before skill.Snapshot) []string {
 	var out []string
 	list := now.Strays(before)

@@ -29,7 +29,7 @@ type rendering struct {
 	changes        []skill.Change
 	// skills are the names of all skills, remarks are what to tell of those that were written.
 	skills, remarks []string
-	// private says that the run shared no file with others.
+	// private means that the run shared no file with others.
 	private bool
 	// mistakes are those for which the code was not run, a line each.
 	mistakes []string
@@ -96,7 +96,7 @@ func render(r rendering) *mcp.CallToolResult {
 	return res
 }
 
-// mistaken tells of the mistakes for which code was not run.
+// mistaken reports the mistakes because of which code was not run.
 func mistaken(lines []string) string {
 	return "Type errors, nothing was run:\n" + strings.Join(lines, "\n") +
 		"\nA line `// @ts-ignore` above one, or `// @ts-nocheck` as the first line, runs the code all the same."

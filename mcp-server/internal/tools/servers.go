@@ -31,7 +31,7 @@ const (
 )
 
 // countTools is the "mcp" of an API in list_apis: how many tools it has, true when that is not known, nil for an API
-// that is no server.
+// that is not a server.
 func (s *Surface) countTools(api controlapi.API) any {
 	if api.Server == nil {
 		return nil

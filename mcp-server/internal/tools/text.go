@@ -30,7 +30,7 @@ const (
 		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). "
 	executeShared = "/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
-	// executePrivate is in its place for tenants, whose runs keep no file.
+	// executePrivate replaces it for tenants, whose runs keep no files.
 	executePrivate = "Files are gone after the call. update_skill makes modules for later calls (one block, " +
 		"empty SEARCH): begin one with an @description comment, import it as /skills/<name>.ts."
 
@@ -53,7 +53,7 @@ func (s *Surface) executeDescription() string {
 	return executeDescription + executeShared
 }
 
-// serverGuide is the part of the guide on MCP servers.
+// serverGuide is the guide's part about MCP servers.
 const serverGuide = `## MCP servers
 APIs with "mcp" in list_apis are MCP servers. Inside execute_code, and nowhere else, their tools are functions, which
 need no token name:
@@ -199,7 +199,7 @@ func (s *Surface) skillLines() string {
 		}
 		if i == maxSkillLines || b.Len()+len(line) > maxSkillText {
 			all := "[...Deno.readDirSync(\"/skills\")].map((f) => f.name) lists all"
-			if s.private() { // whose code sees only what it imports
+			if s.private() { // private runs see only what they import
 				all = "list_apis with a query finds them"
 			}
 			fmt.Fprintf(&b, "and %d more: %s.\n", len(l.Skills)-i, all)
@@ -211,7 +211,7 @@ func (s *Surface) skillLines() string {
 	return b.String()
 }
 
-// staleness says that the list may be an old one, or nothing.
+// staleness says that the list may be out of date, or nothing.
 func (s *Surface) staleness() string {
 	if problem := s.cfg.Skills.Problem(); problem != "" {
 		return "This list may be out of date: " + problem + ".\n"

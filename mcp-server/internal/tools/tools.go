@@ -33,7 +33,7 @@ import (
 
 // Config configures a Surface.
 type Config struct {
-	// Executor may be nil where nothing is executed; then nothing is said of how skills load.
+	// Executor may be nil where nothing is executed; then nothing is reported about how skills load.
 	Executor *execution.Executor
 	Catalog  *published.Watcher
 	Control  *controlapi.Client
@@ -44,7 +44,7 @@ type Config struct {
 	Library *apidoc.Library
 	// History may be nil: nothing is kept of runs.
 	History *history.Store
-	// Tenant is whose surface it is. Nil: the operator's.
+	// Tenant is whose surface it is. Nil means the operator's.
 	Tenant *execution.Tenant
 	// Alarms may be nil: no session is frozen.
 	Alarms  *alarm.Book

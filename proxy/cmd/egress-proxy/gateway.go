@@ -41,7 +41,7 @@ func pod(n slot.Network) (inputs, error) {
 	return in, in.resolve(n.Proxy())
 }
 
-// shared listens for many pods at the proxy's own pod's address. A Service brings them there.
+// shared listens for many pods, at the address of the proxy's own pod. They reach it through a Service.
 func shared(at netip.Addr, pods *seats.Seats) (inputs, error) {
 	in, err := forAll(at, pods.Find)
 	if err != nil {
@@ -97,8 +97,8 @@ func opener(
 	}
 }
 
-// secure gives up what only the start needs. CAP_DAC_READ_SEARCH stays, to read a config.json that only its owner may
-// read; and in a pod CAP_NET_BIND_SERVICE, to open ports of the catalog below 1024.
+// secure drops the capabilities that only the start needs. CAP_DAC_READ_SEARCH is kept, to read a config.json that only
+// its owner may read, and in a pod CAP_NET_BIND_SERVICE, to open ports of the catalog below 1024.
 func secure(mode string) error {
 	if err := privilege.HideMemory(); err != nil {
 		return err

@@ -7,11 +7,11 @@
 //	egress-proxy relay
 //
 // In embedded mode the listeners are inherited (LISTEN_FDS), one set per slot. In gateway mode the proxy installs the
-// firewall of its container and listens itself; a connection's slot is its source address. In a pod an init
-// container has made the rules, and mcp-server, in another pod, reaches the control API at --listen. In shared mode the
-// proxy is a pod of its own, for many pods of one slot each: it listens at --inside, and they reach it at --address and
-// get the authority's certificate at --publish. Settings come from the environment (internal/settings). SIGHUP reloads
-// apis/, SIGTERM and SIGINT stop cleanly.
+// firewall of its container and listens itself; its source address identifies a connection's slot. In pod mode an init
+// container has installed the rules, and mcp-server, in another pod, reaches the control API at --listen. In shared
+// mode the proxy has a pod of its own and serves many pods with one slot each: it listens at --inside; they reach it at
+// --address, and get the authority's certificate at --publish. Settings come from the environment (internal/settings).
+// SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
 package main
 
 import (
@@ -35,16 +35,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. What a
-// large catalog compiles to needs no more room beside it than a small one: it is no garbage before the next reload,
-// and nearly all of it has no pointers to follow.
+// gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. A large
+// compiled catalog needs no more headroom than a small one: it becomes garbage only at a reload, and has few pointers.
 const (
 	gcPercent = 200
 	gcRoom    = 4 << 20 // bytes of garbage between two collections
 	gcLeast   = 50
 )
 
-// settle returns what loading a catalog took to the system, and sets the pace of collections for what it left.
+// settle returns the memory that loading a catalog took to the system, and sets the collector's pace for the rest.
 func settle() {
 	debug.FreeOSMemory()
 	var m runtime.MemStats

@@ -71,15 +71,15 @@ type daemon struct {
 	minter   *mint.Minter
 	room     *hold.Room
 	plans    *plan.Book
-	ledger   *audit.Log // nil: none
+	ledger   *audit.Log // or nil
 	budget   *budget.Ledger
 	ports    *ports.Ports
-	remote   net.Listener // for mcp-server in another pod; nil: there is none
+	remote   net.Listener // for mcp-server in another pod; nil if there is none
 	ready    atomic.Bool
 
 	authority *authority.Authority
-	pods      *seats.Seats // of pods that share the proxy; nil: none do
-	publish   net.Listener // where those get the authority's certificate
+	pods      *seats.Seats // of pods that share the proxy, or nil
+	publish   net.Listener // where these pods get the authority's certificate
 }
 
 // serve runs the proxy until ctx ends.
@@ -123,7 +123,7 @@ func (d *daemon) certificate(w http.ResponseWriter, _ *http.Request) {
 	_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: d.authority.Certificate().Raw}) // the client notices
 }
 
-// open does everything that can fail before the proxy serves. l is the control socket, logins that of credentials.
+// open does everything that can fail before the proxy serves. l is the control socket, logins the credentials' socket.
 func open(
 	ctx context.Context, o options, getenv func(string) string, stderr io.Writer,
 ) (d *daemon, l, logins net.Listener, err error) {
@@ -285,10 +285,10 @@ func (d *daemon) assemble(
 	return nil
 }
 
-// lockTime is how long a proxy that starts waits for another one that ends to leave the ledger.
+// lockTime is how long a starting proxy waits for an ending one to release the ledger.
 const lockTime = 10 * time.Second
 
-// openLedger opens the ledger, unless there is to be none.
+// openLedger opens the ledger, unless it is switched off.
 func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 	if set.Audit == "off" {
 		return nil
@@ -317,12 +317,12 @@ func (d *daemon) checkpoint(run string) string {
 	}
 	head, err := d.ledger.Checkpoint(run)
 	if err != nil {
-		return "" // a lost record is counted, and told in the log
+		return "" // a lost record is counted and logged
 	}
 	return head.String()
 }
 
-// sending writes requests down before they leave, where that is required.
+// sending records requests before they leave, where that is required.
 func (d *daemon) sending(set settings.Settings) func(audit.Sending) error {
 	if set.Audit != "required" {
 		return nil
@@ -330,7 +330,7 @@ func (d *daemon) sending(set settings.Settings) func(audit.Sending) error {
 	return func(s audit.Sending) error { return d.record(audit.Entry{Sending: &s}) }
 }
 
-// uncounted logs that what was spent of limits cannot be stored.
+// uncounted logs that the use of limits cannot be stored.
 func (d *daemon) uncounted(err error) {
 	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets what was spent of limits",
 		logline.Tag("error"), slog.String("error", err.Error()))
@@ -389,8 +389,8 @@ func hangups() <-chan struct{} {
 	return out
 }
 
-// asked raises the alarm for a name that carries what no request may. No name leaves the machine, so this tells of the
-// attempt.
+// asked raises the alarm for a queried name that carries what no request may. The name does not leave the machine, so
+// the alarm is about the attempt.
 func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
 	return func(seat *slot.ID, from netip.Addr, name string) {
 		if seat == nil {
@@ -414,8 +414,8 @@ func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal
 	}
 }
 
-// asker limits who may ask the resolver, where addresses tell. A pod that shares the proxy may ask before it has a run:
-// no name leaves here.
+// asker limits who may query the resolver, where slots are known by address. A pod that shares the proxy may query it
+// before it has a run: nothing is forwarded.
 func (in inputs) asker() func(netip.Addr) bool {
 	if in.find == nil || in.anyAsks {
 		return nil

@@ -20,8 +20,8 @@ type inputs struct {
 	streams   []net.Listener
 	// packetSlots and streamSlots are the slots of packets and streams.
 	packetSlots, streamSlots []*slot.ID
-	find                     func(netip.Addr) (slot.ID, bool) // the slot of an address; nil: each slot has own sockets
-	anyAsks                  bool                             // an address without a slot may ask the resolver too
+	find                     func(netip.Addr) (slot.ID, bool) // the slot of an address; nil if slots have own sockets
+	anyAsks                  bool                             // an address without a slot may query the resolver too
 	seats                    []*slot.ID                       // where further ports are opened, see ports.Config
 	open                     func(*slot.ID, uint16) (entrance.Listener, error)
 }

@@ -25,7 +25,7 @@ type Group [sha256.Size]byte
 
 // Keys are the keys of attempts without a known end. The zero Keys is empty and ready. They end with the process.
 type Keys struct {
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 
 	mu   sync.Mutex

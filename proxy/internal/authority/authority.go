@@ -37,7 +37,7 @@ const (
 type Config struct {
 	// Private is the directory of the key, Public that of the published certificate. Both are created if missing.
 	Private, Public string
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 

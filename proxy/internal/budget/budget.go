@@ -33,7 +33,7 @@ type Need struct {
 type Ledger struct {
 	// Path is the file of the counts.
 	Path string
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 
 	mu    sync.Mutex

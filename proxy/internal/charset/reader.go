@@ -122,7 +122,7 @@ func mayMark(head []byte) bool {
 	return head[1] == 0
 }
 
-// choose returns the set that a body is decoded from, by the head and the first bytes. Nil: a superset of ASCII.
+// choose returns the set that a body is decoded from, by the head and the first bytes. Nil means a superset of ASCII.
 func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	has := func(mark string) bool { return strings.HasPrefix(string(head), mark) }
 	if has("\x2b\x2f\x76") || has("\xdd\x73\x66\x73") || has("\x0e\xfe\xff") || has("\xfb\xee\x28") {

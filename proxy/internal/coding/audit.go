@@ -6,8 +6,9 @@ import (
 	"net/http"
 )
 
-// Audit shows a copy of the body to who watches it, and passes the body on as it is. The two go in step: an error of
-// the copy ends the body before its last byte, so that nobody ever gets it whole. watch puts its readers on the copy.
+// Audit gives a watcher a copy of the body, and passes the body on unchanged. The two are read in step: an error of the
+// copy ends the body before its last byte, so that nobody ever gets all of it. watch adds the watcher's readers to the
+// copy.
 func (b *Body) Audit(watch func(copied *Body)) {
 	pr, pw := io.Pipe()
 	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
@@ -85,7 +86,7 @@ func (a *auditor) pass(piece []byte, err error) error {
 func (a *auditor) Stop() {
 	if !a.asked {
 		_ = a.pipe.CloseWithError(http.ErrBodyReadAfterClose)
-		<-a.verdict //nolint:errcheck // nobody reads on
+		<-a.verdict //nolint:errcheck // nobody reads further
 		a.asked = true
 	}
 }

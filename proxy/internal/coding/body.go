@@ -56,12 +56,12 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	return b.top.Read(p)
 }
 
-// Whole is a reader that may have its whole text at once. ok is false if the text must be read.
+// Whole is a reader that may return its whole text at once. If ok is false, the text must be read.
 type Whole interface {
 	Whole() (text []byte, ok bool, err error)
 }
 
-// whole is Read for all of the body, if the top has it at once.
+// whole returns the whole body, if the topmost reader is a Whole that has it.
 func (b *Body) whole() (text []byte, ok bool, err error) {
 	top, ok := b.top.(Whole)
 	if !ok {
@@ -124,10 +124,10 @@ func Ahead(req *http.Request, body *Body, changes bool) error {
 	return nil
 }
 
-// maxExpected is how many bytes a length that is only announced may reserve.
+// maxExpected bounds how many bytes are allocated because of an announced length.
 const maxExpected = 16 << 10
 
-// readAll reads up to limit bytes to the end of src, which is expected after about as many bytes.
+// readAll reads src to its end, or up to limit bytes. expected is its announced length.
 func readAll(src io.Reader, expected, limit int64) ([]byte, error) {
 	buf := bytes.NewBuffer(make([]byte, 0, min(expected, maxExpected)+2*bytes.MinRead))
 	_, err := buf.ReadFrom(io.LimitReader(src, limit))

@@ -43,13 +43,13 @@ type Config struct {
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *broker.Broker
-	// Room is what waits for a person. Nil: nothing does.
+	// Room is what waits for a person. Nil means that nothing does.
 	Room Room
-	// Plans are those of dry runs. Nil: there are none.
+	// Plans are those of dry runs. Nil means none.
 	Plans Plans
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
-	// Pods are those that share the proxy, each with one slot, whose number is 0 to it. Nil: slots are the proxy's own.
+	// Pods are those that share the proxy. Each has one slot, which it calls 0. With nil, slots are the proxy's own.
 	Pods *seats.Seats
 	// Ledger is nil when there is none.
 	Ledger *audit.Log
@@ -153,7 +153,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&reg); err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "the body is no registration")
+		httpjson.Fail(w, http.StatusBadRequest, "the body is not a registration")
 		return
 	}
 	if dec.More() {
@@ -190,7 +190,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	}
 	var sum controlapi.Summary
 	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
-		httpjson.Fail(w, http.StatusBadRequest, "the body is no summary")
+		httpjson.Fail(w, http.StatusBadRequest, "the body is not a summary")
 		return
 	}
 	rec, err := s.conf.Book.End(id, generation)
@@ -203,8 +203,8 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	httpjson.Answer(w, http.StatusOK, rec)
 }
 
-// ledger writes the end of a run down. The receipt of one that sent something is not given away before the ledger is on
-// the disk.
+// ledger records the end of a run. If the run sent something, its receipt is returned only once the ledger is on the
+// disk.
 func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Receipt) {
 	if s.conf.Ledger == nil || !controlapi.OfRun(rec.Run) {
 		return
@@ -212,7 +212,7 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 	sum.Client = s.conf.Journal.Clean(sum.Client)
 	run := audit.Run{Run: rec.Run, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count}
 	if s.conf.Ledger.Append(audit.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
-		return // a lost record is counted, and told in the log
+		return // a lost record is counted and logged
 	}
 	if head, err := s.conf.Ledger.Checkpoint(rec.Run); err == nil {
 		rec.Audit = head.String()
@@ -289,12 +289,12 @@ func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
 		controlapi.BrokerProtocol)
 	if err == nil {
-		_ = s.conf.Broker.Serve(r.Context(), conn) // mcp-server connects again
+		_ = s.conf.Broker.Serve(r.Context(), conn) // mcp-server reconnects
 	}
 }
 
-// slotOf is the slot that a request is about. Where pods share the proxy, a registration gives one to the pod at the
-// address ?pod=, and the number is the pod's own.
+// slotOf is the slot that a request is about. Where pods share the proxy, ?pod= is the pod's address, {n} is the pod's
+// own number for its slot, and a registration assigns the slot.
 func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	id, ok := numberOf(w, r)
 	text := r.URL.Query()["pod"]
@@ -322,7 +322,7 @@ func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool)
 	return id, ok
 }
 
-// numberOf parses {n}, only in the form in which the client writes it.
+// numberOf parses {n}. It accepts only the form that the client writes.
 func numberOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	id := slot.ID(n)

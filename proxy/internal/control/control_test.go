@@ -104,7 +104,8 @@ func serve(t *testing.T, c *Control) *controlapi.Client {
 	return client
 }
 
-// TestCaused: what a server sent because of a call is an event; what it sent for no call, or if it sent nothing, is none.
+// TestCaused: what a server sent because of a call is an event; what it sent for no call, or if it sent nothing, is
+// none.
 func TestCaused(t *testing.T) {
 	control, journal := newControl(t)
 	c := serve(t, control)
@@ -141,8 +142,8 @@ func TestCaused(t *testing.T) {
 	}
 }
 
-// TestLedger: the checkpoint in the receipt of a run that sent something covers its end, which is on record by then. A run
-// that sent nothing has none, and an MCP server is no run.
+// TestLedger: the checkpoint in the receipt of a run that sent something covers its end, which is on record by then. A
+// run that sent nothing has none, and an MCP server is not a run.
 func TestLedger(t *testing.T) {
 	control, journal := newControl(t)
 	dir := t.TempDir()
@@ -185,8 +186,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerCheck: mcp-server may ask whether the ledger is whole and fits what runs were given. It is not read again at
-// once, and what was changed is found when it is.
+// TestLedgerCheck: mcp-server may ask whether the ledger is whole and fits what runs were given. It is not read again
+// at once, and what was changed is found when it is.
 func TestLedgerCheck(t *testing.T) {
 	control, _ := newControl(t)
 	c := serve(t, control)

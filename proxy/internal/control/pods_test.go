@@ -22,7 +22,7 @@ func shared(t *testing.T) *Control {
 	return c
 }
 
-// Pods that share the proxy have each a slot of their own, found by their addresses; the number is the same to all.
+// Pods that share the proxy each have a slot of their own, found by address; all of them call it 0.
 func TestPods(t *testing.T) {
 	control := shared(t)
 	c, ctx := serve(t, control), t.Context()
@@ -31,14 +31,15 @@ func TestPods(t *testing.T) {
 		return controlapi.Registration{Run: run, Generation: generation, Deadline: time.Now().Add(time.Minute)}
 	}
 	testkit.Must(t, one.Register(ctx, 0, reg("one", 200)))
-	testkit.Must(t, two.Register(ctx, 0, reg("two", 100))) // each pod has generations of its own
+	testkit.Must(t, two.Register(ctx, 0, reg("two", 100))) // each pod has its own generations
 	for address, want := range map[string]string{"10.1.0.1": "one", "10.1.0.2": "two"} {
 		id, ok := control.conf.Pods.Find(netip.MustParseAddr(address))
 		if l, err := control.conf.Book.Attach(id, io.NopCloser(nil)); !ok || err != nil || l.Run != want {
 			t.Errorf("a connection from %s: %v %v", address, l, err)
 		}
 	}
-	// A pod with an address that another one has had begins with the time, so the run of that one ends, and cannot return.
+	// A pod whose address an earlier one had begins its generations with the time: the earlier pod's run ends, and cannot
+	// return.
 	testkit.Must(t, one.Register(ctx, 0, reg("reused", 300)))
 	if err := one.Register(ctx, 0, reg("late", 201)); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("an earlier pod's run: %v", err)
@@ -54,7 +55,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// Which pod is meant must be said, once and as an address, where pods share the proxy, and nowhere else.
+// A request names its pod, once and as an address, if and only if pods share the proxy.
 func TestWhichPod(t *testing.T) {
 	own, _ := newControl(t)
 	body := `{"run":"r","generation":5,"deadline":"` + time.Now().Add(time.Minute).Format(time.RFC3339) + `"}`

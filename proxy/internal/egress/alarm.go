@@ -85,7 +85,7 @@ func (x *exchange) searchRefused(r *http.Request) {
 		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	}
 	if x.up != nil {
-		defer x.up.n.Store(x.up.n.Load()) // what is read here goes nowhere
+		defer x.up.n.Store(x.up.n.Load()) // what is read here is not sent
 	}
 	if c, ok := guard.Search(req, "", searchedBody); ok {
 		x.raise(c)

@@ -300,7 +300,7 @@ func TestNoAlarm(t *testing.T) {
 	}
 }
 
-// TestNoAlarmForNames: a request with names that is refused after credentials took their places is no alarm.
+// TestNoAlarmForNames: a request with names that is refused after credentials took their places is not an alarm.
 func TestNoAlarmForNames(t *testing.T) {
 	for name, c := range map[string]struct{ api, kind, body, code string }{
 		"an ambiguous body": {fieldAPI, "application/json", `{"k":"` + tokenName + `","K":1}`, policy.CodeAmbiguous},

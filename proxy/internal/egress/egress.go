@@ -52,16 +52,16 @@ type Config struct {
 	Room *hold.Room
 	// Budget counts what APIs with limits are used for.
 	Budget *budget.Ledger
-	// Keys are the idempotency keys of requests. Nil: none gets one.
+	// Keys are the idempotency keys of requests. Nil means that none gets one.
 	Keys   *attempt.Keys
 	Redact *redact.Redactor
-	// Checkpoint is the checkpoint of the ledger that covers what was sent for a run until now, or nothing. Nil: there is
-	// no ledger.
+	// Checkpoint is the checkpoint of the ledger that covers what was sent for a run until now, or nothing. Nil means that
+	// there is no ledger.
 	Checkpoint func(run string) string
 	// Sending writes a request down that is about to leave and may change something. It does not leave after an error.
-	// Nil: requests are written down when they are over.
+	// Nil means that requests are written down when they are over.
 	Sending func(audit.Sending) error
-	// Mint obtains the credentials that change. Nil: there are none.
+	// Mint obtains the credentials that change. Nil means none.
 	Mint Minter
 	// UserAgent is sent in place of the sandbox's.
 	UserAgent string
@@ -127,18 +127,18 @@ type exchange struct {
 	guard          *swap.Swapper // the snapshot's, with the run's canaries
 	out            *http.Request // as it leaves, once there is such
 	guarded        bool          // guard has searched it, and may have put credentials in
-	rest           io.ReadCloser // what guard had not read of the body then; nil: there is none
+	rest           io.ReadCloser // what guard had not read of the body then; nil if there is none
 	alarm          sync.Once
 	verdict        policy.Verdict
 	compression    compression
 	insecure       bool             // plain HTTP
 	approved       bool             // by a person, to be sent once
-	attempted      func(known bool) // ends the attempt of its idempotency key. Nil: it has none
+	attempted      func(known bool) // ends the attempt of its idempotency key. Nil if it has none
 	answered       int              // the status of the upstream's answer, or 0
-	giveBack       func()           // what was reserved of limits. Nil: nothing was
+	giveBack       func()           // what was reserved of limits. Nil if nothing was
 	toBroker       bool             // a call of an MCP server's tool
 	recorded       int              // the step of a plan that it has become, and nothing was sent
-	replay         *replay          // it is sent for a plan. Nil: for a run that asks
+	replay         *replay          // the plan for which it is sent, or nil if a run sends it
 	callStep       *plan.Step       // a call that may be recorded
 	read           *plan.Step       // what a dry run reads, and seen of the answer
 	seen           *bytes.Buffer
@@ -150,7 +150,7 @@ type exchange struct {
 	unsigned       *scrub.Report // of signatures
 	ws             *wsrelay.Report
 	debug          *payloads
-	example        *bytes.Buffer // the beginning of a body whose shape is told, or nil
+	example        *bytes.Buffer // the beginning of a body whose shape is reported, or nil
 	bodyErr        error         // the upstream's body broke off
 	whole          bool          // the upstream's body was read to its end
 	decoding       bool          // one of the decoders of lease.MaxDecoders is in use

@@ -44,7 +44,7 @@ func hints(
 		if api == nil {
 			continue
 		}
-		if run.Closed() && !run.Includes(api.Name) { // as a word that is no token name
+		if run.Closed() && !run.Includes(api.Name) { // as a word that is not a token name
 			if seen.Where == "header" {
 				out = append(out, unknown(host, snap.Rules.Catalog, run))
 			}

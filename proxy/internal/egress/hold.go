@@ -30,7 +30,7 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny, Catalog: x.snap.Public.Version,
 		Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
 	}
-	// What must not be shown must not leave either: nobody is asked about it.
+	// What must not be shown must not leave either, so nobody is asked about it.
 	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
 	if x.unfit(text) {
 		return refuse(policy.CodeCredentialSent)
@@ -74,7 +74,7 @@ var usual = map[string][]string{
 	"Accept-Encoding": nil, "Content-Length": nil, "User-Agent": nil,
 }
 
-// shown are the headers of a request that a person sees: its own, and those that it gets.
+// shown are the headers of a request that a person sees: its own, and those that the proxy adds.
 func (x *exchange) shown(v policy.Verdict, q policy.Request, out *http.Request) []string {
 	list := shownHeaders(out.Header)
 	for _, name := range x.keyed(v.APIs, q, out) {

@@ -79,7 +79,7 @@ func groupOf(out *http.Request) (attempt.Group, error) {
 }
 
 // endAttempt says whether the request may be repeated with its key: only when nobody knows how it ended. What a gateway
-// says of a server that it did not reach, or that did not answer in time, is no answer of the server.
+// says of a server that it did not reach, or that did not answer in time, is not an answer of the server.
 func (x *exchange) endAttempt() {
 	if x.attempted == nil {
 		return

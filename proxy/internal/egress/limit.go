@@ -21,7 +21,7 @@ func (x *exchange) reserve(
 	back, wait, ok := x.conf.Budget.Reserve(needs, false)
 	if !ok {
 		v = policy.Beyond(v, q, holders, wait)
-		if v.Hold == nil || x.replay != nil { // who approved a plan saw no limit
+		if v.Hold == nil || x.replay != nil { // the approver of a plan saw no limit
 			return v
 		}
 		if q.Content == nil {

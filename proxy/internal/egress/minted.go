@@ -22,7 +22,8 @@ var errNoMinter = errors.New("nothing obtains credentials here")
 type mintedUse struct {
 	mu     sync.Mutex
 	values []mintedValue
-	// again is the request as it was before names were swapped, if it may be sent a second time. Nil: it may not.
+	// again is the request as it was before names were swapped, if it may be sent a second time. Nil means that it may
+	// not.
 	again *http.Request
 	// signed is the signature as the value of the token name that the request is signed for, in each notation. Empty: it
 	// is not signed.
@@ -75,7 +76,7 @@ func (u *mintedUse) sign(name string, signature []byte) {
 	}
 }
 
-// ownSignature finds the signature of the request. Nil: there is none.
+// ownSignature finds the signature of the request. Nil means none.
 func (x *exchange) ownSignature() *scrub.Scrubber {
 	if len(x.minted.signed) == 0 || disarm.Off("signature") {
 		return nil

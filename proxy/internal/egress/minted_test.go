@@ -42,9 +42,9 @@ func mintedAPI(extra string) string {
 // tokenServer is an upstream with a token endpoint, and an API that shows what it got.
 type tokenServer struct {
 	posts atomic.Int32
-	// token answers a POST. Nil: a new token that lives for an hour.
+	// token answers a POST. Nil means a new token that lives for an hour.
 	token http.HandlerFunc
-	// api answers everything else. Nil: an echo of the Authorization header.
+	// api answers everything else. Nil means an echo of the Authorization header.
 	api http.HandlerFunc
 }
 
@@ -339,8 +339,8 @@ func TestMintedHostile(t *testing.T) {
 	}
 }
 
-// TestMintedOpenStream: a response that began before a token existed does not show the token, however it is spelled, and
-// the stream goes on.
+// TestMintedOpenStream: a response that began before a token existed does not show the token, however it is spelled,
+// and the stream goes on.
 func TestMintedOpenStream(t *testing.T) {
 	s := &tokenServer{}
 	lines := make(chan string)
@@ -396,8 +396,8 @@ func TestMintedOpenStream(t *testing.T) {
 	clean(t, "the log", r.logs.String())
 }
 
-// TestMintedCarried: a request that carries a minted value, or what it is minted with, is refused, as one that carries a
-// fixed one.
+// TestMintedCarried: a request that carries a minted value, or what it is minted with, is refused, as one that carries
+// a fixed one.
 func TestMintedCarried(t *testing.T) {
 	var asked atomic.Int32
 	s := &tokenServer{api: func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); fmt.Fprint(w, "ok") }}
@@ -445,8 +445,8 @@ func newGet(path string) *http.Request {
 	return req
 }
 
-// TestMintedInBody: a name inside a body that streams is swapped too, and a body whose credential cannot be had does not
-// arrive.
+// TestMintedInBody: a name inside a body that streams is swapped too, and a body whose credential cannot be had does
+// not arrive.
 func TestMintedInBody(t *testing.T) {
 	var fails atomic.Bool
 	var arrived atomic.Value

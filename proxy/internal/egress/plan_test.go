@@ -260,7 +260,7 @@ func TestPlanDepends(t *testing.T) {
 	}
 }
 
-// TestPlanQueries: a query of GraphQL is no write where a rule allows it as such, and a mutation is one.
+// TestPlanQueries: a query of GraphQL is not a write where a rule allows it as such, and a mutation is one.
 func TestPlanQueries(t *testing.T) {
 	const query, mutation, both = `{"query": "{ me { id } }"}`, `{"query": "mutation { close }"}`, `[{"query": "{ me }"}, {"query": "mutation { close }"}]`
 	for rules, sent := range map[string]int{

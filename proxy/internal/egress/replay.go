@@ -20,7 +20,7 @@ import (
 // replay is what an exchange is sent for that no run asks for.
 type replay struct {
 	step plan.Step
-	read bool // it is read again what a step changes: nobody approved this request
+	read bool // this request, which nobody approved, reads again what a step changes
 }
 
 // sender sends the steps of one plan. It implements plan.Sender.
@@ -108,7 +108,7 @@ func (x *exchange) resend(version string) {
 	}
 }
 
-// stored is the request of a replay, as it was recorded.
+// stored is the recorded request of a replay.
 func (x *exchange) stored() *http.Request {
 	s := x.replay.step
 	address := *s.URL
@@ -131,8 +131,8 @@ func (x *exchange) body(out *http.Request) {
 	}
 }
 
-// restore gives a replay's request its own body again, which was judged, and perhaps written anew for that. An error is
-// that of the judgement.
+// restore gives a replay's request its own body again, which was judged, and perhaps rewritten for that. The error is
+// the judgement's.
 func (x *exchange) restore(out *http.Request) error {
 	if x.replay == nil || out.Body == nil || out.Body == http.NoBody {
 		return nil
@@ -146,7 +146,7 @@ func (x *exchange) restore(out *http.Request) error {
 	return nil
 }
 
-// consent is what a held request of a plan becomes: who approved the plan approved it. What is read again nobody did.
+// consent decides on a held request of a plan: the approval of the plan covers it, but not what is read again.
 func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 	if !x.replay.read {
 		v.Allow, v.Hold = true, nil
@@ -154,7 +154,7 @@ func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 	return v
 }
 
-// reply is what came of it.
+// reply is the result of a replay.
 func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
 	if x.note.Outcome == controlapi.OutcomeServed {

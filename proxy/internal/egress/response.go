@@ -76,7 +76,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	return resp
 }
 
-// learns is what the beginning of a scrubbed body is kept in, if its shape is to be told, or nil.
+// learns is a buffer for the beginning of a scrubbed body if its shape is to be reported, or nil.
 func (x *exchange) learns(resp *http.Response) *bytes.Buffer {
 	success := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if !success || x.note.Type != "application/json" || len(x.verdict.APIs) != 1 || x.lease.Recorder == nil ||
@@ -152,7 +152,7 @@ func (x *exchange) failureResponse(err error) *http.Response {
 	}
 }
 
-// noteFailure records why there is no response and returns what the client is told: the one place that maps errors to
+// noteFailure records why there is no response and returns the client's answer: the one place that maps errors to
 // answers.
 func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	host := x.host

@@ -89,11 +89,11 @@ type setup struct {
 	// sending and ledger are the functions of egress.Config and receipt.Config.
 	sending func(audit.Sending) error
 	ledger  func(audit.Entry) error
-	// registry is the host of the package registry, which is on loopback. Empty: there is none.
+	// registry is the host of the package registry, which is on loopback. It is empty if there is none.
 	registry string
-	// now is the clock of what is minted. Nil: time.Now.
+	// now is the clock of what is minted. Nil means time.Now.
 	now func() time.Time
-	// apis are the texts of config.json by API. Nil: demoAPI.
+	// apis are the texts of config.json by API. Nil means demoAPI.
 	apis map[string]string
 }
 

@@ -25,8 +25,7 @@ type Pattern struct {
 	Text string
 	// ID is what a match reports. Several patterns may share one.
 	ID int
-	// Write encodes the replacement, where Text is in another character set. Nil: the replacement is written as it
-	// is.
+	// Write encodes the replacement where Text is in another character set. With nil the replacement is not encoded.
 	Write func(text string) string
 	// Escaped means to find Text also with some or all of its characters escaped.
 	Escaped bool
@@ -47,7 +46,7 @@ type edge struct {
 // Set is a compiled, immutable list of patterns. The nil Set finds nothing.
 type Set struct {
 	pats   []Pattern
-	tables []table // by how many bytes of a pattern are compared at once
+	tables []table // one for each number of bytes that are compared at once
 	sparse []sparse
 	esc    escapes
 	hold   int
@@ -56,7 +55,7 @@ type Set struct {
 	pool   *sync.Pool
 	// beside is searched too, see Beside.
 	beside *Set
-	// top returns the newest set above this one, whose matches take at most room bytes. Nil: there is none. See
+	// top returns the newest set above this one, whose matches take at most room bytes. Nil means that there is none. See
 	// Layered.
 	top  func() *Set
 	room int
@@ -263,7 +262,7 @@ func (s *Set) Find(text string) (id int, ok bool) {
 	return s.first(append(space[:0], text...))
 }
 
-// FindIn is Find in a text that it does not copy.
+// FindIn is Find without a copy of the text.
 func (s *Set) FindIn(text []byte) (id int, ok bool) {
 	if s == nil {
 		return 0, false

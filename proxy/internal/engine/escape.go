@@ -19,8 +19,8 @@ type escapes struct {
 	anOdd    bool
 	odd      [256][]place
 
-	written     [256]uint8 // 1: a pattern may be written with the byte
-	ascii       bool       // none with a byte that is not ASCII
+	written     [256]uint8 // 1 if a pattern may be written with the byte
+	ascii       bool       // no pattern has a byte that is not ASCII
 	run, stride int        // see possible
 	known       [256]bool  // bytes that a pattern may have: see barriers
 }
@@ -54,9 +54,9 @@ func (e *escapes) compile(pats []Pattern, rest func()) {
 	e.spelling = newSpelling(pats, plain, rest)
 }
 
-// barriers are what hardly any credential has, and nearly every document writes with escapes, besides what is not
-// printable. No pattern goes on over such an escape, unless some pattern has that byte, which is all that the time of a
-// search reveals.
+// barriers are characters that hardly any credential has and that nearly every document escapes. Unprintable bytes are
+// barriers too. No pattern continues across an escaped barrier, unless some pattern has that byte, which is all that
+// the time of a search reveals.
 const barriers = " \"'<>,:[]{}"
 
 // sample prepares possible, and which escapes may be those of a pattern.
@@ -94,7 +94,7 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 			continue
 		}
 		if e.run >= 4 && e.written[buf[p]]&e.written[buf[p+1]]&e.written[buf[p+2]]&e.written[buf[p+3]] == 0 {
-			continue // which the processor foresees in binary data, unlike a single byte
+			continue // the processor predicts this branch in binary data, unlike one for each byte
 		}
 		n := 0
 		for n < e.run && e.written[buf[p+n]] != 0 {
@@ -107,7 +107,7 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 	return false
 }
 
-// notASCII are the bits that eight bytes have if one of them is not ASCII.
+// notASCII has a bit for each of eight bytes, which is set if the byte is not ASCII.
 const notASCII = 0x8080808080808080
 
 // escaped is the part of a search that is for escaped patterns. The positions are -1 where there is none.
@@ -115,11 +115,11 @@ type escaped struct {
 	state     escapedState
 	first     starters // of those that may matter
 	all, odds starters
-	next      int // where an escape may begin that is in no zone yet
-	at, until int // what is left of a zone: its words are not checked
-	odd       int // the next to try the patterns on that are not plain,
-	tried     int // and the last
-	read      int // the escapes before it were read
+	next      int // the next escape that is not in a zone yet
+	at, until int // the rest of a zone, whose words are still to be checked
+	odd       int // the next position at which to try the patterns that are not plain,
+	tried     int // and the last one
+	read      int // the escapes before this position were read
 }
 
 type escapedState uint8
@@ -136,7 +136,7 @@ type peeledChar struct {
 	c  char
 }
 
-// findEscaped goes on until no escaped pattern is left whose core is before cut and as near as those that were met.
+// findEscaped searches until no escaped pattern is left whose core is before cut and as near as those found.
 func (x *search) findEscaped(cut int) {
 	e := &x.escaped
 	if e.state == unknown {
@@ -250,7 +250,7 @@ func (x *search) try(q int, pl place) {
 	}
 	limit := min(len(x.buf), core+x.set.hold-2)
 	if end := x.oddEnd(limit, q, p.Text[pl.off:]); end >= 0 {
-		x.meet(match{core, core, end, int(pl.pat)})
+		x.record(match{core, core, end, int(pl.pat)})
 	}
 }
 
@@ -290,7 +290,7 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	return p
 }
 
-// starters walks over the % \ and & of a text in order: none of each is before its position.
+// starters are the next % \ and & of a text, found in order: each field is the position of the next one, or before it.
 type starters [3]int
 
 // after returns the first of them at or after p, or -1. p must not decrease.

@@ -106,8 +106,8 @@ func (r *Reader) drain(p []byte) int {
 	return n
 }
 
-// decided returns up to where the buffer may leave: to the next match, or else to the cut, less one byte that may
-// become the edge of a match that begins there.
+// decided returns the end of what may leave the buffer: the next match, or else the cut, less one byte that may become
+// the edge of a match that begins there.
 func (r *Reader) decided() int {
 	if !r.found && r.scan < r.cut {
 		r.m, r.of, r.found = r.all.next(r.scan)
@@ -132,7 +132,7 @@ func (s *Set) held() int {
 	return s.Hold()
 }
 
-// fill reads once from the source, returns how much, and moves the cut.
+// fill reads once from the source, returns how many bytes, and moves the cut.
 func (r *Reader) fill() int {
 	if r.buf == nil {
 		r.buf = r.set.pool.Get().(*[]byte)
@@ -153,10 +153,10 @@ func (r *Reader) fill() int {
 		r.zero = max(r.zero-gone, 0)
 	}
 	n, err := r.src.Read(buf[r.end:])
-	top := r.set.newest() // after the read: what is published before a server may know it finds it in these bytes
+	top := r.set.newest() // after the read: a value that is published before a server can know it is found in these bytes
 	if r.set.lines {
 		near := max(r.end, r.end+n-r.set.Hold()-1)                             // a line feed before that makes no difference
-		if recent := buf[near : r.end+n]; bytes.IndexByte(recent, '\n') >= 0 { // which is the faster of the two searches
+		if recent := buf[near : r.end+n]; bytes.IndexByte(recent, '\n') >= 0 { // faster than searching backwards
 			r.line = near + bytes.LastIndexByte(recent, '\n') + 1
 		}
 	}

@@ -8,10 +8,9 @@ import (
 
 // search is one search in a text, from left to right, for the patterns of one set.
 //
-// Its parts (each table, each sparse, and the two for escapes) go over the text once. Each goes on until nothing that
-// it has not met can be preferred to the first of the matches that were met. Parts are ahead of each other and of that
-// match, so what they meet is noted. The work is therefore bounded by the length of the text, however many matches it
-// has.
+// Its parts (each table, each sparse, and the two for escapes) each scan the text once. A part scans until nothing
+// ahead of it can be preferred to the first match found so far. Parts may run ahead of each other and of that match, so
+// they note what they find. The work is therefore bounded by the length of the text, however many matches it has.
 type search struct {
 	set       *Set
 	buf       []byte
@@ -20,15 +19,15 @@ type search struct {
 	sparse    [2]int // the next position of each
 	escaped   escaped
 	zero      int    // no NUL is before it
-	notes     *notes // nil: there are none yet
+	notes     *notes // nil if there are none yet
 }
 
-// notes are what a search keeps. They are no larger than a few words for each byte that is held back.
+// notes are what a search has found. They take at most a few words for each byte that is held back.
 type notes struct {
-	met    []match // the best for each core, in order
-	gone   int     // how many of met are behind
-	ends   []span  // the escapes that were read, by their ends: see readEscapes
-	peeled [64]peeledChar
+	matches []match // the best for each core, in order
+	gone    int     // how many of matches are behind
+	ends    []span  // the escapes that were read, by their ends: see readEscapes
+	peeled  [64]peeledChar
 }
 
 // notesPool is a cache: notes are cleared before they are used.
@@ -59,7 +58,7 @@ func (all *searches) next(from int) (m match, of *Set, ok bool) {
 	return m, of, ok
 }
 
-// end gives back what the searches have kept.
+// end releases the notes of the searches.
 func (all *searches) end() {
 	for i := range all {
 		if n := all[i].notes; n != nil {
@@ -73,7 +72,7 @@ func (all *searches) end() {
 func (x *search) next(from, cut int) (match, bool) {
 	x.from = from
 	if n := x.notes; n != nil {
-		for n.gone < len(n.met) && n.met[n.gone].core < from {
+		for n.gone < len(n.matches) && n.matches[n.gone].core < from {
 			n.gone++
 		}
 	}
@@ -86,22 +85,22 @@ func (x *search) next(from, cut int) (match, bool) {
 	if x.set.esc.any {
 		x.findEscaped(cut)
 	}
-	if n := x.notes; n != nil && n.gone < len(n.met) && n.met[n.gone].core < cut {
-		return n.met[n.gone], true
+	if n := x.notes; n != nil && n.gone < len(n.matches) && n.matches[n.gone].core < cut {
+		return n.matches[n.gone], true
 	}
 	return match{}, false
 }
 
-// near returns before what a core must begin to be of interest: cut, or just behind the core of the first match that
-// was met.
+// near returns the position before which a core must begin to matter: cut, or just after the core of the first match
+// found.
 func (x *search) near(cut int) int {
-	if n := x.notes; n != nil && n.gone < len(n.met) {
-		return min(cut, n.met[n.gone].core+1)
+	if n := x.notes; n != nil && n.gone < len(n.matches) {
+		return min(cut, n.matches[n.gone].core+1)
 	}
 	return cut
 }
 
-// zeros reports whether there is a NUL in what is left of the text.
+// zeros reports whether the rest of the text has a NUL.
 func (x *search) zeros() bool {
 	x.zero = min(max(x.zero, x.from), len(x.buf))
 	if i := bytes.IndexByte(x.buf[x.zero:], 0); i >= 0 {
@@ -112,41 +111,41 @@ func (x *search) zeros() bool {
 	return false
 }
 
-// need returns the notes.
+// need returns the notes, and makes them first if there are none.
 func (x *search) need() *notes {
 	if x.notes == nil {
 		n := notesPool.Get().(*notes)
-		*n = notes{met: n.met[:0], ends: n.ends[:0]}
+		*n = notes{matches: n.matches[:0], ends: n.ends[:0]}
 		x.notes = n
 	}
 	return x.notes
 }
 
-// meet notes a match, if it is the best of those with its core.
-func (x *search) meet(m match) {
+// record notes a match, if it is the best of those with its core.
+func (x *search) record(m match) {
 	if p := &x.set.pats[m.pat]; p.Word && !isWord(x.buf, m) {
 		return
 	}
 	m = x.set.widen(x.buf, m)
 	n := x.need()
-	i, found := slices.BinarySearchFunc(n.met[n.gone:], m.core, func(o match, core int) int { return o.core - core })
+	i, found := slices.BinarySearchFunc(n.matches[n.gone:], m.core, func(o match, core int) int { return o.core - core })
 	i += n.gone
 	switch {
 	case !found:
-		if len(n.met) == cap(n.met) && n.gone > len(n.met)/2 {
-			n.met, i, n.gone = slices.Delete(n.met, 0, n.gone), i-n.gone, 0
+		if len(n.matches) == cap(n.matches) && n.gone > len(n.matches)/2 {
+			n.matches, i, n.gone = slices.Delete(n.matches, 0, n.gone), i-n.gone, 0
 		}
-		n.met = slices.Insert(n.met, i, m)
-	case m.better(n.met[i]):
-		n.met[i] = m
+		n.matches = slices.Insert(n.matches, i, m)
+	case m.better(n.matches[i]):
+		n.matches[i] = m
 	}
 }
 
-// check notes the match of one pattern at core, if there is one.
+// check records the match of one pattern at core, if there is one.
 func (x *search) check(pat int32, core int) {
 	text := x.set.pats[pat].Text
 	end := core + len(text)
 	if x.from <= core && core < x.cut && end <= len(x.buf) && string(x.buf[core:end]) == text {
-		x.meet(match{core, core, end, int(pat)})
+		x.record(match{core, core, end, int(pat)})
 	}
 }

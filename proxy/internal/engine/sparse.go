@@ -2,8 +2,8 @@ package engine
 
 import "bytes"
 
-// sparse finds patterns with NULs between their characters, UTF-16 and UTF-32, that are too short for a table: of eight
-// characters at most. It compares the last characters of a pattern, and only where there are NULs, which is not a
+// sparse finds patterns in UTF-16 and UTF-32, with NULs between their characters, that are too short for a table: at
+// most eight characters. It compares the last characters of a pattern, and only where the text has NULs, which are not
 // secret.
 type sparse struct {
 	step int
@@ -53,7 +53,7 @@ func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	return key, true
 }
 
-// find looks from next on, until no later key is of a core before cut that is as near as those that were met.
+// find searches from next on, until no later key belongs to a core before cut that is as near as those found.
 func (s *sparse) find(x *search, next *int, cut int) {
 	buf, p := x.buf, max(*next, x.from)
 	for ; p <= min(x.near(cut)-1+s.most, len(buf)-(s.n-1)*s.step-1); p++ {

@@ -14,10 +14,10 @@ import (
 // word is the first bytes of that string; the words of a block of positions are computed from its end to its beginning,
 // each from the one after it.
 //
-// Threat: as for table. A look is at a whole word, the end of a pattern; until it is met, the work depends on the text
-// alone.
+// Threat: as for table. A lookup is of a whole word, the end of a pattern; until one is found, the work depends on the
+// text alone.
 type spelling struct {
-	n       int // bytes of a word; 0: no patterns
+	n       int // bytes of a word, 0 without patterns
 	longest int // bytes of the longest pattern
 	mask    uint64
 	shift   uint
@@ -28,8 +28,8 @@ type spelling struct {
 const (
 	wordSize   = 8
 	spellBlock = 512 // positions whose words are computed at once
-	// escapeTail is how many bytes an escape may go on behind the last place in it that nextEscape returns and what
-	// begins there by itself: as in %26%2300000000065; the digits of an entity, and in %5C&quot; another.
+	// escapeTail is how many bytes an escape may continue after the last position in it that nextEscape returns and the
+	// escape that begins there: in %26%2300000000065; the digits of an entity, and in %5C&quot; another escape.
 	escapeTail = 2 * (maxEntity + 2)
 )
 
@@ -72,11 +72,11 @@ func (s *spelling) of(text string) uint64 {
 	return w
 }
 
-// spell checks words until none is left where a pattern with an escape may end whose core is before cut and as near as
-// those that were met.
+// spell checks words until none is left at which a pattern with an escape may end whose core is before cut and as near
+// as those found.
 //
-// They are around the escapes: a pattern may begin before one and end behind it. Such zones that touch are merged, so
-// no pattern has escapes of two.
+// The words to check are in zones around the escapes: a pattern may begin before an escape and end after it. Zones that
+// touch are merged, so no pattern has escapes of two zones.
 func (x *search) spell(cut int) {
 	s, e := &x.set.esc.spelling, &x.escaped
 	if s.n == 0 {
@@ -191,7 +191,7 @@ func (x *search) back(p, at int, ends []span, pl place, text string) {
 		if p < x.cut {
 			limit := min(len(x.buf), p+x.set.hold-2)
 			if end := x.plainEnd(limit, at, x.set.pats[pl.pat].Text[pl.off:]); end >= 0 {
-				x.meet(match{p, p, end, int(pl.pat)})
+				x.record(match{p, p, end, int(pl.pat)})
 			}
 		}
 		return

@@ -33,7 +33,7 @@ type table struct {
 	most   int // and the last
 	shift  uint
 	filter []uint64      // a bit for each hash of a known block
-	second []uint64      // the same with another hash, for what the first lets through
+	second []uint64      // the same with another hash, for blocks that pass the first
 	at     places[known] // by block
 }
 
@@ -125,10 +125,10 @@ func (t *table) known(block uint64) bool {
 	return t.second[g>>6]>>(g&63)&1 != 0
 }
 
-// find probes from next on, until no later probe hits a core before cut that is as near as those that were met.
+// find probes from next on, until no later probe can hit a core before cut that is as near as those found.
 func (t *table) find(x *search, next *int, cut int) {
 	if t.zeros && !x.zeros() {
-		return // nor is there for a later cut
+		return // there is none for a later cut either
 	}
 	buf := x.buf
 	for p := max(*next, x.from+t.least); ; p += t.stride {

@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// TestWide: values of any length are found in UTF-16 and UTF-32 wherever they are, among bytes with NULs and without,
-// however they are read, and what differs from them in one byte is left.
+// TestWide: values of any length are found in UTF-16 and UTF-32 at any position, between bytes with and without NULs,
+// whatever the sizes of the reads, and text that differs in one byte is left unchanged.
 func TestWide(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	noise := func(n int) string {
@@ -49,8 +49,8 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// TestFarApart: a stream's values in the forms that are looked for only behind a certain byte are found however much
-// without one is between them.
+// TestFarApart: some forms are searched for only after a certain byte. Values in these forms are found however far
+// apart such bytes are.
 func TestFarApart(t *testing.T) {
 	const value = "sk_live_a1B2c3D4e5F6g7H8"
 	set := New(Forms(value, 1))
@@ -75,7 +75,7 @@ func TestFarApart(t *testing.T) {
 	}
 }
 
-// pacer reads at most so many bytes at once.
+// pacer limits how many bytes each read returns.
 type pacer struct {
 	io.Reader
 	most int

@@ -10,8 +10,8 @@ import (
 
 const (
 	record = 16 << 10 // bytes of plaintext in a TLS record
-	// maxText and maxWire are how many bytes a cork holds before it writes anyway: of plaintext, and of what the socket
-	// gets. TCP sends at most 64 KiB in one packet. It takes two for seven records with their framing, and two for four.
+	// maxText and maxWire bound what a cork holds before it writes anyway, in bytes: of plaintext, and of records for the
+	// socket. TCP sends at most 64 KiB in one packet, so seven records with their framing take two packets, as four do.
 	maxText = 4 * record
 	maxWire = 7 * (record + 22)
 )
@@ -33,7 +33,7 @@ var (
 	wireBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxWire); return &b }}
 )
 
-// put writes to w, or buffers it while corked. What does not fit leaves in multiples of unit, if that is not 0.
+// put writes to w, or buffers while corked. What does not fit is written in multiples of unit, if that is not 0.
 func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -121,7 +121,7 @@ func (s *sink) expect(t *testing.T, when string, want ...int) {
 	s.writes = nil
 }
 
-// TestRecords: pieces of a body that are framed separately leave in full TLS records, however many they are.
+// TestRecords: pieces of a body that are framed separately leave in full TLS records, however many there are.
 func TestRecords(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()

@@ -47,9 +47,9 @@ type Listener struct {
 	// Port is the port that clients connect to. At 443 they speak TLS, at 80 they do not, and at others their first byte
 	// tells.
 	Port uint16
-	// Slot is the slot that the socket belongs to. Nil: the source address determines the slot.
+	// Slot is the slot that the socket belongs to. Nil means that the source address determines the slot.
 	Slot *slot.ID
-	// Find is the slot of a source address, if Slot is nil. It is false for an address that has none.
+	// Find returns the slot of a source address, if Slot is nil. It is false for an address without a slot.
 	Find func(netip.Addr) (slot.ID, bool)
 }
 

@@ -25,7 +25,7 @@ import (
 
 const (
 	// waitTime is how long a request waits for an answer: less than the two minutes after which many MCP clients give a
-	// call up. The run's time limit is paused meanwhile.
+	// call up. The run's time limit is paused during the wait.
 	waitTime = 100 * time.Second
 	// lifeTime is how long a request can be decided, and an approval that came too late be used.
 	lifeTime = 15 * time.Minute
@@ -81,15 +81,15 @@ func (r Request) sum() [sha256.Size]byte {
 type Room struct {
 	// Wait is how long a request waits. 0: waitTime.
 	Wait time.Duration
-	// Added is called for each request that waits. Nil: nobody is told.
+	// Added is called for each request that waits. It may be nil.
 	Added func(approvalapi.Held)
-	// Decided is called for each decision of a person. Nil: nobody is told.
+	// Decided is called for each decision of a person. It may be nil.
 	Decided func(approvalapi.Held)
 
 	mu      sync.Mutex
 	held    []*entry      // the oldest first
 	grants  []grant       // the oldest first
-	changed chan struct{} // closed at the next change of held. Nil: nobody waits for that
+	changed chan struct{} // closed at the next change of held. Nil means nobody waits for that
 }
 
 type entry struct {

@@ -243,7 +243,7 @@ func TestGoroutines(t *testing.T) {
 		all.Go(func() { _, _ = r.Pass(ctx, q) })
 	}
 	testkit.WaitFor(t, func() bool { return len(r.List()) == many })
-	// Those of an earlier test that end only now make it fewer.
+	// The number drops when goroutines of an earlier test end only now.
 	if more := runtime.NumGoroutine() - before; more > many {
 		t.Errorf("%d requests wait in %d goroutines", many, more)
 	}

@@ -24,11 +24,11 @@ import (
 // Config holds what a Book needs.
 type Config struct {
 	// Drain ensures that no connection made to the slot before the call is accepted after it. It is called while
-	// the slot has no lease. Nil: there is no accept queue to drain.
+	// the slot has no lease. Nil means that there is no accept queue to drain.
 	Drain func(slot.ID)
-	// Plans keeps what dry runs record. Nil: there are no dry runs.
+	// Plans keeps what dry runs record. Nil means that there are no dry runs.
 	Plans *plan.Book
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -64,8 +64,8 @@ var errRegistration = errors.New("bad registration")
 // IsBadRegistration reports whether Begin refused a registration because it is invalid.
 func IsBadRegistration(err error) bool { return errors.Is(err, errRegistration) }
 
-// Begin gives the slot to a run. The generation must be greater than any the slot has had, else ErrFenced. What the
-// slot's earlier lease still has open is aborted first.
+// Begin gives the slot to a run. The generation must be greater than any the slot has had, else ErrFenced. Whatever the
+// earlier lease still has open is aborted first.
 func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	now, kind := b.conf.Now(), kindOf(id, r)
 	switch {
@@ -188,7 +188,7 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return rec, nil
 }
 
-// Forget begins a slot anew, for another pod than the one that had it: its lease ends, and any generation may come.
+// Forget resets a slot for another pod: its lease ends, and any generation may follow.
 func (b *Book) Forget(id slot.ID) {
 	s := &b.seats[id]
 	s.change.Lock()

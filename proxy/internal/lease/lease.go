@@ -60,9 +60,9 @@ type Lease struct {
 	// Large bounds how many long WebSocket messages may be held at once: see wsrelay.Options.
 	Large chan struct{}
 
-	// Plan is what a dry run records instead of sending it. Nil: it is no dry run.
+	// Plan is what a dry run records instead of sending it. Nil means that it is not a dry run.
 	Plan *plan.Draft
-	// Canaries are those of the run, compiled when its first connection comes. Nil: there are none.
+	// Canaries are those of the run, compiled when its first connection comes. Nil means none.
 	Canaries func() *swap.Canaries
 
 	kind     policy.Kind
@@ -102,7 +102,7 @@ func Apart(run string, apis []string) (l *Lease, close func()) {
 	return l, l.end
 }
 
-// none is no slot.
+// none is not a slot.
 const none = slot.ID(-1)
 
 // Kind is what is in the slot: code, an MCP server, or the installation of one.

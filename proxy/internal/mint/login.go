@@ -338,7 +338,7 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
-	m.tell(l.name, false)
+	m.notifyLogin(l.name, false)
 	return nil
 }
 

@@ -1,4 +1,5 @@
 // Package mint obtains the credentials that change: access tokens, short-lived keys, and what secret managers hold.
+// Each way to obtain one has a file (oauth2.go, githubapp.go, aws.go ...); renew.go decides when.
 //
 // Contract: a credential is obtained when a request uses it, and renewed before it ends. Whatever the number of
 // requests that wait for it, one is under way for each credential, in a context of its own. What was obtained is first
@@ -68,9 +69,9 @@ type Config struct {
 	APIs      string
 	UserAgent string
 	Log       *slog.Logger
-	// Login is called after a login, and after its end (out). Nil: nobody is told.
+	// Login is called after a login, and after its end (out). It may be nil.
 	Login func(name string, out bool)
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -132,7 +133,7 @@ type grant struct {
 	Refresh string
 	// Inner are further secrets.
 	Inner []string
-	// Client replaces the kept one. Nil: the kept one stays.
+	// Client replaces the kept one. Nil means that the kept one stays.
 	Client *client
 }
 
@@ -289,8 +290,8 @@ func (m *Minter) opened(needed bool, patience time.Duration) (*store, error) {
 	return st, nil
 }
 
-// adopt returns the state of a credential that is obtained as before, with its configuration replaced. Nil: there is
-// none.
+// adopt returns the state of a credential that is obtained as before, with its configuration replaced. Nil means that
+// there is none.
 func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 	m.mu.Lock()
 	s := m.states[cr.Name]

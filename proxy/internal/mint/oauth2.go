@@ -36,7 +36,7 @@ type client struct {
 }
 
 // client returns the one of the configuration, or for a resource the one that is kept, with what the configuration has
-// of it. Nil: there is none yet.
+// of it. Nil means that there is none yet.
 func (o *oauth2) client(old *client) *client {
 	switch {
 	case o.Resource != "" && old != nil && o.ClientID != "":

@@ -31,7 +31,7 @@ func (m *Minter) Logout(name string) error {
 		if err := st.remove(name); err != nil {
 			return errStorage
 		}
-		m.tell(name, true)
+		m.notifyLogin(name, true)
 		return nil
 	}
 	m.storing.Lock()
@@ -45,12 +45,12 @@ func (m *Minter) Logout(name string) error {
 	_ = m.conf.Values.Add(s.over(s.kept, m.now())...) // the server may still know them
 	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
-	m.tell(name, true)
+	m.notifyLogin(name, true)
 	return nil
 }
 
-// tell tells of a login or its end.
-func (m *Minter) tell(name string, out bool) {
+// notifyLogin reports a login or its end.
+func (m *Minter) notifyLogin(name string, out bool) {
 	if m.conf.Login != nil {
 		m.conf.Login(name, out)
 	}

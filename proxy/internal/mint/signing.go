@@ -24,7 +24,7 @@ const (
 var errScope = errors.New("another host, region or service than config.json has")
 
 // Claim finds the credential with whose key a request asks to be signed, and takes out what asks for it, so that
-// nothing is swapped there. allowed are the credentials that the request may use. Nil: none is asked for.
+// nothing is swapped there. allowed are the credentials that the request may use. Nil means that none is asked for.
 //
 // It is called before anything is swapped, and Sign after everything else.
 func Claim(req *http.Request, allowed []catalog.Credential) *catalog.Credential {

@@ -30,7 +30,7 @@ type kept struct {
 	Expires *time.Time `json:"expires,omitempty"`
 	// Renew is when it should be replaced, if not a while before Expires.
 	Renew *time.Time `json:"renew,omitempty"`
-	// Forget is when Access is no longer looked for in responses. Nil: never, while it is the current one.
+	// Forget is when Access is no longer looked for in responses. Nil means never while it is the current one.
 	Forget *time.Time `json:"forget,omitempty"`
 	// Refresh gets the next one.
 	Refresh string `json:"refresh,omitempty"`
@@ -214,7 +214,7 @@ func (s *store) write(name string, k kept) error {
 	return d.commit(k)
 }
 
-// remove forgets what is stored. Nothing stored is no error.
+// remove forgets what is stored. Nothing stored is not an error.
 func (s *store) remove(name string) error {
 	path, err := s.path(name)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	// most is how many values of one credential are held at once, with those that belong to it, and mostBytes how long
 	// they are together: each byte takes some 30 in the patterns.
 	most, mostBytes = 256, 512 << 10
-	// sweep is how often values whose time is over are looked for.
+	// sweep is how often expired values are removed.
 	sweep = 10 * time.Minute
 	// stretch is how long a build works before it rests.
 	stretch = 100 * time.Microsecond
@@ -88,7 +88,7 @@ func New(now func() time.Time) *Values {
 	return v
 }
 
-// Problem says why a text cannot be a value, without showing it. Nil: it can.
+// Problem says why a text cannot be a value, without showing it. Nil means that it can.
 func Problem(value string) error {
 	switch {
 	case len(value) < minValue:
@@ -176,7 +176,7 @@ func (v *Values) taken(name string) (number, bytes int) {
 	return number, bytes
 }
 
-// forget removes what is over. The caller holds mu.
+// forget removes expired values. The caller holds mu.
 func (v *Values) forget() {
 	now := v.now()
 	for k, known := range v.live {

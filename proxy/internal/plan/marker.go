@@ -15,7 +15,7 @@ var (
 	planned = regexp.MustCompile(`\bplanned\b["'\\]*\s*[:=]\s*([0-9]{1,4})\b`)
 )
 
-// depends reports whether a step carries what is no value, but stands for one that an earlier step would have
+// depends reports whether a step carries what is not a value, but stands for one that an earlier step would have
 // answered, and perhaps which one: 0 if that cannot be told. Upstreams can make code write such a thing: then the plan
 // ends too early, and never too late.
 func depends(s Step) (on int, is bool) {

@@ -34,7 +34,6 @@ const (
 // The codes of steps that are not sent.
 const (
 	CodeDrift   = "drift"
-	CodeStale   = "plan_stale"
 	CodeEnding  = "proxy_ending"
 	CodeChanged = "plan_changed"
 )
@@ -54,9 +53,9 @@ type Sender interface {
 type Config struct {
 	// Open begins to send the steps of a run's plan.
 	Open func(ctx context.Context, plan, run string, apis []string) Sender
-	// Decided is called for each decision of a person, with the numbers of the steps. Nil: nobody is told.
+	// Decided is called for each decision of a person, with the numbers of the steps. It may be nil.
 	Decided func(p planapi.Plan, approved bool, steps []int)
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// BenchmarkDecide is the decision on one request, by the number of APIs. Their hosts differ in numbers; those of "alike"
-// have the same letters and digits as the one that is asked for, in another order.
+// BenchmarkDecide measures the decision on one request, by the number of APIs. Their hosts differ in numbers; those of
+// "alike" have the letters and digits of the requested one in another order.
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		apis, alike := map[string]string{}, map[string]string{}
@@ -88,8 +88,8 @@ func BenchmarkRules(b *testing.B) {
 	}
 }
 
-// BenchmarkCallRules is what 50 rules of each of 100 MCP servers add to a call of a tool: its judgement, and the two of a
-// call whose arguments a rule reads.
+// BenchmarkCallRules is what 50 rules of each of 100 MCP servers add to a call of a tool: its judgement, and the two of
+// a call whose arguments a rule reads.
 func BenchmarkCallRules(b *testing.B) {
 	call := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"amount": 7}`))
 	call.Header.Set("Content-Type", "application/json")

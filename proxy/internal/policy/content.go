@@ -36,7 +36,7 @@ type Content struct {
 	object map[string]any // of a body that is a JSON object
 	batch  []any          // of a body that is a JSON list
 	text   string         // of a body that is a GraphQL document
-	raw    *string        // the whole body. Nil: it was not read to its end
+	raw    *string        // the whole body. Nil means that it was not read to its end
 	bad    *formdata.Error
 }
 

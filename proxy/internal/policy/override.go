@@ -23,7 +23,7 @@ var ErrOverrideUnseen = errors.New("the body overrides the method, or is too lon
 // and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen at a field that
 // overrides the method, or that may do so with a method that permits refuses. It fails with a *formdata.Error where
 // servers differ in what the fields are. A body that a framework would parse leaves decoded, and a multipart one as
-// package formdata writes it; any other is searched decoded, and leaves as it came.
+// package formdata writes it; any other is searched decoded, and leaves unchanged.
 func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil

@@ -79,17 +79,18 @@ const (
 type Request struct {
 	// Host is the host at the port that the connection was made to.
 	Host catalog.Host
-	// TLS says that the request came in, and would leave, over TLS.
+	// TLS means that the request came in, and would leave, over TLS.
 	TLS bool
 	// Methods are the method of the request line and every override found, in that order.
 	Methods []string
 	// Path is the path, escaped as it is sent.
 	Path string
-	// Moved says that a header names a path which some servers take for the request's own, see MovesPath.
+	// Moved means that a header names a path which some servers take for the request's own, see MovesPath.
 	Moved bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
-	// Content is what rules read of the query and the body. Nil: it has not been read, and what depends on it is refused.
+	// Content is what rules read of the query and the body. Nil means that it has not been read, and what depends on it is
+	// refused.
 	Content *Content
 	// Early leaves what depends on the content open: the request is judged again.
 	Early bool
@@ -110,7 +111,7 @@ type Rules struct {
 	Catalog *catalog.Catalog
 	// YOLO allows hosts that are in no API.
 	YOLO bool
-	// Registry is the package registry, for installations. Nil: there is none.
+	// Registry is the package registry, for installations. Nil means none.
 	Registry *catalog.API
 }
 
@@ -236,7 +237,7 @@ func (r Rules) holders(h catalog.Host) []*catalog.API {
 	return list
 }
 
-// reachable are the APIs that open a host to who asks. The host of a remote MCP server is not open to code.
+// reachable are the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
 	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) || disarm.Off("server-host") {

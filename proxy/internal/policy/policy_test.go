@@ -160,7 +160,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestUnknownCost: refusing a host that no API has takes little longer in a catalog of 1,000 APIs.
+// TestUnknownCost: refusing a host that no API has takes hardly longer with 1,000 APIs than with one.
 func TestUnknownCost(t *testing.T) {
 	rules := func(n int) Rules {
 		apis := map[string]string{}

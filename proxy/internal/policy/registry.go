@@ -14,7 +14,7 @@ import (
 const RegistryName = "$registry"
 
 // NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil if there
-// is no address, or one without a host name. private are the ranges that its name may lead to.
+// is not an address, or one without a host name. private are the ranges that its name may lead to.
 func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
 	if address == nil {
 		return nil

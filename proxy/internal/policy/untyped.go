@@ -8,12 +8,12 @@ import (
 // maxPair is how much of a pair is looked at: more than an override needs, escaped twice.
 const maxPair = 512
 
-// anyForm looks for an override in a body that is no form by its type, and one to a server that looks at no type, as
+// anyForm looks for an override in a body that is not a form by its type, and one to a server that looks at no type, as
 // Bottle. Only what names a method counts, between ampersands or semicolons: text has equals signs of its own.
 type anyForm struct {
 	permits func(method string) bool
 	pair    []byte // since a separator, at most maxPair
-	long    bool   // it is no override
+	long    bool   // it is not an override
 }
 
 func (f *anyForm) scan(text []byte) error {

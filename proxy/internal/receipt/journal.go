@@ -35,7 +35,7 @@ type Config struct {
 	Log *slog.Logger
 	// Clean is the last scrub and redaction, which every string from outside passes.
 	Clean func(string) string
-	// Ledger writes what left the machine down. Nil: there is no ledger.
+	// Ledger records what left the machine. Nil means that there is no ledger.
 	Ledger func(audit.Entry) error
 }
 
@@ -172,7 +172,7 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 }
 
 // Subscribe returns a channel of the events of a kind from now on, until cancel is called. A subscriber that does not
-// read loses events, and is told how many with the next one it gets.
+// read loses events; the next one that it gets has their number.
 func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Event, cancel func()) {
 	ch := make(chan controlapi.Event, maxQueue)
 	j.mu.Lock()

@@ -1,6 +1,6 @@
 // Package receipt records what the proxy did: one entry in the run's receipt, one log line, one count per exchange.
 //
-// Contract: everything is bounded (a run cannot grow the proxy's memory by fetching), and everything that came from
+// Contract: everything is bounded (a run cannot grow the proxy's memory by fetching), and everything that comes from
 // outside passes the last scrub and redaction before it is kept or written.
 package receipt
 
@@ -17,7 +17,7 @@ const (
 	MaxHints     = 32   // different hints; further ones are dropped
 	maxURL       = 2048 // bytes of an entry's URL
 	maxEntryList = 32   // swaps of one entry
-	maxAnswers   = 16   // answers whose shapes are told
+	maxAnswers   = 16   // answers whose shapes are reported
 )
 
 // Recorder collects the receipt of one run. It is safe for concurrent use.

@@ -42,7 +42,7 @@ const (
 type Config struct {
 	// Dir is apis/.
 	Dir string
-	// Getenv reads the environment for credentials that name a variable. Nil: such credentials are refused.
+	// Getenv reads the environment for credentials that name a variable. Nil means that such credentials are refused.
 	Getenv func(string) string
 	YOLO   bool
 	// Minted are the values of credentials that the proxy obtains itself. They are not part of a Snapshot, so that a
@@ -52,11 +52,11 @@ type Config struct {
 	// of a config.json, may lead to.
 	Registry        *catalog.API
 	RegistryPrivate []netip.Prefix
-	// Prepare is called with every new catalog before it is in force. Nil: nothing is.
+	// Prepare is called with every new catalog before it is in force. Nil means that nothing is.
 	Prepare func(*catalog.Catalog)
 	// Changed is called for every change, after it is in force.
 	Changed func(Change)
-	// Signal requests a reload at once, as SIGHUP does. Nil: never.
+	// Signal requests a reload at once, as SIGHUP does. Nil means never.
 	Signal <-chan struct{}
 }
 
@@ -67,8 +67,8 @@ type Snapshot struct {
 	Swap     *swap.Swapper
 	Public   controlapi.Catalog
 	Problems catalog.Problems
-	// Unread is closed when a Snapshot follows that has read what this one left (catalog.Options.Soon). Nil: nothing is
-	// left.
+	// Unread is closed when a Snapshot follows that has read what this one left (catalog.Options.Soon). Nil means that
+	// nothing is left.
 	Unread chan struct{}
 }
 
@@ -180,8 +180,8 @@ func (r *Reloader) report(problems catalog.Problems) {
 	}
 }
 
-// minted are the minted values, once there was a credential that needs them: until then no search pays for them, and
-// no stream holds back bytes for them.
+// minted are the minted values, or nil as long as no catalog had a credential that is minted: until then no search pays
+// for them, and no stream holds back bytes for them.
 func (r *Reloader) minted() *minted.Values {
 	if !r.mints {
 		return nil
@@ -189,9 +189,8 @@ func (r *Reloader) minted() *minted.Values {
 	return r.conf.Minted
 }
 
-// compiled returns what searches for the catalog's values, and for those that are scrubbed besides. They share what is
-// compiled if both search for the same: no value was replaced since the start, and there is no client certificate,
-// whose key is scrubbed alone.
+// compiled returns the Scrubber and the Swapper of a catalog. They share their compiled values if both search for the
+// same ones: if no value was replaced since the start and there is no client certificate, whose key is only scrubbed.
 func (r *Reloader) compiled(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper) {
 	all := c.AllCredentials()
 	var list []secret.Value
@@ -207,9 +206,9 @@ func (r *Reloader) compiled(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper)
 	return scrub.Of(known, r.ever), swap.Of(known, all)
 }
 
-// remember adds the catalog's credentials to those that are scrubbed, and the secrets inside them. They come first, so
+// remember adds the catalog's credentials, and the secrets inside them, to those that are scrubbed. They come first, so
 // that a value is shown under its current name, and under a token name rather than as an inner secret. It reports
-// whether earlier scrubbers do not find all: a value is new, or the first credential is there that is minted.
+// whether earlier scrubbers miss something: a new value, or the first credential that is minted.
 func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
 	if !r.mints && c.Mints() {
 		r.mints, added = true, true

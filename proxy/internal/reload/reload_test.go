@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// catalogOf writes an API with many credentials, of which the first has the value.
+// catalogOf writes an API with many credentials, the first of which has the value.
 func catalogOf(t *testing.T, dir string, number int, value string) {
 	t.Helper()
 	credentials := map[string]string{"BENCH_TOKEN_0": value}
@@ -26,8 +26,8 @@ func catalogOf(t *testing.T, dir string, number int, value string) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "many", "config.json"), text, 0o600))
 }
 
-// TestManyCredentials: 500 credentials are compiled once, for scrubbing and for refusing requests. When one is replaced,
-// the former value is scrubbed still, and no longer refused.
+// TestManyCredentials: 500 credentials are compiled once for both scrubbing and refusing requests. When one is
+// replaced, its former value is still scrubbed, but no longer refused.
 func TestManyCredentials(t *testing.T) {
 	const former, now = "the-former-value-of-the-token", "the-present-value-of-the-token"
 	dir := t.TempDir()

@@ -33,8 +33,8 @@ type Config struct {
 	Known func(catalog.Host) bool
 	// Address is what the resolver answers with. Zero means slot.SyntheticAddr.
 	Address netip.Addr
-	// Allow reports whether a query from this address is answered. Nil: every address may ask, which is right where
-	// only a slot's own namespace can reach the socket.
+	// Allow reports whether a query from this address is answered. With nil all are, which is right where only a slot's
+	// own namespace can reach the socket.
 	Allow func(netip.Addr) bool
 	// Patience is how long a TCP connection may take for a query, or be idle. Zero means 5 s.
 	Patience time.Duration
@@ -43,7 +43,7 @@ type Config struct {
 	Streams []net.Listener
 	// PacketSlots and StreamSlots are the slots of these sockets, where each has one.
 	PacketSlots, StreamSlots []*slot.ID
-	// Asked is told each name that is asked for. The slot is nil where the address says who asks. Nil: nobody is told.
+	// Asked, if not nil, is called with each name that is queried. The slot is nil where the address identifies it.
 	Asked func(seat *slot.ID, from netip.Addr, name string)
 }
 
@@ -141,7 +141,7 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	}
 }
 
-// answer returns the response to a query. Nil: it gets none.
+// answer returns the response to a query. Nil means that it gets none.
 func (r *Resolver) answer(q *dns.Msg) *dns.Msg {
 	if q.Response {
 		return nil

@@ -76,7 +76,7 @@ type body struct {
 	mu       sync.Mutex // Close may be called while Read waits
 	scrubbed *engine.Reader
 	buffer   *bytes.Buffer
-	ahead    []byte // what is left of buffer
+	ahead    []byte // the rest of buffer
 	err      error
 }
 

@@ -14,7 +14,7 @@ type response struct {
 	options  Options
 	report   *Report
 	resp     *http.Response
-	part     string // what is being scrubbed: the beginning of Found.In
+	part     string // the part being scrubbed: the beginning of Found.In
 	name     string // of the header, or empty
 }
 

@@ -56,7 +56,7 @@ func New(creds []catalog.Credential) *Scrubber {
 	return Of(values.New(list), creds)
 }
 
-// Of is New where the values of the credentials, and no others, are compiled already.
+// Of is New with values that are already compiled: exactly those of the credentials.
 func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
 	s := &Scrubber{set: known.Set, lower: known.Lower, names: make([][]string, known.Len())}
 	for _, c := range creds {
@@ -67,8 +67,8 @@ func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
 	return s
 }
 
-// With returns a Scrubber that also finds what was minted when a response comes, and while it is read. Nil: nothing is
-// ever minted.
+// With returns a Scrubber that also finds what was minted when a response comes, and while it is read. Nil means that
+// nothing is ever minted.
 func (s *Scrubber) With(values *minted.Values) *Scrubber {
 	return &Scrubber{set: values.Above(s.set), lower: values.AboveLower(s.lower), names: s.names, minted: values}
 }

@@ -4,7 +4,7 @@ package seats
 
 import "testing"
 
-// TestDisarmed switches the defence off, and then its attack succeeds: e2e/negative.
+// TestDisarmed: with the defence switched off, its attack succeeds. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("pod-address", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "pod-address")

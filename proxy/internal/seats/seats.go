@@ -1,9 +1,9 @@
-// Package seats says which pod has which slot of a proxy that many pods share.
+// Package seats assigns the slots of a proxy that many pods share to the pods.
 //
-// Contract: a slot is one pod's at a time, found by the address that the pod connects from; an address that has not
-// been registered has none. Threat: a slot that goes to another pod, and with it a connection or a registration of the
-// first one. So a slot is given away only when its pod has no run, and it begins anew for the next pod. A registration
-// that arrives late, for a run that is over, gives nothing to code: the next run there has a greater generation.
+// Contract: a slot belongs to one pod at a time, found by the address that the pod connects from; an address that has
+// not been registered has none. Threat: a slot that passes to another pod together with a connection or a registration
+// of the first one. So a slot is reassigned only while its pod has no run, and its state is reset. A late registration,
+// for a run that is over, gives code nothing: the next run there has a greater generation.
 package seats
 
 import (
@@ -17,24 +17,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// idle is how long ago a pod must have been registered before its slot can be another one's: longer than a registration
-// takes.
+// idle is how long after its pod's last registration a slot may be reassigned: longer than a registration takes.
 const idle = 15 * time.Second
 
-// ErrFull means that all slots are those of other pods.
+// ErrFull means that all slots belong to other pods.
 var ErrFull = errors.New("the proxy has no slot for another pod")
 
 // Config holds what Seats need.
 type Config struct {
 	// Busy reports whether a slot has a run.
 	Busy func(slot.ID) bool
-	// Forget begins a slot anew: nothing that was of it goes on.
+	// Forget resets a slot: nothing of its former pod continues.
 	Forget func(slot.ID)
-	// Now is the clock. Nil: time.Now.
+	// Now is the clock, time.Now if it is nil.
 	Now func() time.Time
 }
 
-// Seats are the slots of pods. Make them with New. They are safe for concurrent use.
+// Seats assigns slots to pods. Make one with New. It is safe for concurrent use.
 type Seats struct {
 	conf Config
 
@@ -45,10 +44,10 @@ type Seats struct {
 
 type seat struct {
 	id   slot.ID
-	used time.Time // when its pod was registered last
+	used time.Time // when its pod was last registered
 }
 
-// New makes seats that are all free.
+// New makes Seats without pods.
 func New(c Config) *Seats {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -56,7 +55,7 @@ func New(c Config) *Seats {
 	return &Seats{conf: c, pods: map[netip.Addr]*seat{}}
 }
 
-// Take is the slot of a pod that is being registered.
+// Take returns the slot of a pod that is being registered, and assigns one if it has none.
 func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +80,7 @@ func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 	return id, nil
 }
 
-// oldest is the pod that has been idle longest, long enough to lose its slot. The caller holds mu.
+// oldest is the pod that has been idle longest, if that is long enough to lose its slot. The caller holds mu.
 func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
 	for pod, own := range s.pods {
 		if now.Sub(own.used) < idle || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {

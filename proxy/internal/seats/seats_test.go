@@ -35,8 +35,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// When all slots are taken, the one whose pod was registered longest ago goes to the next pod, and begins anew. A slot
-// with a run, and one that was registered just now, go to nobody.
+// When all slots are taken, the one whose pod was registered longest ago is reset and given to the next pod. A slot
+// with a run, or whose pod was registered just now, is not reassigned.
 func TestGivenAway(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	busy, forgotten := map[slot.ID]bool{}, []slot.ID(nil)

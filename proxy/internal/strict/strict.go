@@ -3,6 +3,8 @@
 // Threat: request smuggling. net/http, which reads the requests next, is lenient in places (bare LF, folded lines,
 // Content-Length next to chunked, absolute targets). A refused request is replaced by a harmless one, so that the
 // refusal is answered, logged and recorded like every other.
+//
+// Conn follows the requests of a connection and the framing of their bodies; head.go checks the heads.
 package strict
 
 import (
@@ -58,7 +60,7 @@ type Conn struct {
 	left  int64  // bytes left of a fixed body or of a chunk with its CRLF
 	heads int    // heads passed on
 	buf   []byte // read and not passed on
-	store []byte // the memory that buf is a part of
+	store []byte // the memory that buf is part of
 	pass  int    // bytes at the start of buf that were checked
 	bad   atomic.Pointer[badRequest]
 }

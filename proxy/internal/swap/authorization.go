@@ -44,7 +44,7 @@ func (x *rewrite) basic(coded string) (string, error) {
 // basicPart returns a user or a password after swapping.
 func (x *rewrite) basicPart(token string) (string, bool) {
 	if x.s.byText[token] == "" {
-		x.look(token, CodeInside, inAuthorization)
+		x.reportNames(token, CodeInside, inAuthorization)
 		return token, false
 	}
 	if v, ok := x.use(x.s.byText[token], wholeAuthorization); ok {
@@ -67,14 +67,14 @@ func (x *rewrite) parameters(value string) (string, error) {
 			break
 		}
 		out.WriteString(rest[:eq+1])
-		x.look(rest[:eq], CodeInside, inAuthorization)
+		x.reportNames(rest[:eq], CodeInside, inAuthorization)
 		rest = rest[eq+1:]
 		n, text, quoted := parameter(rest)
 		v, ok := "", false
 		if x.s.byText[text] != "" {
 			v, ok = x.use(x.s.byText[text], wholeAuthorization)
 		} else {
-			x.look(rest[:n], CodeInside, inAuthorization)
+			x.reportNames(rest[:n], CodeInside, inAuthorization)
 		}
 		if ok {
 			out.WriteString(renderParameter(v, quoted))
@@ -84,7 +84,7 @@ func (x *rewrite) parameters(value string) (string, error) {
 		}
 		rest = rest[n:]
 	}
-	x.look(rest, CodeInside, inAuthorization)
+	x.reportNames(rest, CodeInside, inAuthorization)
 	out.WriteString(rest)
 	if swapped && !isParameters(value) && !disarm.Off("one-reading") {
 		return "", errParameters

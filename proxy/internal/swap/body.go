@@ -73,7 +73,7 @@ func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Decode(encodings)
 	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
 	if swaps && x.short() {
-		b.Through(func(r io.Reader) io.Reader { return &sparing{x: x, src: r} })
+		b.Through(func(r io.Reader) io.Reader { return &wholeBody{x: x, src: r} })
 		return
 	}
 	b.Through(func(r io.Reader) io.Reader { return x.s.searched(r, x.o.Found) })

@@ -13,9 +13,10 @@ import (
 
 // Carried is what a request carries that no request may.
 type Carried struct {
-	// Canary means that it is a value that was put where only code that searches for credentials finds it.
+	// Canary means that it is a value that only code which searches for credentials finds.
 	Canary bool
-	// Name is the token name of a credential. Empty: it is a secret with which credentials are obtained, or a canary.
+	// Name is the token name of a credential. It is empty for a secret with which credentials are obtained and for a
+	// canary.
 	Name string
 	// In is where: "host", "method", "path", "query", "header", "body", "message" or "name" (of a DNS query).
 	In string
@@ -50,7 +51,7 @@ func (s *Swapper) Guarding(c *Canaries) *Swapper {
 // idle reports whether there is nothing that a request could be searched for.
 func (s *Swapper) idle() bool { return s == nil || s.names == nil && !s.guards }
 
-// carried is what the match with an id is.
+// carried describes the match with an id.
 func (s *Swapper) carried(id int, in string) Carried {
 	switch {
 	case id == canaryID:

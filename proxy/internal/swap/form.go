@@ -18,14 +18,14 @@ type formWriter struct {
 	kind    catalog.SurfaceKind
 	key     []byte
 	fields  []string // the declared ones, each once
-	loose   []string // the same as looseName reads them
+	loose   []string // their loose names
 	lengths lengths  // of loose, and of _charset_
 	seen    []bool   // those that have occurred
 	value   bool     // after the equals sign
 	only    bool     // nothing but one run so far
 }
 
-// charsetField is the field that some servers take the charset of the others from.
+// charsetField is the field from which some servers take the charset of the others.
 const charsetField = "_charset_"
 
 // maxKey is the longest field name that can be declared, in bytes as written.
@@ -44,10 +44,10 @@ func newFormWriter(x *rewrite, kind catalog.SurfaceKind) *formWriter {
 }
 
 func (w *formWriter) push(dst, src []byte) []byte {
-	s := w.sight(src)
+	s := w.scan(src)
 	at := 0
 	for at < len(src) && w.bad == nil {
-		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+		if n := w.pass(src[at:s.until(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}

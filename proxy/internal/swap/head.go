@@ -22,7 +22,7 @@ func (x *rewrite) headers() error {
 		values := x.req.Header[name]
 		for i, v := range values {
 			if catalog.SinkHeader(name) && !disarm.Off("sink-headers") {
-				x.look(v, CodeSink, spot{kind: catalog.SurfaceHeader, field: name})
+				x.reportNames(v, CodeSink, spot{kind: catalog.SurfaceHeader, field: name})
 				continue
 			}
 			before := x.report.count()
@@ -81,7 +81,7 @@ func (x *rewrite) header(name, value string) (string, error) {
 		return x.parameters(value)
 	default:
 		at.whole = false
-		x.look(value, CodeInside, at)
+		x.reportNames(value, CodeInside, at)
 	}
 	return value, nil
 }
@@ -118,7 +118,7 @@ func (x *rewrite) path() error {
 	changed := false
 	for i, s := range segments {
 		if x.s.byText[s] == "" {
-			x.look(s, CodeInside, spot{kind: catalog.SurfacePath})
+			x.reportNames(s, CodeInside, spot{kind: catalog.SurfacePath})
 			continue
 		}
 		if v, ok := x.use(x.s.byText[s], spot{kind: catalog.SurfacePath, whole: true}); ok {

@@ -27,8 +27,8 @@ type jsonWriter struct {
 	scalar     scalar
 	text       []byte // the key being read, decoded, at most maxKey bytes
 	rune       runeState
-	in         bool // a string
-	key        bool // which is a key
+	in         bool // in a string
+	key        bool // that is a key
 	only       bool // nothing but one run so far
 }
 
@@ -51,10 +51,10 @@ type level struct {
 	inner  []match // the declared fields that are matched up to here: the candidates of the level around it
 	seen   uint64  // the fields whose keys have occurred here
 	value  []match // the declared fields that are matched up to the next value of an object
-	keys   lengths // a key of another length goes on with none of inner
+	keys   lengths // of the keys that continue one of inner
 }
 
-// match is a declared field of which the first keys have been read.
+// match is a declared field whose first keys have been read.
 type match struct{ field, keys int }
 
 const (
@@ -88,10 +88,10 @@ func (x *rewrite) fields() [][]string {
 }
 
 func (w *jsonWriter) push(dst, src []byte) []byte {
-	s := w.sight(src)
+	s := w.scan(src)
 	at := 0
 	for at < len(src) && w.bad == nil {
-		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+		if n := w.pass(src[at:s.until(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}

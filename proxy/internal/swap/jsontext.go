@@ -109,7 +109,7 @@ func (w *jsonWriter) candidates() []match {
 func (w *jsonWriter) open(object bool) {
 	matches, n := w.candidates(), len(w.levels)
 	if n < cap(w.levels) {
-		w.levels = w.levels[:n+1] // keeps the memory of its values
+		w.levels = w.levels[:n+1] // reuses its slices
 	} else {
 		w.levels = append(w.levels, level{})
 	}

@@ -192,7 +192,7 @@ type rewriteReader struct {
 	out []byte
 	pos int
 	err error
-	// full is set when so much was held back that it had to leave, until the writer holds nothing.
+	// full is set when so much was held back that it had to be released, until the writer holds nothing.
 	full bool
 }
 

@@ -2,21 +2,21 @@ package swap
 
 import "bytes"
 
-// Most of a body passes unchanged. The pass functions say how many bytes of a text do, and leave a writer in the state
-// in which it would be had it taken them one by one: what they do not know for certain, they leave to that. So a body
-// that arrives byte by byte is rewritten without them. They are given text without token names, that does not end
-// within a word.
+// Most of a body passes unchanged. The pass functions return how many bytes of a text do, and leave the writer in the
+// state that it would be in after taking these bytes one by one; where they are not certain, they stop and leave the
+// rest to the writer. So the result does not depend on them, and a body that arrives byte by byte does without. Their
+// text has no token names and does not end within a word.
 
-// lexicon is what tells most text from token names.
+// lexicon tells most text from token names.
 type lexicon struct {
-	least   int       // the length of the shortest name; 0: there are none
+	least   int       // the length of the shortest name, or 0 if there are none
 	lengths uint64    // has bit n-1 if a name is n bytes long
-	bytes   [256]bool // those of names
+	bytes   [256]bool // that occur in names
 }
 
 func (l *lexicon) add(name string) {
 	if name == "" || len(name) > maxName {
-		return // never taken for a name
+		return // is never swapped
 	}
 	if l.least == 0 || len(name) < l.least {
 		l.least = len(name)
@@ -27,8 +27,8 @@ func (l *lexicon) add(name string) {
 	}
 }
 
-// probe returns the first position from p on that a name may cover, in steps of the shortest name. Each name covers one
-// of them.
+// probe returns the first position from p on that a name may cover, in steps of the shortest name's length: each name
+// covers at least one of them.
 func (l *lexicon) probe(text []byte, p int) int {
 	if l.least == 0 {
 		return len(text)
@@ -41,7 +41,7 @@ func (l *lexicon) probe(text []byte, p int) int {
 	return len(text)
 }
 
-// around returns the run of some bytes around text[p].
+// around returns the run of bytes of a class around text[p].
 func around(text []byte, p int, among *[256]bool) (from, to int) {
 	for from = p; from > 0 && among[text[from-1]]; from-- {
 	}
@@ -50,7 +50,8 @@ func around(text []byte, p int, among *[256]bool) (from, to int) {
 	return from, to
 }
 
-// before returns how many bytes of text certainly have no name, not even the beginning of one within a longer word.
+// before returns the length of a prefix of text that certainly has no name, not even the beginning of one within a
+// word.
 func (l *lexicon) before(text []byte) int {
 	for p := l.probe(text, l.least-1); p < len(text); {
 		from, to := around(text, p, &l.bytes)
@@ -70,20 +71,20 @@ func (s *Swapper) isName(word []byte) bool {
 		s.byText[string(word)] == string(word)
 }
 
-// sight tells how far a text certainly has no name.
-type sight struct {
+// nameScan finds how far a text certainly has no name.
+type nameScan struct {
 	s    *Swapper
 	text []byte
-	next int // no name begins before it,
-	then int // and the word there ends here
-	end  int // the word at the end, which may go on
+	next int // the beginning of the next word that may be a name,
+	then int // and its end
+	end  int // the beginning of the last word, which may continue
 }
 
-// maxRun is more than a word with a name and what precedes it in the last escape, as in \u002dAPI_KEY.
+// maxRun exceeds the length of a word that is a name after the characters of an escape, as in \u002dAPI_KEY.
 const maxRun = 2 * maxName
 
-// sight begins to look at a text.
-func (w *words) sight(text []byte) sight {
+// scan begins to scan a text.
+func (w *words) scan(text []byte) nameScan {
 	end := len(text)
 	for end > 0 && len(text)-end <= maxRun && isWord(text[end-1]) {
 		end--
@@ -91,19 +92,19 @@ func (w *words) sight(text []byte) sight {
 	if len(text)-end > maxRun {
 		end = len(text)
 	}
-	return sight{s: w.x.s, text: text, next: -1, then: -1, end: end}
+	return nameScan{s: w.x.s, text: text, next: -1, then: -1, end: end}
 }
 
-// clear returns the end of what has no name from at on. at must not decrease.
-func (s *sight) clear(at int) int {
+// until returns the end of the text from at on that has no name. at must not decrease.
+func (s *nameScan) until(at int) int {
 	for at >= s.then && s.next < s.end {
-		s.look()
+		s.advance()
 	}
 	return max(at, s.next)
 }
 
-// look finds the next word that is a name, or may end in one.
-func (s *sight) look() {
+// advance finds the next word that is a name, or may end in one.
+func (s *nameScan) advance() {
 	l := &s.s.lexicon
 	for p := l.probe(s.text, s.then+l.least); p < s.end; {
 		from, to := around(s.text, p, &wordBytes)
@@ -116,8 +117,8 @@ func (s *sight) look() {
 	s.next, s.then = s.end, len(s.text)
 }
 
-// named reports whether a word is a name, or would be without the characters of an escape before it, as in \nAPI_KEY.
-func (s *sight) named(from, to int) bool {
+// named reports whether a word is a name, or ends in one after the characters of an escape, as in \nAPI_KEY.
+func (s *nameScan) named(from, to int) bool {
 	if to-from > maxRun {
 		return false
 	}
@@ -142,7 +143,7 @@ var wordBytes = func() (t [256]bool) {
 	return t
 }()
 
-// pass takes all of a plain text.
+// pass passes all of a plain text.
 func (w *words) pass(text []byte) int {
 	if len(w.word) > 0 || len(w.escape) > 0 || len(text) == 0 {
 		return 0
@@ -151,7 +152,7 @@ func (w *words) pass(text []byte) int {
 	return len(text)
 }
 
-// lengths is a set of lengths of texts, of which those from 63 bytes on are one.
+// lengths is a set of lengths in bytes. All from 63 on count as one.
 type lengths uint64
 
 func (l *lengths) add(n int) { *l |= 1 << min(n, 63) }

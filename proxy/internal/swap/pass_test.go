@@ -49,7 +49,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// samePieces rewrites a body byte by byte and in larger pieces. It returns the one result of all of them.
+// samePieces rewrites a body byte by byte and in larger pieces, and returns the result, which must be the same for all.
 func samePieces(t *testing.T, s *Swapper, c []catalog.Credential, kind, text string) string {
 	t.Helper()
 	result := func(size int) string {
@@ -57,7 +57,7 @@ func samePieces(t *testing.T, s *Swapper, c []catalog.Credential, kind, text str
 		out, err := rewritten(x, kind, text, size)
 		var ambiguous *Ambiguity
 		if errors.As(err, &ambiguous) {
-			return err.Error() // how much has been read by then depends on the pieces
+			return err.Error() // how much was read before depends on the pieces
 		}
 		return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
 	}
@@ -70,7 +70,7 @@ func samePieces(t *testing.T, s *Swapper, c []catalog.Credential, kind, text str
 	return one
 }
 
-// TestPassedForms: forms become what they become byte by byte, whatever servers may take their keys for.
+// TestPassedForms: forms are rewritten as they are byte by byte, whatever servers may read their keys as.
 func TestPassedForms(t *testing.T) {
 	c := []catalog.Credential{
 		credential("API_KEY", "first-value", "body:k"), credential("OTHER_KEY", "other-value", "body:a.b", "body:list[x]"),
@@ -118,7 +118,7 @@ func TestSharedField(t *testing.T) {
 	}
 }
 
-// TestSpecial: of eight bytes at once, the first that is not plain is found as of one.
+// TestSpecial: searching eight bytes at once finds the same first byte that is not plain as searching one by one.
 func TestSpecial(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
 	var text [8]byte
@@ -145,7 +145,7 @@ func TestSpecial(t *testing.T) {
 	}
 }
 
-// TestPassedNames: names are found behind escapes, in long words and at the end of what was read, as byte by byte.
+// TestPassedNames: names after escapes, in long words and at the end of a read are found as they are byte by byte.
 func TestPassedNames(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body"), credential("DAPI_KEY_2", "other-value", "body")}
 	s := New(c)
@@ -171,8 +171,8 @@ func TestPassedNames(t *testing.T) {
 	}
 }
 
-// TestShortCarries: a short body in which names are swapped is refused, and that is told, if it carries a value, even if
-// its source breaks off behind it.
+// TestShortCarries: a short body in which names are swapped is refused and reported if it carries a value, even if its
+// source breaks off after the value.
 func TestShortCarries(t *testing.T) {
 	const v = "the-value-of-the-credential"
 	c := []catalog.Credential{credential("API_KEY", v, "body:k")}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// formClass is where a byte may end what passes in a form.
+// formClass says in which parts of a form a byte ends what passes.
 type formClass uint8
 
 const (
@@ -26,7 +26,7 @@ var formClasses = func() (t [256]formClass) {
 	return t
 }()
 
-// plainForm returns the length of what passes up to one of a class.
+// plainForm returns how many bytes of text precede the first one of a class.
 func plainForm(text []byte, until formClass) int {
 	n := 0
 	for ; n+4 <= len(text); n += 4 {
@@ -65,7 +65,7 @@ func (w *formWriter) pass(text []byte) int {
 	return n
 }
 
-// passKey passes a key with its equals sign, if it has no escapes and is certainly no declared key.
+// passKey passes a key with its equals sign, if it has no escapes and is certainly not a declared key.
 func (w *formWriter) passKey(text []byte) int {
 	end := plainForm(text[:min(len(text), maxKey+1)], endsKey)
 	if end == len(text) || end > maxKey || text[end] != '=' || w.declares(text[:end]) {
@@ -74,7 +74,7 @@ func (w *formWriter) passKey(text []byte) int {
 	return end + 1
 }
 
-// declares reports whether a server may take a key without escapes for a declared one, or for charsetField.
+// declares reports whether a server may read a key without escapes as a declared one, or as charsetField.
 func (w *formWriter) declares(key []byte) bool {
 	name := key
 	if n := bytes.IndexByte(key, '['); n >= 0 {
@@ -91,7 +91,7 @@ func (w *formWriter) declares(key []byte) bool {
 	return looseEqual(key, charsetField)
 }
 
-// looseEqual reports whether a key without escapes may be a loose name.
+// looseEqual reports whether a lenient parser may read a key without escapes as a declared loose name.
 func looseEqual(key []byte, declared string) bool {
 	if n := bytes.IndexByte(key, '['); n >= 0 && !strings.Contains(declared, "[") {
 		key = key[:n]
@@ -107,7 +107,7 @@ func looseEqual(key []byte, declared string) bool {
 	return true
 }
 
-// passValue passes within a value, with its escapes, and the ampersand that ends it.
+// passValue passes bytes of a value, its escapes included, and the ampersand that ends it.
 func (w *formWriter) passValue(text []byte) int {
 	n, escaped := 0, 0 // escaped is the end of the last escape
 	for n < len(text) {

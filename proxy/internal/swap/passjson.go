@@ -24,7 +24,7 @@ func (w *jsonWriter) pass(text []byte) int {
 	return n + w.passOutside(text[n:])
 }
 
-// passString passes within a string that is a value, and its closing quote.
+// passString passes bytes of a string that is a value, and its closing quote.
 func (w *jsonWriter) passString(text []byte) int {
 	if w.key || w.rune.open() {
 		return 0
@@ -57,8 +57,8 @@ func (w *jsonWriter) passString(text []byte) int {
 	return n
 }
 
-// plainJSON returns the length of what passes within a JSON string whatever is around it: printable ASCII other than
-// quotes, backslashes, and what form parsers may end a field at.
+// plainJSON returns how many bytes of text pass within any JSON string: printable ASCII other than quotes, backslashes
+// and the characters at which form parsers may end a field.
 func plainJSON(text []byte) int {
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
@@ -74,15 +74,16 @@ func plainJSON(text []byte) int {
 	return n
 }
 
-// special has the high bit of the first of eight bytes that is not plain, and perhaps of later ones. Each difference
-// borrows from the next byte only where it is negative.
+// special sets the high bit of the first of eight bytes that is not plain, and perhaps of later ones: a subtraction
+// borrows from the next byte only where its result is negative.
 func special(x uint64) uint64 {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	quote := x&^(ones*('"'^'&')) ^ ones*'"' // the quote and the ampersand differ in one bit
 	return (x | (x - ones*' ') | (quote - ones) | (x ^ ones*'\\' - ones) | (x ^ ones*';' - ones)) & high
 }
 
-// passOutside passes outside strings, and the strings there that pass as a whole. Of another value it takes the quote.
+// passOutside passes bytes outside strings, and strings that pass as a whole. Of any other string that is a value it
+// passes the opening quote and what passes after it.
 func (w *jsonWriter) passOutside(text []byte) int {
 	n := 0
 	for n < len(text) {
@@ -137,7 +138,7 @@ func (w *jsonWriter) passOutside(text []byte) int {
 	return n
 }
 
-// passValue returns how many bytes of a value pass at once, or of the end of an array without any.
+// passValue returns how many bytes of a value pass, or of the end of an empty array.
 func (w *jsonWriter) passValue(text []byte) int {
 	switch b := text[0]; {
 	case b == '"':
@@ -165,8 +166,8 @@ func (w *jsonWriter) passValue(text []byte) int {
 	return size
 }
 
-// passKey returns the length of a key with both quotes, if it has no escapes and is certainly no declared key; else 0.
-// text begins behind the first quote.
+// passKey returns the length of a key with both quotes, if it has no escapes and is certainly not a declared key;
+// else 0. text begins after the opening quote.
 func (w *jsonWriter) passKey(text []byte) int {
 	end := plainJSON(text)
 	if end == len(text) || text[end] != '"' || len(w.levels) == 0 {
@@ -181,7 +182,7 @@ func (w *jsonWriter) passKey(text []byte) int {
 	return end + 2
 }
 
-// keyLengths are the lengths of the keys that would be the next of matches, in any case of their letters.
+// keyLengths are the lengths of the keys that would continue matches, in any letter case.
 func (w *jsonWriter) keyLengths(matches []match) (out lengths) {
 	for _, m := range matches {
 		switch path := w.fields[m.field]; {
@@ -189,7 +190,7 @@ func (w *jsonWriter) keyLengths(matches []match) (out lengths) {
 		case ascii(path[m.keys]):
 			out.add(len(path[m.keys]))
 		default:
-			return ^lengths(0) // a letter may have the length of another in the other case
+			return ^lengths(0) // changing a letter's case may change its length
 		}
 	}
 	return out
@@ -199,7 +200,7 @@ func ascii(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// passScalar returns the length of a number or literal that is complete, with a byte after it; else 0.
+// passScalar returns the length of a number or literal that is complete, which the byte after it shows; else 0.
 func passScalar(text []byte) int {
 	n := 0
 	switch text[0] {

@@ -53,11 +53,11 @@ type Options struct {
 	Host string
 	// Insecure means plain HTTP to a host without allow_http: nothing is swapped, names are only reported.
 	Insecure bool
-	// Obtain returns the value of a credential that has a Mint, at the moment at which it is swapped in. Its error ends
-	// the request, as it is. Nil: such credentials have none.
+	// Obtain returns the value of a credential that has a Mint, at the moment when it is swapped in. Its error is the
+	// request's. With nil such credentials have no value.
 	Obtain func(catalog.Credential) (string, error)
-	// Found is told what the request carries when it is refused for that, perhaps in a goroutine of its own. Nil: nobody
-	// is told.
+	// Found, if not nil, is called with what the request carries when it is refused for that, perhaps in another
+	// goroutine.
 	Found func(Carried)
 }
 
@@ -129,7 +129,7 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
-// unswap takes back the last swap: there was nothing to swap in.
+// unswap reverts the last swap: there was no value.
 func (r *Report) unswap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +163,7 @@ func New(all []catalog.Credential) *Swapper {
 	return Of(values.New(list), all)
 }
 
-// Of is New where the values of the credentials and the secrets inside them, and no others, are compiled already.
+// Of is New with values that are already compiled: exactly those of the credentials and the secrets inside them.
 func Of(known *values.Known, all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byText: map[string]string{}, values: known.Set, lower: known.Lower}
 	s.owners = make([]int, known.Len())
@@ -171,7 +171,7 @@ func Of(known *values.Known, all []catalog.Credential) *Swapper {
 	for i, c := range slices.Backward(all) {
 		for _, v := range c.Secrets() {
 			if id, ok := known.ID(v); ok {
-				s.owners[id] = i // the first in the end
+				s.owners[id] = i // backwards, so that the first credential remains
 			}
 		}
 	}
@@ -189,8 +189,8 @@ func Of(known *values.Known, all []catalog.Credential) *Swapper {
 	return s
 }
 
-// With returns a Swapper that also refuses what was minted when a request comes, and while it is read. Nil: nothing is
-// ever minted.
+// With returns a Swapper that also refuses values that were minted before a request comes or while it is read. With nil
+// nothing is ever minted.
 func (s *Swapper) With(values *minted.Values) *Swapper {
 	w := *s
 	w.minted = values
@@ -270,7 +270,7 @@ type rewrite struct {
 	failed error
 }
 
-// refused tells what the request carries, and is why it must not be sent.
+// refused reports what the request carries, and returns the error for which it must not be sent.
 func (x *rewrite) refused(c Carried) error {
 	if x.o.Found != nil {
 		x.o.Found(c)
@@ -314,7 +314,7 @@ func (x *rewrite) use(name string, at spot) (string, bool) {
 	return "", false
 }
 
-// value is what a name is swapped for. If it cannot be had, the request must not be sent.
+// value is what a name is swapped for. If it cannot be obtained, the request must not be sent.
 func (x *rewrite) value(c catalog.Credential) (string, bool) {
 	if c.Mint == nil {
 		return c.Value.Reveal(), true
@@ -395,8 +395,9 @@ func (at spot) seen() string {
 	return "body"
 }
 
-// look reports all names in a text at a spot where nothing is swapped. code is the reason for those that could be used.
-func (x *rewrite) look(text, code string, at spot) {
+// reportNames reports all names in a text at a spot where nothing is swapped. code is the reason for those that could
+// be used.
+func (x *rewrite) reportNames(text, code string, at spot) {
 	for _, m := range x.s.names.FindAll(text) {
 		name := x.s.all[m.ID].Name
 		if !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }) {

@@ -14,7 +14,7 @@ type words struct {
 	x      *rewrite
 	word   []byte
 	escape []byte // the escape being read
-	long   bool   // the run is not a name and has left
+	long   bool   // the run is not a name and was released
 
 	bad     *Ambiguity // why nothing more is swapped; the rest passes unchanged
 	err     *Ambiguity // why the body must not be sent
@@ -49,9 +49,9 @@ func (w *words) spoils(why *Ambiguity) {
 
 // lax passes text on unchanged, and searches it for names.
 func (w *words) lax(dst, src []byte) []byte {
-	s := w.sight(src)
+	s := w.scan(src)
 	for at := 0; at < len(src); {
-		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+		if n := w.pass(src[at:s.until(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}
@@ -75,7 +75,7 @@ func (w *words) endLax(dst []byte) []byte {
 		case w.x.inBody(name, false):
 			w.err = w.bad
 		default:
-			w.x.look(name, CodeUndeclared, spot{kind: catalog.SurfaceBody})
+			w.x.reportNames(name, CodeUndeclared, spot{kind: catalog.SurfaceBody})
 		}
 	}
 	dst = append(dst, w.word...)
@@ -140,7 +140,7 @@ func (w *words) endKey(dst []byte, at spot) []byte {
 	word, named := w.word, w.named()
 	w.word, w.long = w.word[:0], false
 	if named {
-		w.x.look(string(word), CodeInside, at)
+		w.x.reportNames(string(word), CodeInside, at)
 	}
 	return append(dst, word...)
 }
@@ -159,9 +159,9 @@ type textWriter struct {
 }
 
 func (w *textWriter) push(dst, src []byte) []byte {
-	s := w.sight(src)
+	s := w.scan(src)
 	for at := 0; at < len(src); {
-		if n := w.pass(src[at:s.clear(at)]); n > 0 {
+		if n := w.pass(src[at:s.until(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
 			w.only = false
 			continue

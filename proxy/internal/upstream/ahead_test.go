@@ -51,7 +51,7 @@ func TestAheadBulk(t *testing.T) {
 		return n, nil
 	})
 	a := &ahead{Conn: source{r: more}}
-	p := make([]byte, aheadSize+1) // crypto/tls reads with as much room as it once needed for two records
+	p := make([]byte, aheadSize+1) // crypto/tls reads into a buffer that once held two records
 	for len(data) > 0 {
 		if _, err := a.Read(p); err != nil {
 			t.Fatal(err)

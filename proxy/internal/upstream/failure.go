@@ -31,12 +31,12 @@ const (
 // Failure is an upstream that did not answer.
 type Failure struct {
 	Code, Host string
-	// API is the one that holds the host; empty: none does, and its addresses are not told.
+	// API is the one that holds the host. If it is empty, none does, and its addresses are not revealed.
 	API   string
 	Cause error
 }
 
-// Refusal is what the sandbox is told. Its texts are constants with the host and the address that was dialled: the
+// Refusal is the answer to the sandbox. Its texts are constants with the host and the address that was dialled: the
 // cause may quote the upstream's bytes, and is for the operator.
 func (f Failure) Refusal() controlapi.Refusal {
 	r := controlapi.Refusal{Code: f.Code, Host: f.Host}

@@ -52,9 +52,9 @@ type Config struct {
 	Sandbox netip.Prefix
 	// CAs holds further certificate authorities for every upstream, in PEM.
 	CAs []byte
-	// Resolve finds a host's addresses. Nil: the system's resolver.
+	// Resolve finds a host's addresses. Nil means the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Connect opens a connection to an address that dialguard has allowed. Nil: a TCP connection, checked once more
+	// Connect opens a connection to an address that dialguard has allowed. Nil means a TCP connection, checked once more
 	// on the socket. Tests set one that maps a well-known port to their own.
 	Connect func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 }

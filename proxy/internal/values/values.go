@@ -1,7 +1,7 @@
-// Package values compiles the values of a catalog once for all that search for them.
+// Package values compiles the values of a catalog once, for all packages that search for them.
 //
-// Contract: scrub finds the values in responses, and swap refuses requests that carry one. Both search for them in all
-// their forms, which take some hundred times the memory of the values.
+// Contract: scrub finds the values in responses, and swap refuses requests that carry one. Both search for all forms of
+// the values, which take about a hundred times the memory of the values themselves.
 package values
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
-// Known are different values, numbered from 0 in the order in which they were given. They are immutable.
+// Known is an immutable set of values, numbered from 0 in the order in which they were given.
 type Known struct {
-	// Set finds the values. A match has the value's number.
+	// Set finds the values. A match's ID is the value's number.
 	Set *engine.Set
-	// Lower finds them in text in lower case.
+	// Lower finds them in lower-case text.
 	Lower *engine.Set
 
 	ids map[string]int
 }
 
-// New compiles values. Empty ones are left out.
+// New compiles values, without empty ones.
 func New(list []secret.Value) *Known {
 	v := &Known{ids: map[string]int{}}
 	var all, lower []engine.Pattern
@@ -38,7 +38,7 @@ func New(list []secret.Value) *Known {
 	return v
 }
 
-// forms are the forms in which a value is searched for.
+// forms are the forms of a value that are searched for.
 func forms(value string, id int) []engine.Pattern {
 	if disarm.Off("forms") {
 		return []engine.Pattern{{Text: value, ID: id}}
@@ -46,7 +46,7 @@ func forms(value string, id int) []engine.Pattern {
 	return engine.Forms(value, id)
 }
 
-// Len returns how many there are.
+// Len is the number of values.
 func (v *Known) Len() int { return len(v.ids) }
 
 // ID returns the number of a value.

@@ -7,7 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 )
 
-// TestKnown: values are numbered as they are given, each once, and found in their forms.
+// TestKnown: values are numbered in the order given, each once, and found in all their forms.
 func TestKnown(t *testing.T) {
 	first, second := secret.New("the-first-value-of-all"), secret.New("The-Second-Value-Of-All")
 	k := New([]secret.Value{first, {}, second, first})

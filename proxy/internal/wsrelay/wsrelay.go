@@ -36,7 +36,7 @@ type Options struct {
 	// MaxDown is the largest upstream message in bytes; it streams. 0: 64 MiB.
 	MaxDown int64
 	// Large holds a token for each client message of more than 64 KiB that is in memory; when it is full, such
-	// messages wait. Nil: no bound.
+	// messages wait. Nil means no bound.
 	Large chan struct{}
 	// Report, if not nil, records what was done.
 	Report *Report

@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// TestDisarmed: without its defence each of these attacks succeeds: those of a hostile MCP server, which need a process in
-// a server slot, and a network that enforces no policy. e2e/negative runs it, under the tag disarm.
+// TestDisarmed: without its defence each of these attacks succeeds: those of a hostile MCP server, which need a process
+// in a server slot, and those on a network that enforces no policy. e2e/negative runs it with the tag disarm.
 func TestDisarmed(t *testing.T) {
 	t.Run("network-closed", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "network-closed")

@@ -35,11 +35,10 @@ type serveFlags struct {
 	warmPython                     int
 }
 
-// shared reports whether this is a pod that shares its proxy with others. It has no right to make its slot another
-// user.
+// shared reports whether this is a pod that shares its proxy with others. It cannot give its slot a user of its own.
 func (f serveFlags) shared() bool { return f.authority != "" }
 
-// parseServe reads the command line. The settings are the defaults of its options.
+// parseServe reads the command line. The settings are the options' defaults.
 func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	var f serveFlags
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
@@ -92,7 +91,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 		errs = append(errs, errors.New("--health, --authority and --closed: want the first two, perhaps with the third, "+
 			"with --listen in a container whose proxy is another pod, and only there"))
 	}
-	// Whatever cannot be connected to would count as closed.
+	// An address that does not exist would count as closed.
 	if at, err := netip.ParseAddrPort(f.closed); f.closed != "" && (err != nil || !at.Addr().Is4()) {
 		errs = append(errs, fmt.Errorf("--closed %q: want an IPv4 address with its port", f.closed))
 	}

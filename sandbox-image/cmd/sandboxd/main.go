@@ -25,13 +25,13 @@
 //   - The directory of --socket must have mode 0700 and belong to mcp-server's user: slot.ServiceUID in the container,
 //     slot.ServerUID embedded under root, otherwise the user who started it. A missing directory is created that way.
 //
-// In a pod mcp-server connects to --listen, with the certificates in --identity (package internal/mtls). When serve is
-// told to end, it first refuses leases and lets runs end, for as long as --drain says.
+// In a pod mcp-server connects to --listen, with the certificates in --identity (package internal/mtls). On SIGTERM
+// serve refuses new leases and lets runs end, for as long as --drain says.
 //
 // In the container serve is process 1: root with SETUID, SETGID and KILL. With --authority its pod shares a proxy with
-// others, and it is not root: it has one slot, whose user is its own, gets the certificate of the proxy's authority
-// there, answers the kubelet at --health, and is not ready while it can connect to --closed, an address that no sandbox
-// may reach.
+// others, and serve is not root: it has one slot, which runs as the same user; it fetches the certificate of the
+// proxy's authority from there, answers the kubelet at --health, and is not ready while it can connect to --closed, an
+// address that no sandbox may reach.
 //
 // serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
 // (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),

@@ -31,7 +31,7 @@ func shop(t *testing.T, types string) []runapi.Module {
 }
 
 // TestModules: code imports its clients from /apis/, is checked by their types in its slot, and is not run if it has
-// mistakes. What is wrong in other ways is no mistake.
+// mistakes. What is wrong in other ways is not a mistake.
 func TestModules(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, TypeScript: true})

@@ -26,7 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
-// remote listens for mcp-server in another pod, when the socket is open. Nil: it is not told to.
+// remote listens for mcp-server in another pod, once the socket is open. The listener is nil without --listen.
 func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 	if f.listen == "" {
 		return nil, nil
@@ -34,15 +34,15 @@ func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 	if f.shared() {
 		return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 	}
-	// The volume of the socket's directory, which its owner has made there.
+	// The volume in which the owner of the socket made its directory.
 	if err := os.Chmod(filepath.Dir(filepath.Dir(f.socket)), 0o755); err != nil { //nolint:gosec // the directory is closed
 		return nil, err
 	}
 	return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 }
 
-// firstGeneration is where the generations of a new pod begin. One that shares its proxy begins with the time, because
-// the proxy may have known another pod by the same address.
+// firstGeneration is where the generations of a new pod begin. In a pod that shares its proxy it is the time, because
+// the proxy may have known another pod with the same address.
 func firstGeneration(f serveFlags, now time.Time) uint64 {
 	if !f.shared() {
 		return 0
@@ -50,8 +50,8 @@ func firstGeneration(f serveFlags, now time.Time) uint64 {
 	return uint64(now.UnixMilli()) //nolint:gosec // after 1970
 }
 
-// serveHealth answers the kubelet whether the sandbox is ready, and nothing else. Commands in the container, as a probe
-// otherwise is one, would be processes of the slot's user.
+// serveHealth serves the kubelet's readiness probe. A probe that runs a command in the container, as in other pods,
+// would be a process of the slot's user.
 func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", address)
 	if err != nil {
@@ -64,8 +64,7 @@ func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) er
 	}))
 }
 
-// followAuthority keeps the certificate of the proxy's authority in the file of --ca. A proxy that starts again has
-// another one.
+// followAuthority keeps the certificate of the proxy's authority in the file of --ca. A restarted proxy has a new one.
 func followAuthority(ctx context.Context, f serveFlags, log *slog.Logger) {
 	client := &http.Client{Timeout: authorityTime, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -82,7 +81,7 @@ func followAuthority(ctx context.Context, f serveFlags, log *slog.Logger) {
 		err := fetchAuthority(ctx, client, f)
 		if err != nil && err.Error() != said && ctx.Err() == nil {
 			said = err.Error()
-			log.Warn("no certificate of the proxy's authority, trying again", "error", said)
+			log.Warn("the certificate of the proxy's authority cannot be fetched, trying again", "error", said)
 		} else if err == nil {
 			said = ""
 		}
@@ -100,9 +99,9 @@ const (
 	maxCertificate = 64 << 10
 )
 
-// fetchAuthority writes the certificate, if it is another one than there is.
+// fetchAuthority fetches the certificate, and writes it if it differs from the file.
 func fetchAuthority(ctx context.Context, client *http.Client, f serveFlags) error {
-	// http, because the connection is secured by its dialer.
+	// The scheme is http because the dialer secures the connection.
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.authority+"/", nil)
 	if err != nil {
 		return err
@@ -117,7 +116,7 @@ func fetchAuthority(ctx context.Context, client *http.Client, f serveFlags) erro
 		return err
 	}
 	if block, _ := pem.Decode(text); resp.StatusCode != http.StatusOK || block == nil {
-		return fmt.Errorf("the proxy answered %d and %d bytes that are no certificate", resp.StatusCode, len(text))
+		return fmt.Errorf("the proxy answered %d with %d bytes that are not a certificate", resp.StatusCode, len(text))
 	}
 	if now, err := os.ReadFile(f.ca); err == nil && bytes.Equal(now, text) {
 		return nil
@@ -125,9 +124,9 @@ func fetchAuthority(ctx context.Context, client *http.Client, f serveFlags) erro
 	return atomicfile.Write(f.ca, text, 0o644)
 }
 
-// checkClosed returns an error unless connecting to an address that no sandbox may reach fails on the way. If it
-// succeeds, nothing in the cluster keeps code from any address; if the attempt could not be made, nobody knows. The
-// address is that of the API server, which every pod can reach otherwise.
+// checkClosed returns an error unless the network stops a connection to an address that no sandbox may reach: the API
+// server's, which any other pod can reach. If the connection succeeds, no NetworkPolicy keeps code from any address; if
+// the attempt fails for another reason, it shows nothing.
 func checkClosed(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, closedTime)
 	defer cancel()
@@ -138,7 +137,7 @@ func checkClosed(ctx context.Context, address string) error {
 	case stopped(err):
 		return nil
 	default:
-		return fmt.Errorf("trying whether the pod can connect to %s: %w", address, err)
+		return fmt.Errorf("checking whether the pod can connect to %s: %w", address, err)
 	}
 	if disarm.Off("network-closed") {
 		return nil
@@ -147,7 +146,7 @@ func checkClosed(ctx context.Context, address string) error {
 		"sandboxes, and code would reach any address without the proxy", address)
 }
 
-// stopped reports whether a connection failed on the network, by silence or by a refusal.
+// stopped reports whether the network stopped a connection, by silence or by a refusal.
 func stopped(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) && network.Timeout() ||
@@ -159,9 +158,9 @@ func stopped(err error) bool {
 // closedTime bounds an attempt to connect to an address that is refused silently.
 const closedTime = 3 * time.Second
 
-// closeVolumes gives a pod's volumes the modes that Docker's have by docker-compose.yml: Kubernetes makes volumes that
-// are open to all, those in memory with the sticky bit. It needs the groups that the jail has joined. The volume of
-// the skills gets those that are shipped, and code cannot write there: slots share it, and mcp-server does not see it.
+// closeVolumes gives a pod's volumes the modes that docker-compose.yml gives Docker's: Kubernetes makes volumes that
+// are writable for all, those in memory with the sticky bit. It needs the groups that the jail has joined. It writes
+// the shipped skills to their volume, where code cannot write: slots share it, and mcp-server does not see it.
 func closeVolumes(f serveFlags) error {
 	var errs []error
 	for _, v := range []struct {
@@ -189,7 +188,7 @@ func closeVolumes(f serveFlags) error {
 	return errors.Join(errs...)
 }
 
-// shipSkills writes the shipped skills into a directory, readable for all who can enter it.
+// shipSkills writes the shipped skills to a directory, readable for all who can enter it.
 func shipSkills(dir string) error {
 	list, err := skills.Files.ReadDir(".")
 	if err != nil {

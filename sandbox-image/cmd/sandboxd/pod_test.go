@@ -43,7 +43,8 @@ func TestCloseVolumes(t *testing.T) {
 	}
 }
 
-// What can be connected to is not closed, and neither is what nobody could try: only silence or a refusal shows it.
+// An address is closed only if the network answers a connection with silence or a refusal: not if the connection
+// succeeds, and not if it could not be attempted.
 func TestCheckClosed(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	testkit.Must(t, err)
@@ -69,8 +70,8 @@ func TestCheckClosed(t *testing.T) {
 	}
 }
 
-// The options of a pod that shares its proxy belong together, and its generations begin with the time, after all of an
-// earlier pod with its address.
+// The options of a pod that shares its proxy belong together. Its generations begin with the time, so they are greater
+// than all of an earlier pod with the same address.
 func TestSharedOptions(t *testing.T) {
 	const given = "--mode=container --socket=/s --deno=/d --ca=/c --runs=/r --skills=/k --tmp=/t --state=/v --identity=/i --listen=1.2.3.4:1"
 	for options, good := range map[string]bool{

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
@@ -41,8 +42,8 @@ const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
 	keepFrom     = 4 << 10  // bytes of output above which it is kept in a file
 	maxProcesses = 256      // threads included
-	// maxOfNode is the same where the slots of all pods are one user to the node: it keeps code from taking all the
-	// processes that the node can have.
+	// maxOfNode replaces maxProcesses where the slots of all pods are the same user of the node, who shares the limit. It
+	// keeps code from exhausting the node's processes.
 	maxOfNode    = 8192
 	maxOpenFiles = 1024
 )
@@ -85,7 +86,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
 	findingPython, findingCompiler := findPython(ctx, f), findCompiler(ctx, f.typescript, log)
-	denoVersion, err := askDeno(ctx, f.deno)
+	denoVersion, err := sandboximage.AskDeno(ctx, f.deno)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		go func() { served <- server.Serve(far, nil) }()
 	}
 	if f.health != "" {
-		// To the end of this process: when it is told to end, runs may go on.
+		// Until this process ends: after SIGTERM runs may continue.
 		go func() { served <- serveHealth(context.WithoutCancel(ctx), f.health, sandbox) }()
 		go followAuthority(ctx, f, log)
 	}
@@ -260,25 +261,8 @@ func dirOwner(socket string) int {
 	return int(st.Uid)
 }
 
-// askDeno runs deno --version and returns the version, e.g. "2.9.6".
-func askDeno(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent"}
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("starting Deno (%s): %w", path, err)
-	}
-	fields := strings.Fields(string(out))
-	if len(fields) < 2 || fields[0] != "deno" {
-		return "", fmt.Errorf("%s is not Deno: it says %.40q", path, out)
-	}
-	return fields[1], nil
-}
-
-// findCompiler asks TypeScript's compiler for its version while the caller does something else, and returns a function
-// that waits for it: empty where there is none.
+// findCompiler starts to ask TypeScript's compiler for its version, and returns a function that waits for the answer,
+// which is empty if there is no compiler.
 func findCompiler(ctx context.Context, dir string, log *slog.Logger) func() string {
 	if dir == "" {
 		return func() string { return "" }
@@ -311,14 +295,14 @@ func askCompiler(ctx context.Context, path string) (string, error) {
 	return version, nil
 }
 
-// How a user adds packages, in the words that a model passes on.
+// How a user adds packages, as a model is told.
 const (
 	addToEnvironment = "make a virtual environment, install them there with pip, and set PYTHON_PATH to its python3"
 	addToImage       = "name packages of Debian in .env, e.g. SANDBOX_PYTHON_PACKAGES=python3-pandas, and run rebuild.sh"
 )
 
-// findPython looks for Python while the caller does something else, and returns a function that waits for what was
-// found: nil where there is none, and what clients are told.
+// findPython starts to look for Python, and returns a function that waits for the result: the interpreter, or nil, and
+// what clients are told about it.
 func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, runapi.Python) {
 	if len(f.pythons) == 0 {
 		return func() (*python.Interpreter, runapi.Python) {

@@ -105,7 +105,7 @@ func wipe(args []string) error {
 		return err
 	}
 	defer above.Close()
-	_ = above.Chmod(args[1], 0o700) // fails when it is another user's, which is no reason to stop
+	_ = above.Chmod(args[1], 0o700) // fails when it is another user's, which is not a reason to stop
 	root, err := above.OpenRoot(args[1])
 	if err != nil {
 		return err

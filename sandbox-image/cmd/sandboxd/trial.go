@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// trialTime bounds one trial, trialPause is the pause before the next one.
+	// trialTime bounds a trial, trialPause is the pause before the next one.
 	trialTime  = 20 * time.Second
 	trialPause = time.Second
-	// watchPause is how often it is tried whether what must be closed still is.
+	// watchPause is the time between two checks that what must be closed still is.
 	watchPause = 30 * time.Second
 )
 
-// trialHost is a host that the proxy answers itself, whatever APIs there are: that of the tools of MCP servers.
+// trialHost is the host of MCP servers' tools, which the proxy answers itself whatever APIs there are.
 const trialHost = "mcp.codeforge.internal"
 
-// trialCode does what fetch() begins with: it resolves a name, as the system's configuration says. Nothing leaves: the
-// port is one that the slots' filter refuses, or one at which the proxy closes connections of a slot without a run.
+// trialCode does what fetch() does first: it resolves a name by the system's configuration. Nothing leaves: the slots'
+// filter refuses the port, or the proxy closes connections to it from a slot without a run.
 const trialCode = `try {
   (await Deno.connect({ hostname: "` + trialHost + `", port: Number(Deno.args[0]) })).close();
   console.log("resolved");
@@ -36,8 +36,8 @@ const trialCode = `try {
   console.log(e instanceof Deno.errors.ConnectionRefused ? "resolved" : e.message);
 }`
 
-// tried is a pool that is not ready until a trial has passed. Everything else can be in order, and code reach no host
-// nevertheless: when the container's resolv.conf cannot be read, for example.
+// tried is a pool that is not ready until a trial has passed. Even if everything else is in order, code may reach no
+// host, for example because the container's resolv.conf cannot be read.
 type tried struct {
 	*pool.Pool
 	deno    string
@@ -54,11 +54,11 @@ func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *tried {
 	if f.shared() {
 		t.port = "443"
 	}
-	t.because("it is being tried whether code can resolve names")
+	t.setProblem("checking whether code can resolve names")
 	return t
 }
 
-func (t *tried) because(text string) { t.problem.Store(&text) }
+func (t *tried) setProblem(text string) { t.problem.Store(&text) }
 
 func (t *tried) Health() runapi.Health {
 	h := t.Pool.Health()
@@ -83,7 +83,7 @@ func (t *tried) run(ctx context.Context) {
 			continue
 		}
 		if text := err.Error(); text != said && ctx.Err() == nil {
-			t.because(text)
+			t.setProblem(text)
 			t.log.Warn("the sandbox is not ready, trying again", "error", text)
 			said = text
 		}
@@ -94,7 +94,7 @@ func (t *tried) run(ctx context.Context) {
 	}
 }
 
-// watch waits until what must be closed is open, or ctx ends.
+// watch waits until the address that must be closed is open, or ctx ends.
 func (t *tried) watch(ctx context.Context) {
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()
@@ -105,14 +105,14 @@ func (t *tried) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := checkClosed(ctx, t.closed); err != nil {
-			t.because(err.Error())
+			t.setProblem(err.Error())
 			return
 		}
 	}
 }
 
-// try runs the code as the user of a free slot, with that slot's network, but not as a run. In a slot for MCP servers
-// nothing else is started meanwhile. If there is none, it takes a slot for runs, once the interpreter there has
+// try runs trialCode as the user of a free slot, with that slot's network, but not as a run. It prefers a slot for MCP
+// servers, where nothing else starts meanwhile. Without one it takes a slot for runs, once the interpreter there has
 // started.
 func (t *tried) try(ctx context.Context) error {
 	if t.closed != "" {
@@ -124,21 +124,21 @@ func (t *tried) try(ctx context.Context) error {
 	defer cancel()
 	lease, err := t.Acquire(ctx, runapi.LeaseRequest{Server: t.servers})
 	if err != nil {
-		return fmt.Errorf("trying whether code can resolve names: %w", err)
+		return fmt.Errorf("checking whether code can resolve names: %w", err)
 	}
 	defer func() { _ = t.Release(lease.Generation) }()
 	if !t.servers {
 		// While it starts, the slot's interpreter must be the only process of the slot's user.
 		if err := t.AwaitUp(ctx, lease.Generation); err != nil {
-			return fmt.Errorf("trying whether code can resolve names: %w", err)
+			return fmt.Errorf("checking whether code can resolve names: %w", err)
 		}
 	}
 	return resolve(ctx, t.deno, t.port, &syscall.Credential{
-		Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID, NoSetGroups: os.Geteuid() != 0, // it has those that it needs
+		Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID, NoSetGroups: os.Geteuid() != 0, // it has the groups that it needs
 	})
 }
 
-// resolve runs the code as a user.
+// resolve runs trialCode as a user.
 func resolve(ctx context.Context, deno, port string, user *syscall.Credential) error {
 	//nolint:gosec // our Deno, and our code
 	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode, port)

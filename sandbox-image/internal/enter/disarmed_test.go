@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestDisarmed: without its defence, a program changes a file of the user that it shares. e2e/negative runs it, under the
-// tag disarm.
+// TestDisarmed: without its defence, a program changes another file of its user. e2e/negative runs it with the tag
+// disarm.
 func TestDisarmed(t *testing.T) {
 	t.Run("host-files", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "host-files")

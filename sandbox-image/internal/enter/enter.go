@@ -129,8 +129,8 @@ func (p Plan) become() error {
 	return nil
 }
 
-// setGroups sets the supplementary groups of a process whose main group becomes gid. Without root it may have exactly
-// these already, because then it needs no capability.
+// setGroups sets the supplementary groups of a process whose primary group becomes gid. A process that has exactly
+// these groups already needs no capability.
 func setGroups(gid int, groups []int) error {
 	now, err := syscall.Getgroups()
 	if err != nil {

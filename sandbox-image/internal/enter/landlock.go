@@ -41,8 +41,8 @@ func refer() uint64 {
 	return unix.LANDLOCK_ACCESS_FS_REFER
 }
 
-// writeFile are the rights to change a file, and writes those to change what a directory has too, as far as Landlock
-// knows them.
+// writeFile are the rights to change a file, as far as the kernel's Landlock knows them. writes adds those to change a
+// directory.
 func writeFile() uint64 {
 	if landlockVersion() < 3 {
 		return unix.LANDLOCK_ACCESS_FS_WRITE_FILE
@@ -57,20 +57,20 @@ func writes() uint64 {
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM
 }
 
-// restrictFiles allows this thread, and the program it execs, to open for reading and to list only the paths of read
-// and everything below them, and to change only what is at and below those of write, unless there are none. It does
-// nothing when there is neither, and when the kernel has no Landlock, which is an error if there are paths to write.
+// restrictFiles lets this thread, and the program that it execs, read and list only the paths of read and everything
+// below them. If write has paths, it can change only these and everything below them, and a kernel without Landlock is
+// an error; otherwise Landlock is optional. Without any paths restrictFiles does nothing.
 func restrictFiles(read, write []string) error {
 	switch {
 	case len(read)+len(write) == 0 || disarm.Off("host-files"):
 		return nil
 	case len(write) > 0 && !CanRestrictReads():
-		return errors.New("the kernel has no Landlock, which keeps code from the files of the user that it shares")
+		return errors.New("the kernel has no Landlock, which keeps code from the other files of its user")
 	case !CanRestrictReads():
 		return nil
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads | refer()}
-	// The struct size of Landlock's first version, so that older kernels accept it.
+	// The struct's size in Landlock's first version, so that older kernels accept it.
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if len(write) > 0 {
 		attr.Handled_access_fs |= writes()
@@ -79,7 +79,7 @@ func restrictFiles(read, write []string) error {
 		}
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
-		uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // it takes pointers
+		uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // the call takes pointers
 	if errno != 0 {
 		return fmt.Errorf("restricting files: %w", errno)
 	}
@@ -100,7 +100,7 @@ func restrictFiles(read, write []string) error {
 	return nil
 }
 
-// scopes is the first version of Landlock that knows of signals.
+// scopes is the first version of Landlock that restricts signals.
 const scopes = 6
 
 // allow adds a path to a ruleset, with rights for a directory and everything below it, or for a file. A missing path is

@@ -65,8 +65,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// With paths to write, a program changes nothing else, although the files are its own user's, and cannot signal its
-// parent where Landlock knows of that.
+// With paths to write, a program can change nothing else, even files of its own user, and cannot signal its parent
+// where Landlock restricts signals.
 func TestWrites(t *testing.T) {
 	if !CanRestrictReads() {
 		testkit.Skip(t, "this kernel has no Landlock")

@@ -29,9 +29,9 @@ type Plan struct {
 	// Read, when not empty, lists files and directories. Where the kernel has Landlock, nothing outside of them can be
 	// opened for reading or listed. Missing paths are skipped. It needs NoNewPrivs.
 	Read []string
-	// Write, when not empty, lists files and directories as Read does: nothing outside of them can be changed, and nothing
-	// outside of this process be signalled where Landlock knows of that. Without Landlock the plan fails: it is for a
-	// program that is of sandboxd's own user.
+	// Write, when not empty, lists files and directories as Read does. Nothing else can be changed and, where Landlock
+	// restricts signals, no process but the program's own can be signalled. Without Landlock the plan fails: Write is for
+	// a program that runs as sandboxd's own user.
 	Write []string
 	// Resource limits (setrlimit(2)); 0: unchanged. Core files are always off.
 	Processes, FileSize, OpenFiles uint64

@@ -25,8 +25,8 @@ type Counter struct {
 	last, limit uint64 // given out; reserved on disk
 }
 
-// Open reads the counter's file, or creates it. Every number is greater than least. An unreadable file is an error:
-// starting again from 1 would let an old message act on a new lease.
+// Open reads the counter's file, or creates it. Every number that it gives out is greater than least. An unreadable
+// file is an error: starting again from 1 would let an old message act on a new lease.
 func Open(path string, least uint64) (*Counter, error) {
 	c := &Counter{path: path}
 	data, err := os.ReadFile(path)

@@ -25,7 +25,7 @@ func TestOnlyGrows(t *testing.T) {
 	}
 }
 
-// Every number is greater than the least one, and what the file says wins when it is greater.
+// Every number is greater than least, and than the file's if that is greater.
 func TestLeast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "generation")
 	var last uint64

@@ -1,5 +1,5 @@
 // Package interp runs one interpreter. It is started ahead of time, waits in its slot until it gets code, runs that
-// code once and exits.
+// code once and exits. A run that exceeds its limit of time, memory or output is ended here (run.go).
 package interp
 
 import (

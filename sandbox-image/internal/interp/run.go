@@ -27,7 +27,7 @@ type Task struct {
 	// Modules are runapi.RunRequest's, which the code is checked by before it runs.
 	Modules []runapi.Module
 	Timeout time.Duration
-	// Pauses stop the time limit, while it is true. Nil: nothing does.
+	// Pauses, if not nil, stops the time limit with true and resumes it with false.
 	Pauses <-chan bool
 	// Memory is the run's limit on memory in bytes, Output its limit on printed bytes. A run that exceeds one is ended.
 	Memory, Output int64
@@ -37,7 +37,7 @@ type Task struct {
 	Ended func()
 	// Skills are the files that a private run imports from /skills, by their names.
 	Skills map[string]string
-	// Keep gets the whole of standard output. Nil: nothing does.
+	// Keep, if not nil, gets all of standard output.
 	Keep *output.File
 	// Unchecked is called if the code could not be checked, and why. It runs all the same.
 	Unchecked func(error)

@@ -10,8 +10,8 @@ import (
 )
 
 // stream is the read end of the pipe to which an interpreter prints. Programs print line by line, and waking the reader
-// takes longer than everything else that is done with a line. So the reader sleeps after what it has read, and what is
-// printed meanwhile wakes nobody.
+// takes longer than everything else that is done with a line. So the reader sleeps after each read, and what is
+// printed during that time wakes nobody.
 type stream struct {
 	fd    int
 	room  int             // of the pipe, in bytes

@@ -11,11 +11,11 @@ const homeDir = "home"
 // The variables that hold the canary. No library reads them by itself, and no honest code asks for them by name.
 var baitVariables = [...]string{"PROD_DB_PASSWORD", "DEPLOY_TOKEN"}
 
-// bait is a canary in what a thief looks for: a value that no request of the run may carry. The empty bait is none, and
-// home is then TmpDir.
+// bait is a canary in files and variables that a thief searches: a value that no request of the run may carry. The
+// empty bait is none, and home is TmpDir then.
 //
-// It must not be found by honest code: the profile is not the one that the SDKs of AWS use, and .env is in no folder in
-// which libraries look for it.
+// Honest code must not come upon it: the profile is not the one that the AWS SDKs use, and .env is not in a folder
+// where libraries look for it.
 type bait string
 
 // home is the run's home. dir is the code directory, as the interpreter sees it.
@@ -48,7 +48,7 @@ func (b bait) files() map[string]string {
 	}
 }
 
-// environ adds the bait's variables to an environment, in which HOME is TmpDir. What libraries keep between runs stays
+// environ adds the bait's variables to an environment in which HOME is TmpDir. What libraries keep between runs remains
 // in TmpDir.
 func (b bait) environ(env []string, dir string) []string {
 	if b == "" {
@@ -66,7 +66,7 @@ func (b bait) environ(env []string, dir string) []string {
 	return env
 }
 
-// permissions are what Deno lets code see of it: its home and these variables, and no other one.
+// permissions let code see the bait in Deno: its home and these variables, and no others.
 func (b bait) permissions(dir string) (read, env string) {
 	if b == "" {
 		return "", ""

@@ -33,7 +33,7 @@ type bwrapProcess struct {
 	mounts *os.File
 
 	initKnown chan struct{} // closed when init is set, or bubblewrap ended without reporting it
-	init      int           // pid of process 1 of the pid namespace, as seen from here; 0: there is none
+	init      int           // pid of process 1 of the pid namespace, as seen from here; 0 if there is none
 	initFD    int           // pidfd of init, valid when init is not 0
 
 	done   chan struct{}

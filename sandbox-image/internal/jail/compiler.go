@@ -17,8 +17,7 @@ const (
 	// stageTypeScript is the name of the staged folder, typeScriptDir where the compiler sees it.
 	stageTypeScript = "typescript"
 	typeScriptDir   = "/typescript"
-	// compilerHeap is how much memory the compiler tries to stay below, in bytes. It collects none until then: a run
-	// waits for it.
+	// compilerHeap is the compiler's soft memory limit, in bytes. It collects no garbage before: a run waits for it.
 	compilerHeap = 192 << 20
 )
 
@@ -30,7 +29,7 @@ func compilerEnviron() []string {
 	return []string{"GOGC=off", fmt.Sprintf("GOMEMLIMIT=%d", compilerHeap), "NO_COLOR=1", "HOME=" + CodeDir}
 }
 
-// compilerPlan is the identity, limits and command line of the compiler's sandbox. Of the host it sees itself, the
+// compilerPlan is the identity, limits and command line of the compiler's sandbox. It sees only itself, the
 // declarations of the language, and the slot's code.
 func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
 	program := typeScriptDir + "/" + CompilerFile
@@ -48,8 +47,8 @@ func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
 	return p
 }
 
-// StartCompiler implements Process. The compiler's sandbox has process numbers of its own, and ends apart from the
-// interpreter's.
+// StartCompiler implements Process. The compiler's sandbox has a pid namespace of its own, and ends independently of
+// the interpreter's.
 func (b *bwrapProcess) StartCompiler(args []string, stdio Stdio) (Compiler, error) {
 	e := b.jail
 	if e.cfg.TypeScript == "" {
@@ -66,7 +65,7 @@ func (b *bwrapProcess) StartCompiler(args []string, stdio Stdio) (Compiler, erro
 // bwrapCompiler is a compiler in a sandbox of its own.
 type bwrapCompiler struct{ *bwrapProcess }
 
-// Memory implements Compiler: that of all processes of the sandbox.
+// Memory implements Compiler: it counts all processes of the sandbox.
 func (c bwrapCompiler) Memory() int64 {
 	select {
 	case <-c.initKnown:

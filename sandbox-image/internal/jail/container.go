@@ -38,19 +38,19 @@ type ContainerConfig struct {
 	// Python is nil where there is none.
 	Python *python.Interpreter
 	CA     string
-	// TypeScript is the folder of TypeScript's compiler; empty: there is none.
+	// TypeScript is the folder of TypeScript's compiler, or empty if there is none.
 	TypeScript string
 	// Work is the directory of private files; what it held is removed. Slots must be able to enter it.
 	Work    string
 	Limits  Limits
 	Servers Servers
-	// Shared says that the only slot's user and groups are sandboxd's own, which has no capability. Then the kernel must
-	// have Landlock, because no user keeps code from sandboxd's files and processes.
+	// Shared means that the only slot has sandboxd's own user and groups, and sandboxd no capability. The kernel must have
+	// Landlock then, because no uid keeps code from sandboxd's files and processes.
 	Shared bool
 }
 
 // Container is the jail in which each slot is a uid of one container. sandboxd is process 1 there, with SETUID, SETGID
-// and KILL only; or the user of the only slot.
+// and KILL only, or it has the uid of the only slot.
 type Container struct {
 	cfg ContainerConfig
 
@@ -88,8 +88,8 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 	return c, nil
 }
 
-// canShare says why code cannot have sandboxd's own user. As process 1 of its namespace sandboxd cannot be killed or
-// stopped from inside.
+// canShare returns an error if code must not run as sandboxd's own user. As process 1 of its namespace sandboxd cannot
+// be killed or stopped from inside.
 func canShare(cfg ContainerConfig) error {
 	groups, err := os.Getgroups()
 	if err != nil {
@@ -473,7 +473,7 @@ func (t *containerProcess) Check() error {
 		return err
 	}
 	groups := s.Groups
-	if t.jail.cfg.Shared { // container engines add the main group
+	if t.jail.cfg.Shared { // container engines add the primary group
 		groups = slices.DeleteFunc(slices.Clone(groups), func(g int) bool { return g == t.group })
 	}
 	if want := []int{BasePrivateGroup + int(t.slot)}; !slices.Equal(groups, want) {

@@ -36,7 +36,7 @@ type EmbeddedConfig struct {
 	Bwrap, Deno string
 	// Python is nil where there is none.
 	Python *python.Interpreter
-	// TypeScript is the folder of TypeScript's compiler; empty: there is none.
+	// TypeScript is the folder of TypeScript's compiler; empty if there is none.
 	TypeScript string
 	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; what it held is
 	// removed.
@@ -56,7 +56,7 @@ type Embedded struct {
 	filter *os.File // an anonymous file with the seccomp filter
 	// serverFilter is the filter of MCP servers, which may start processes.
 	serverFilter *os.File
-	// ownUIDs says that each slot has a uid of its own. Without root, all slots share the user's uid.
+	// ownUIDs means that each slot has a uid of its own. Without root, all slots share the user's uid.
 	ownUIDs bool
 	// python collects what Python needs, when it is first used.
 	python      func() (*pythonFiles, error)

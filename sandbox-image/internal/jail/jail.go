@@ -50,14 +50,14 @@ type Limits struct {
 // Seat is the place of one interpreter: its slot and what it is started with there.
 type Seat struct {
 	Slot slot.ID
-	// Net is the --allow-net list, already parsed; empty: no network permission.
+	// Net is the --allow-net list, already parsed. If it is empty, there is no network permission.
 	Net []string
 	TZ  string
 	// Python starts Python instead of Deno.
 	Python bool
-	// Canary is a value of letters and digits that is put where a thief looks for credentials. Empty: none is.
+	// Canary is a value of letters and digits that is put where a thief looks for credentials, if it is not empty.
 	Canary string
-	// Private shares no file with other runs.
+	// Private means that the run shares no file with others.
 	Private bool
 }
 
@@ -77,8 +77,8 @@ type Stdio struct{ In, Out, Err, Gate *os.File }
 type Jail interface {
 	// Start starts a process that waits at the gate and then, as the interpreter, for code. The caller still owns stdio.
 	Start(Seat, Stdio) (Process, error)
-	// PreparePython does what has to be done once before Python can be started in any slot, which may take a while. The
-	// error says why it cannot be started.
+	// PreparePython does once what starting Python in any slot requires, which may take a while. The error says why Python
+	// cannot be started.
 	PreparePython() error
 	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and gives the program
 	// no input before Check has succeeded.

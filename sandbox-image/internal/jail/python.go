@@ -64,7 +64,7 @@ type pythonFiles struct {
 	inside string   // the folder of packages, as the sandbox sees it
 }
 
-// errNoPython says that the jail was made without Python.
+// errNoPython means that the jail was made without Python.
 var errNoPython = errors.New("there is no Python here")
 
 // PreparePython implements Jail.

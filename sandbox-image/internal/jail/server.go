@@ -23,7 +23,7 @@ type Servers struct {
 	Bridge string
 	// Packages holds the installed packages, by runapi.PackageKey, and in InstallDir what is being installed.
 	Packages string
-	// Programs is the operator's folder of programs; empty: there is none.
+	// Programs is the operator's folder of programs; empty if there is none.
 	Programs string
 	// Limits of one server with all its processes.
 	Limits Limits
@@ -45,7 +45,7 @@ type Server struct {
 	// Registry is where the package comes from.
 	Registry string
 	Install  bool
-	// Frozen says that the installation has a lock file to agree with.
+	// Frozen means that the installation has a lock file to agree with.
 	Frozen bool
 }
 
@@ -61,7 +61,7 @@ const (
 	stagePrograms = "programs"
 )
 
-// Where things of a server are inside a bubblewrap sandbox, besides those of an interpreter.
+// Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
 const bridgePath = "/usr/bin/mcp-bridge"
 
 // binds are the sources of bind mounts that servers need.

@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// ErrLost says that the network namespace has lost its interface.
+// ErrLost means that the network namespace has lost its interface.
 var ErrLost = errors.New("the network of the sandbox is gone: its owner, sandbox-net, has ended")
 
 // pollEvery is how often AwaitLoss and AwaitSuccessor check.

@@ -36,8 +36,8 @@ const chainNAT = "CODEFORGE-NAT"
 //
 // The addresses of the slots and the proxy are on the loopback interface. Routing by uid gives each slot its source
 // address, as in Docker mode; the destination of what it sends becomes the proxy's address with the same port. So a
-// slot is told by an address that no NAT rule touches, and that the filter compares with the uid for every packet:
-// taking over a NAT entry of another slot, by its port, leads nowhere.
+// slot is identified by an address that no NAT rule touches, and that the filter compares with the uid for every
+// packet: taking over a NAT entry of another slot, by its port, gains nothing.
 func SetUpPod(p Pod) error {
 	dev, err := netlink.LinkByName(loopback)
 	if err != nil {

@@ -51,7 +51,7 @@ func (k *Keep) Close() error { return k.root.Close() }
 // File returns the file of a run. It is created once more than From bytes have been written.
 func (k *Keep) File(run string) *File { return &File{keep: k, run: run} }
 
-// File is the kept output of one run; nil: none is kept. Its first error is sticky and returned by Close; it never
+// File is the kept output of one run, or nil if none is kept. Its first error is sticky and returned by Close; it never
 // stops the run.
 type File struct {
 	keep *Keep

@@ -49,7 +49,7 @@ type Store struct {
 	held map[string]int // how many use a package, by key
 }
 
-// Open prepares the folder, and removes what installations have left behind that did not end.
+// Open prepares the folder, and removes what unfinished installations left behind.
 func Open(dir string) (*Store, error) {
 	for _, name := range []string{".", jail.InstallDir, locksDir} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -125,7 +125,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := os.Stat(s.path(pkg)); err == nil {
-		return nil // somebody else has installed it meanwhile
+		return nil // somebody else has installed it in the meantime
 	}
 	from, err := os.OpenRoot(folder)
 	if err != nil {

@@ -7,8 +7,8 @@ const canaryLength = 40
 
 // newCanary is a random value for the next run of a slot, or empty.
 //
-// All interpreters that are prepared in a slot until a run has used one have the same: a lease tells it before its
-// interpreter is known.
+// All interpreters that are prepared in a slot until a run has used one have the same canary, because a lease names it
+// before its interpreter is known.
 func (p *Pool) newCanary() string {
 	if !p.cfg.Canaries {
 		return ""

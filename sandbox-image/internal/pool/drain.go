@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// drainPoll is how often Drain looks whether runs are left.
+// drainPoll is how often Drain checks whether runs are left.
 const drainPoll = 50 * time.Millisecond
 
 // Drain refuses further leases for runs, as when all slots are taken, ends those that are held ahead, and waits until

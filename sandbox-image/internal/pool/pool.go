@@ -45,7 +45,7 @@ type Config struct {
 	LeaseIdle time.Duration
 	// TZ is the interpreters' time zone. Health reports Deno, Version and Python.
 	TZ, Deno, Version string
-	// TypeScript is the version of the compiler; empty: there is none.
+	// TypeScript is the version of the compiler; empty if there is none.
 	TypeScript string
 	// Python says whether code can be Python.
 	Python runapi.Python
@@ -109,7 +109,7 @@ type seat struct {
 	server *server.Running // of an MCP server, while its program runs
 }
 
-// errFirst says that no interpreter has started yet. Everything else can be in order, and none start.
+// errFirst means that no interpreter has started yet. Even if everything else is in order, none may start.
 var errFirst = errors.New("the first interpreter is starting")
 
 // New makes a pool and starts its warm interpreters. It is ready when one waits for code.

@@ -16,7 +16,7 @@ import (
 type Servers struct {
 	// Slots is how many there are; none is prepared before it is needed.
 	Slots int
-	// Problem says why no server can be started; empty: they can.
+	// Problem says why no server can be started. It is empty if they can.
 	Problem string
 	// Memory is a server's limit on memory, in bytes.
 	Memory   int64

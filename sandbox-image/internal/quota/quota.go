@@ -38,7 +38,7 @@ type Dir struct {
 // Config configures a Meter.
 type Config struct {
 	Dirs []Dir
-	// OwnUsers says that every slot has a uid of its own.
+	// OwnUsers means that every slot has a uid of its own.
 	OwnUsers bool
 	// Wipe empties the directory name below dir as the slot's user, for directories that the user has closed to
 	// sandboxd. Nil means that sandboxd can remove everything itself.
@@ -175,7 +175,7 @@ type space struct{ bytes, files int64 }
 // fill is how full a file system is.
 type fill struct {
 	used, total space
-	// own says that it is a tmpfs, which holds nothing but the directory.
+	// own means that it is a tmpfs, which holds nothing but the directory.
 	own bool
 }
 

@@ -19,7 +19,7 @@ type entry struct {
 	uid  uint32
 	// changed is when its content or attributes last changed; code cannot set it.
 	changed time.Time
-	// closed says that it is a directory that sandboxd cannot read.
+	// closed means that it is a directory that sandboxd cannot read.
 	closed bool
 }
 

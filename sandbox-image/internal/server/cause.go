@@ -2,15 +2,15 @@ package server
 
 import "strings"
 
-// maxCause bounds what is said about a failed installation, in bytes.
+// maxCause bounds the cause of a failed installation, in bytes.
 const maxCause = 500
 
-// otherBytes is said first of a package that is not what it was.
+// otherBytes precedes the cause if a package has changed.
 const otherBytes = "The registry answers other bytes than the lock file of the first installation has, or than it " +
 	"says itself. Find out why before you trust them: "
 
-// cause is, in one line, what Deno said behind its last "error: ". It puts each underlying error on a line of its own,
-// behind its number. It is empty if Deno said none.
+// cause is, in one line, what Deno printed after its last "error: ", or empty if it printed none. Deno prints each
+// underlying error on a line of its own, after its number.
 func cause(output string) string {
 	const mark = "error: "
 	at := strings.LastIndex(output, mark)

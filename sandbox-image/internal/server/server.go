@@ -224,7 +224,7 @@ func outOfMemory(limit int64) string {
 		limit>>20)
 }
 
-// exit tells how the program ended.
+// exit describes how the program ended.
 func (r *Running) exit(st jail.Status) runapi.Exit {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
@@ -260,7 +260,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what was kept, behind a colon, or nothing.
+// text is what was kept, after a colon, or empty.
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

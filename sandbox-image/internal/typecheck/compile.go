@@ -16,11 +16,11 @@ const (
 	// limit is how long one check may take, and memory how much it may hold, in bytes.
 	limit  = 3 * time.Second
 	memory = 384 << 20
-	// look is how often its memory is looked at.
+	// look is how often its memory is measured.
 	look = 10 * time.Millisecond
 	// maxOutput is what is read of the compiler's output, in bytes.
 	maxOutput = 512 << 10
-	// maxMistakes is how many a run is told of.
+	// maxMistakes is how many mistakes a run reports.
 	maxMistakes = 20
 )
 

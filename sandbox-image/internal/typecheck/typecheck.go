@@ -1,8 +1,8 @@
 // Package typecheck has TypeScript's compiler find the mistakes in how code uses typed clients, before the code runs.
 //
 // Code need not be well typed to be right, so only what a client's types alone make wrong counts: a mistake that the
-// compiler finds too when the clients are any is none. It is no boundary. Where there is no compiler, or it takes too
-// long or too much memory, code runs unchecked; and code can say so itself (// @ts-nocheck).
+// compiler finds too when the clients are any is none. It is not a boundary. Where there is no compiler, or it takes
+// too long or too much memory, code runs unchecked; and code can say so itself (// @ts-nocheck).
 package typecheck
 
 import (
@@ -103,7 +103,7 @@ func parse(out string) []runapi.Mistake {
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
 
 // wrong are the compiler's numbers of what cannot be right: a value or property that is not one of the type, arguments
-// that are missing, a comparison that is never true, an export that there is not, a loop over what is no list.
+// that are missing, a comparison that is never true, an export that there is not, a loop over what is not a list.
 var wrong = []int{
 	2322, 2345, 2353, 2561, 2339, 2551, 2554, 2555, 2741, 2739, 2740, 2559, 2820, 2819, 2367, 2678, 2305, 2724, 2349,
 	2488, 2504, 2769, 2416, 2460, 2461, 2549,
@@ -134,7 +134,7 @@ func lenient(m runapi.Mistake, types []runapi.Module) bool {
 		}
 		on := absent.FindStringSubmatch(lines[0])
 		return on != nil && slices.Contains([]string{"{}", "object", "never", "unknown", "Object"}, on[1])
-	case 2305, 2724: // an export: what a client has, it says itself
+	case 2305, 2724: // an export: a client's type already lists what it has
 		return false
 	}
 	if whole.MatchString(lines[len(lines)-1]) {

@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 	for i := range runs {
 		store(s, i, (i+1)*exchanges/runs-i*exchanges/runs)
 		if i%batch == 0 {
-			_, _ = s.Status(ctx) // waits for the writer; what went wrong is told below
+			_, _ = s.Status(ctx) // waits for the writer; problems are reported below
 		}
 	}
 	st, err := s.Status(ctx)

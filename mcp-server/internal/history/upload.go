@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -9,23 +10,25 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 )
 
 const (
-	// putBatch is how many runs are put before that is noted.
-	putBatch = 64
-	// keyAge is how old a key may be when its run begins to be put. That takes two requests, and others look back further
-	// than both together.
+	// uploadBatchSize is how many runs are uploaded before the store records that they are.
+	uploadBatchSize = 64
+	// keyAge is how old a key may be when the upload of its run begins. An upload takes two requests, and others poll
+	// further back (overlap) than keyAge and both requests together.
 	keyAge = 15 * time.Second
 )
 
-// errLate is for a run whose key is too old by the time it has its turn. It gets another one.
+// errLate is for a run whose key is too old when its turn comes. It gets another key.
 var errLate = errors.New("its key is too old")
 
-// queue notes in a run's transaction that it is to be put in the bucket.
+// queue adds a run to the upload queue, in the transaction that stores it.
 func (h *share) queue(ctx context.Context, tx *transaction, number int64) error {
 	if h == nil {
 		return nil
@@ -35,7 +38,7 @@ func (h *share) queue(ctx context.Context, tx *transaction, number int64) error 
 	return err
 }
 
-// queueAll notes that of all runs in the file that are over and are not in the bucket: those of an earlier process.
+// queueAll queues all runs in the file that are over and not in the bucket: those of an earlier process.
 func (h *share) queueAll(db *file) error {
 	if h == nil {
 		return nil
@@ -45,8 +48,8 @@ func (h *share) queueAll(db *file) error {
 	return err
 }
 
-// giveUp counts runs up to a number that go before they were put in the bucket.
-func (h *share) giveUp(ctx context.Context, tx *transaction, number int64) error {
+// countLost counts the runs up to a number that are about to be removed and were not uploaded.
+func (h *share) countLost(ctx context.Context, tx *transaction, number int64) error {
 	if h == nil {
 		return nil
 	}
@@ -57,14 +60,14 @@ func (h *share) giveUp(ctx context.Context, tx *transaction, number int64) error
 	h.lost += n
 	h.mu.Unlock()
 	if first {
-		h.store.cfg.Log.Error("runs went before they were put in the bucket: they were too old, or there was no room",
+		h.store.cfg.Log.Error("runs were removed before their upload to the bucket: they were too old, or the file was full",
 			logline.Tag("history"))
 	}
 	return err
 }
 
-// forget notes that a person removes a run, before it is removed.
-func (h *share) forget(ctx context.Context, tx *transaction, id string) error {
+// recordRemoval writes the tombstone of a run that a person removes, before the run is removed.
+func (h *share) recordRemoval(ctx context.Context, tx *transaction, id string) error {
 	if h == nil {
 		return nil
 	}
@@ -73,13 +76,13 @@ func (h *share) forget(ctx context.Context, tx *transaction, id string) error {
 	return err
 }
 
-// putAll puts all that waits into the bucket.
-func (h *share) putAll(ctx context.Context) error {
+// uploadAll uploads all queued removals and runs.
+func (h *share) uploadAll(ctx context.Context) error {
 	for {
-		n, err := h.tell(ctx)
+		n, err := h.publishRemovals(ctx)
 		if err == nil {
 			var m int
-			m, err = h.putSome(ctx)
+			m, err = h.uploadBatch(ctx)
 			n += m
 		}
 		if err != nil || n == 0 {
@@ -88,33 +91,34 @@ func (h *share) putAll(ctx context.Context) error {
 	}
 }
 
-// unsent is a run that is to be put in the bucket.
+// unsent is a queued run.
 type unsent struct {
 	number  int64
 	id, key string
 }
 
-// putSome puts some runs, the oldest first. Each gets its key before it is put, so that whatever ends this process, the
-// object has no second one.
-func (h *share) putSome(ctx context.Context) (int, error) {
+// uploadBatch uploads the oldest queued runs. Each is given its key before the upload, so that it has one object even
+// if this process dies in between.
+func (h *share) uploadBatch(ctx context.Context) (int, error) {
 	var list []unsent
 	err := h.store.each(ctx, func(row *sql.Rows) error {
 		var u unsent
 		err := row.Scan(&u.number, &u.id, &u.key)
 		list = append(list, u)
 		return err
-	}, `SELECT number, id, key FROM shared JOIN run USING (number) WHERE sent = 0 ORDER BY number LIMIT ?`, putBatch)
+	}, `SELECT number, id, key FROM shared JOIN run USING (number) WHERE sent = 0 ORDER BY number LIMIT ?`,
+		uploadBatchSize)
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
-	if err := h.nameAll(ctx, list); err != nil {
+	if err := h.assignKeys(ctx, list); err != nil {
 		return 0, err
 	}
 	failed := h.parallel(len(list), func(i int) error {
 		if at, _, _ := parseKey(list[i].key); time.Since(at) > keyAge {
 			return errLate
 		}
-		return h.putOne(ctx, list[i])
+		return h.uploadOne(ctx, list[i])
 	})
 	err = h.store.ask(ctx, func(ctx context.Context, tx *transaction) error {
 		for i, u := range list {
@@ -128,14 +132,14 @@ func (h *share) putSome(ctx context.Context) (int, error) {
 		}
 		return nil
 	})
-	return len(list), errors.Join(err, first(slices.DeleteFunc(failed, func(err error) bool {
+	return len(list), errors.Join(err, cmp.Or(slices.DeleteFunc(failed, func(err error) bool {
 		return errors.Is(err, errLate)
-	})))
+	})...))
 }
 
-// nameAll gives runs keys of now. An object that an earlier attempt may have left is removed: others may be past its
-// key.
-func (h *share) nameAll(ctx context.Context, list []unsent) error {
+// assignKeys gives runs keys with the current time. An object that an earlier attempt may have left is removed: others
+// may have polled past its key.
+func (h *share) assignKeys(ctx context.Context, list []unsent) error {
 	for i, u := range list {
 		if u.key != "" {
 			if at, _, _ := parseKey(u.key); time.Since(at) < keyAge/2 {
@@ -158,8 +162,8 @@ func (h *share) nameAll(ctx context.Context, list []unsent) error {
 	})
 }
 
-// putOne puts one run: its content first, so that it is there when others see the run.
-func (h *share) putOne(ctx context.Context, u unsent) error {
+// uploadOne uploads one run: its content first, so that it is there when others see the run.
+func (h *share) uploadOne(ctx context.Context, u unsent) error {
 	db, err := h.store.db(ctx)
 	if err != nil {
 		return err
@@ -192,8 +196,8 @@ func (h *share) putOne(ctx context.Context, u unsent) error {
 	return err
 }
 
-// tell tells others of runs that a person has removed, and removes them from the bucket.
-func (h *share) tell(ctx context.Context) (int, error) {
+// publishRemovals uploads the tombstones of runs that a person removed, and removes the runs from the bucket.
+func (h *share) publishRemovals(ctx context.Context) (int, error) {
 	var ids, keys []string
 	err := h.store.each(ctx, func(row *sql.Rows) error {
 		var id, key string
@@ -214,7 +218,7 @@ func (h *share) tell(ctx context.Context) (int, error) {
 	if _, err := h.runs.Put(ctx, newKey(ids[0]+goneSuffix), data, bucket.Any); err != nil {
 		return 0, err
 	}
-	if err := first(h.parallel(len(keys), func(i int) error { return h.remove(ctx, keys[i]) })); err != nil {
+	if err := cmp.Or(h.parallel(len(keys), func(i int) error { return h.remove(ctx, keys[i]) })...); err != nil {
 		return 0, err
 	}
 	return len(ids), h.store.ask(ctx, func(ctx context.Context, tx *transaction) error {
@@ -227,7 +231,7 @@ func (h *share) tell(ctx context.Context) (int, error) {
 	})
 }
 
-// remove removes the objects of a key, whether or not they are there.
+// remove removes the objects of a key, if they exist.
 func (h *share) remove(ctx context.Context, key string) error {
 	for _, of := range []*bucket.Bucket{h.contents, h.runs} {
 		if err := of.Remove(ctx, key, bucket.Any); err != nil && !errors.Is(err, bucket.ErrNotFound) {
@@ -237,19 +241,18 @@ func (h *share) remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// parallel does something so many times, some at a time, until one says that the bucket does not answer.
+// parallel calls do n times, requests at a time, and returns each call's error. Once the bucket does not answer, the
+// remaining calls are not made and have that error.
 func (h *share) parallel(n int, do func(i int) error) []error {
-	var parts sync.WaitGroup
+	var parts errgroup.Group
+	parts.SetLimit(requests)
 	var mu sync.Mutex
-	var away error
+	var unreachable error
 	failed := make([]error, n)
-	room := make(chan struct{}, requests)
 	for i := range n {
-		room <- struct{}{}
-		parts.Go(func() {
-			defer func() { <-room }()
+		parts.Go(func() error {
 			mu.Lock()
-			err := away
+			err := unreachable
 			mu.Unlock()
 			if err == nil {
 				err = do(i)
@@ -258,21 +261,12 @@ func (h *share) parallel(n int, do func(i int) error) []error {
 			var u *bucket.UnreachableError
 			if errors.As(err, &u) {
 				mu.Lock()
-				away = err
+				unreachable = err
 				mu.Unlock()
 			}
+			return nil
 		})
 	}
-	parts.Wait()
+	_ = parts.Wait()
 	return failed
-}
-
-// first is the first error of a list.
-func first(list []error) error {
-	for _, err := range list {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// sparing searches and rewrites a short body as a whole. One without a token name leaves unchanged.
-type sparing struct {
+// wholeBody searches and rewrites a short body in one piece. One without a token name leaves unchanged.
+type wholeBody struct {
 	x   *rewrite
 	src io.Reader
 	r   io.Reader
@@ -20,17 +20,17 @@ func (x *rewrite) short() bool {
 	return x.req.ContentLength > 0 && x.req.ContentLength <= coding.ExactUpTo && !x.from.FormData()
 }
 
-// buffers is a cache: a buffer is emptied before it is used.
+// buffers is a cache: a buffer is reset before it is used.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// unnamed reports whether a text has no token name, not even within a longer word.
+// unnamed reports that a text has no token name, not even within a longer word.
 func (s *Swapper) unnamed(text []byte) bool {
 	_, named := s.parts.FindIn(text[s.lexicon.before(text):])
 	return !named
 }
 
-// Whole implements coding.Whole. A body that grows by decoding is read through Read.
-func (s *sparing) Whole() (text []byte, ok bool, err error) {
+// Whole implements coding.Whole. A body that turns out to be long once decoded must be read.
+func (s *wholeBody) Whole() (text []byte, ok bool, err error) {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buf)
 	buf.Reset()
@@ -59,7 +59,7 @@ func (s *sparing) Whole() (text []byte, ok bool, err error) {
 	return text, true, w.fault()
 }
 
-func (s *sparing) Read(p []byte) (int, error) {
+func (s *wholeBody) Read(p []byte) (int, error) {
 	if s.r == nil {
 		text, ok, err := s.Whole()
 		if err != nil {

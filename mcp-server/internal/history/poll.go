@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -14,17 +15,17 @@ import (
 )
 
 const (
-	// listed is how many keys are listed at a time, takeBatch how many runs come into the store in one transaction.
-	listed    = 1000
-	takeBatch = 16
-	// maxDay bounds the keys of a day that are loaded: the newest ones.
+	// pageSize is how many keys are listed at a time, importBatch how many runs are imported in one transaction.
+	pageSize    = 1000
+	importBatch = 16
+	// maxDay bounds how many keys of one day are loaded; the newest ones are.
 	maxDay = 200_000
-	// maxTold is how many runs of a look followers are told one by one.
-	maxTold = 50
+	// maxAnnounced is how many runs of one poll are announced to followers one by one.
+	maxAnnounced = 50
 )
 
-// look brings what was put since a time into the store.
-func (h *share) look(ctx context.Context, since time.Time) error {
+// poll imports what was uploaded since a time.
+func (h *share) poll(ctx context.Context, since time.Time) error {
 	after := since.UTC().Format(keyTime)
 	last := time.Now().Add(maxSkew).UTC().Format(keyTime)
 	for {
@@ -33,19 +34,19 @@ func (h *share) look(ctx context.Context, since time.Time) error {
 			return err
 		}
 		after = keys[len(keys)-1]
-		more := len(keys) == listed && after < last
+		more := len(keys) == pageSize && after < last
 		keys = slices.DeleteFunc(keys, func(key string) bool { return key > last })
-		if err := h.take(ctx, keys); err != nil || !more {
+		if err := h.importKeys(ctx, keys); err != nil || !more {
 			return err
 		}
 	}
 }
 
-// load brings what the bucket has into the store, the newest first, until the file is nearly full.
+// load imports all that the bucket has, the newest first, until the file is nearly full.
 func (h *share) load(ctx context.Context) error {
 	oldest := time.Now().Add(-h.store.cfg.limits.receiptAge)
 	const day = 24 * time.Hour
-	looked := time.Now()
+	polled := time.Now()
 	for at := time.Now().UTC().Truncate(day); at.After(oldest.Add(-day)); at = at.Add(-day) {
 		var keys []string
 		for after := ""; ; after = keys[len(keys)-1] {
@@ -55,22 +56,22 @@ func (h *share) load(ctx context.Context) error {
 			}
 			keys = append(keys, more...)
 			keys = keys[max(0, len(keys)-maxDay):]
-			if len(more) < listed {
+			if len(more) < pageSize {
 				break
 			}
 		}
 		slices.Reverse(keys)
-		for part := range slices.Chunk(keys, listed) {
+		for part := range slices.Chunk(keys, pageSize) {
 			if full, err := h.full(ctx); err != nil || full {
 				return err
 			}
-			if err := h.take(ctx, part); err != nil {
+			if err := h.importKeys(ctx, part); err != nil {
 				return err
 			}
-			if time.Since(looked) > lookTime { // what happens now does not wait
-				since := looked
-				looked = time.Now()
-				if err := h.look(ctx, since.Add(-overlap)); err != nil {
+			if time.Since(polled) > pollInterval { // new runs do not wait for the old ones
+				since := polled
+				polled = time.Now()
+				if err := h.poll(ctx, since.Add(-overlap)); err != nil {
 					return err
 				}
 			}
@@ -79,7 +80,7 @@ func (h *share) load(ctx context.Context) error {
 	return nil
 }
 
-// full reports whether there is no more room in the file for what is old.
+// full reports whether the file has no more room for old runs.
 func (h *share) full(ctx context.Context) (bool, error) {
 	db, err := h.store.db(ctx)
 	if err != nil {
@@ -91,13 +92,13 @@ func (h *share) full(ctx context.Context) (bool, error) {
 	return bytes > h.store.cfg.limits.file/4*3, err
 }
 
-// tidy removes from the bucket what is too old.
+// tidy removes from the bucket what is past its retention.
 func (h *share) tidy(ctx context.Context) error {
 	limits := h.store.cfg.limits
 	return errors.Join(expire(ctx, h, h.contents, limits.contentAge), expire(ctx, h, h.runs, limits.receiptAge))
 }
 
-// expire removes what was put so long ago.
+// expire removes what was uploaded longer ago than age.
 func expire(ctx context.Context, h *share, of *bucket.Bucket, age time.Duration) error {
 	before := time.Now().Add(-age)
 	for after := ""; ; {
@@ -106,21 +107,21 @@ func expire(ctx context.Context, h *share, of *bucket.Bucket, age time.Duration)
 			return err
 		}
 		after = keys[len(keys)-1]
-		more := len(keys) == listed && after < before.UTC().Format(keyTime)
+		more := len(keys) == pageSize && after < before.UTC().Format(keyTime)
 		keys = slices.DeleteFunc(keys, func(key string) bool {
 			at, _, ok := parseKey(key)
 			return !ok || !at.Before(before)
 		})
-		err = first(h.parallel(len(keys), func(i int) error { return of.Remove(ctx, keys[i], bucket.Any) }))
+		err = cmp.Or(h.parallel(len(keys), func(i int) error { return of.Remove(ctx, keys[i], bucket.Any) })...)
 		if err != nil && !errors.Is(err, bucket.ErrNotFound) || !more {
 			return err
 		}
 	}
 }
 
-// list lists keys.
+// list returns a page of keys.
 func list(ctx context.Context, of *bucket.Bucket, begin, after string) ([]string, error) {
-	objects, err := of.ListPart(ctx, begin, after, listed)
+	objects, err := of.ListPart(ctx, begin, after, pageSize)
 	keys := make([]string, len(objects))
 	for i, o := range objects {
 		keys[i] = o.Name
@@ -128,15 +129,15 @@ func list(ctx context.Context, of *bucket.Bucket, begin, after string) ([]string
 	return keys, err
 }
 
-// take brings the objects of keys into the store, in their order, removals before runs.
-func (h *share) take(ctx context.Context, keys []string) error {
+// importKeys imports the objects of keys, in their order, removals before runs.
+func (h *share) importKeys(ctx context.Context, keys []string) error {
 	keys, err := h.unknown(ctx, h.wanted(keys))
 	if err != nil {
 		return err
 	}
 	isRun := func(key string) bool { return !strings.HasSuffix(key, goneSuffix) }
 	removals := slices.DeleteFunc(slices.Clone(keys), isRun)
-	if err := h.takeUnknown(ctx, removals); err != nil {
+	if err := h.importObjects(ctx, removals); err != nil {
 		return err
 	}
 	if len(removals) > 0 {
@@ -144,10 +145,10 @@ func (h *share) take(ctx context.Context, keys []string) error {
 			return err
 		}
 	}
-	return h.takeUnknown(ctx, slices.DeleteFunc(keys, func(key string) bool { return !isRun(key) }))
+	return h.importObjects(ctx, slices.DeleteFunc(keys, func(key string) bool { return !isRun(key) }))
 }
 
-// wanted are the keys of what may be kept and is not known to be of no use.
+// wanted are the keys whose objects may be kept and are not ignored.
 func (h *share) wanted(keys []string) []string {
 	now := time.Now()
 	oldest := now.Add(-h.store.cfg.limits.receiptAge)
@@ -156,18 +157,18 @@ func (h *share) wanted(keys []string) []string {
 	}
 	return slices.DeleteFunc(keys, func(key string) bool {
 		at, _, ok := parseKey(key)
-		if h.passed[key] {
+		if h.ignored[key] {
 			return true
 		}
 		if !ok {
-			h.skip(key, errors.New("its name is not that of a run"))
+			h.skip(key, errors.New("its name is not a run's"))
 		}
-		return !ok || at.Before(oldest) || at.After(now.Add(maxSkew)) // of a clock that is ahead: it comes when it is time
+		return !ok || at.Before(oldest) || at.After(now.Add(maxSkew)) // a clock is ahead: a later poll imports it
 	})
 }
 
-// unknown are the keys of what is not in the store. Runs that a person has removed are removed from the bucket: they
-// were put there at the same time.
+// unknown are the keys of objects that the store does not have. Objects of removed runs are removed from the bucket:
+// they were uploaded while their runs were removed.
 func (h *share) unknown(ctx context.Context, keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -192,14 +193,14 @@ func (h *share) unknown(ctx context.Context, keys []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, first(h.parallel(len(removed), func(i int) error { return h.remove(ctx, removed[i]) }))
+	return out, cmp.Or(h.parallel(len(removed), func(i int) error { return h.remove(ctx, removed[i]) })...)
 }
 
-// takeUnknown reads objects, and brings them into the store.
-func (h *share) takeUnknown(ctx context.Context, keys []string) error {
+// importObjects fetches the objects of keys and imports them.
+func (h *share) importObjects(ctx context.Context, keys []string) error {
 	var told []historyapi.Run
 	n := 0
-	for part := range slices.Chunk(keys, takeBatch) {
+	for part := range slices.Chunk(keys, importBatch) {
 		objects := make([]*replay, len(part))
 		failed := h.parallel(len(part), func(i int) (err error) {
 			objects[i], err = h.fetch(ctx, part[i])
@@ -207,13 +208,13 @@ func (h *share) takeUnknown(ctx context.Context, keys []string) error {
 		})
 		var good []*replay
 		for i, err := range failed {
-			var away *bucket.UnreachableError
+			var unreachable *bucket.UnreachableError
 			switch {
 			case err == nil:
 				good = append(good, objects[i])
-			case errors.As(err, &away), ctx.Err() != nil:
+			case errors.As(err, &unreachable), ctx.Err() != nil:
 				return err
-			case !errors.Is(err, bucket.ErrNotFound): // else it was removed in the meantime
+			case !errors.Is(err, bucket.ErrNotFound): // one that is not found was removed in the meantime
 				h.skip(part[i], err)
 			}
 		}
@@ -221,7 +222,7 @@ func (h *share) takeUnknown(ctx context.Context, keys []string) error {
 		if err != nil {
 			return err
 		}
-		if n += len(added); n <= maxTold {
+		if n += len(added); n <= maxAnnounced {
 			told = append(told, added...)
 		}
 	}
@@ -229,9 +230,9 @@ func (h *share) takeUnknown(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// announce tells followers of runs: each, or that there are many.
+// announce notifies followers of imported runs: of each, or of a gap if there are many.
 func (h *share) announce(runs []historyapi.Run, n int) {
-	if n > maxTold {
+	if n > maxAnnounced {
 		h.store.feed.publish(historyapi.Event{Kind: historyapi.EventGap})
 		return
 	}
