@@ -41,7 +41,7 @@ func TestOperatorOnSocketOnly(t *testing.T) {
 	const token = "a-token-of-the-endpoint"
 	p := start(t, 1, map[string]string{"MCP_AUTH_TOKEN": token}, "--history", t.TempDir())
 	for _, path := range []string{
-		"about", "catalog", "inspection", "exchanges", "runs", "run", "history", "events", "runs/remove", "server/review", "server/log", "server/approve", "server/restart", "console",
+		"about", "buckets", "catalog", "inspection", "exchanges", "runs", "run", "history", "events", "runs/remove", "server/review", "server/log", "server/approve", "server/restart", "console",
 	} {
 		for _, client := range []*http.Client{http.DefaultClient, p.onSocket()} {
 			req, err := http.NewRequestWithContext(t.Context(), methodOf(path), "http://"+p.addr+operatorapi.Prefix+path, nil)
