@@ -118,7 +118,7 @@ func notRanges(text string) string {
 }
 
 func TestRefused(t *testing.T) {
-	const notShown = " bytes, not shown; want "
+	const notShown, wantBucket = " bytes, not shown; want ", "s3://BUCKET or s3://BUCKET/PREFIX"
 	const noKey = "BUCKET_CREDENTIALS_FILE: not set; want with SKILLS_BUCKET or HISTORY_BUCKET a file of three lines, [default], aws_access_key_id = ID and aws_secret_access_key = SECRET"
 	const noBucket = "SKILLS_BUCKET: not set; want s3://BUCKET/PREFIX, here or in HISTORY_BUCKET, or no BUCKET_ setting"
 	rows := []struct{ name, text, want string }{
@@ -182,11 +182,11 @@ func TestRefused(t *testing.T) {
 		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml"; want text or json`},
 		{"HISTORY", "some", `HISTORY: "some"; want full or receipts or off`},
-		{"SKILLS_BUCKET", "https://skills", `SKILLS_BUCKET: "https://skills"; want s3://BUCKET or s3://BUCKET/PREFIX`},
-		{"SKILLS_BUCKET", "s3://skills?x=1", `SKILLS_BUCKET: "s3://skills?x=1"; want s3://BUCKET or s3://BUCKET/PREFIX`},
-		{"SKILLS_BUCKET", "s3:///team", `SKILLS_BUCKET: "s3:///team"; want s3://BUCKET or s3://BUCKET/PREFIX`},
-		{"SKILLS_BUCKET", "s3://id:key@skills", `SKILLS_BUCKET: "s3://id:key@skills"; want s3://BUCKET or s3://BUCKET/PREFIX`},
-		{"HISTORY_BUCKET", "s3://runs//team", `HISTORY_BUCKET: "s3://runs//team"; want s3://BUCKET or s3://BUCKET/PREFIX`},
+		{"SKILLS_BUCKET", "https://skills", "SKILLS_BUCKET: a value of 14" + notShown + wantBucket},
+		{"SKILLS_BUCKET", "s3://skills?x=1", "SKILLS_BUCKET: a value of 15" + notShown + wantBucket},
+		{"SKILLS_BUCKET", "s3:///team", "SKILLS_BUCKET: a value of 10" + notShown + wantBucket},
+		{"SKILLS_BUCKET", "s3://id:key@skills", "SKILLS_BUCKET: a value of 18" + notShown + wantBucket},
+		{"HISTORY_BUCKET", "s3://runs//team", "HISTORY_BUCKET: a value of 15" + notShown + wantBucket},
 		{"SKILLS_BUCKET", "s3://skills", noKey},
 		{"HISTORY_BUCKET", "s3://runs/team", noKey},
 		{"BUCKET_ENDPOINT", "https://minio.example.com/skills", "BUCKET_ENDPOINT: a value of 32" + notShown + "a URL like https://minio.example.com:9000, without a path"},
