@@ -232,15 +232,14 @@ func TestAttackBorders(t *testing.T) {
 			values = append(values, v)
 			ps = append(ps, Forms(v, id)...)
 		}
-		half := len(ps)
 		var set *Set
 		switch r.IntN(4) {
 		case 0:
-			half = len(ps) / 2
+			half := len(ps) / 2
 			top := New(ps[half:])
 			set = New(ps[:half]).Layered(8192, func() *Set { return top })
 		case 1:
-			half = len(ps) / 2
+			half := len(ps) / 2
 			set = New(ps[:half]).Beside(New(ps[half:]))
 		default:
 			set = New(ps)
