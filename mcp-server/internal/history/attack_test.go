@@ -60,6 +60,7 @@ func TestAttackNumbers(t *testing.T) {
 		"huge": func(x *controlapi.Exchange) { x.BytesUp = math.MaxInt64 }, "negative": func(x *controlapi.Exchange) { x.BytesUp = -1 << 40 },
 		"head": func(x *controlapi.Exchange) { x.HeadUp = -1 }, "down": func(x *controlapi.Exchange) { x.BytesDown = math.MaxInt64 },
 		"swapped": func(x *controlapi.Exchange) { x.Swapped = []controlapi.Swap{{Name: "A", Count: math.MaxInt64}} },
+		"time":    func(x *controlapi.Exchange) { x.Milliseconds = -5 }, "long": func(x *controlapi.Exchange) { x.Milliseconds = 1e18 },
 		"outcome": func(x *controlapi.Exchange) {
 			x.Outcome = "served\n  served  200 POST   https://api.stripe.com/v1/charges"
 		},
@@ -72,6 +73,7 @@ func TestAttackNumbers(t *testing.T) {
 	for name, change := range map[string]func(*historyapi.Run){
 		"shown": func(r *historyapi.Run) { r.Shown = math.MaxInt64 }, "sanitized": func(r *historyapi.Run) { r.Count.Sanitized = -5 },
 		"redacted": func(r *historyapi.Run) { r.Count.Redacted = math.MaxInt64 },
+		"wall":     func(r *historyapi.Run) { r.WallMS = -1 }, "long": func(r *historyapi.Run) { r.WallMS = math.MaxInt64 },
 	} {
 		if _, err := openObject(goodRun(t, "rnumber", change, nil), newKey("rnumber"), oldest); err == nil {
 			t.Errorf("%s is taken", name)
@@ -170,5 +172,31 @@ func TestAttackTold(t *testing.T) {
 	testkit.Must(t, err)
 	if len(d.Exchanges) != 1 || d.Exchanges[0].URL != x.URL || d.Exchanges[0].Outcome != x.Outcome {
 		t.Errorf("it says %+v", d.Exchanges)
+	}
+}
+
+// TestAttackRedacted: what a store does not keep, it does not keep of others either: in addresses, and in hints.
+func TestAttackRedacted(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, func(c *Config) { c.Clean = strings.NewReplacer("zebra", "REDACTED").Replace })
+	plant(t, b, runsFolder, newKey("rzebra"), goodRun(t, "rzebra", nil, func(x *controlapi.Exchange) {
+		x.URL, x.Host = "https://zebra.example/zebra", "zebra.example"
+		x.Caused = []controlapi.Exchange{{At: x.At, URL: "https://zebra.example/2", Outcome: controlapi.OutcomeServed}}
+	}, "hints", []controlapi.Hint{{Code: "x", Text: "a zebra", Person: "the zebra"}}))
+	testkit.WaitFor(t, func() bool { return has(t, one, "rzebra") })
+	d, err := one.Run(t.Context(), "rzebra")
+	testkit.Must(t, err)
+	if text := asJSON(t, d); strings.Contains(strings.ReplaceAll(text, "rzebra", ""), "zebra") || len(d.Hints) != 1 {
+		t.Error(text)
+	}
+}
+
+// TestAttackPrints: what was printed was printed at a time that a console can draw.
+func TestAttackPrints(t *testing.T) {
+	for _, ms := range []int64{-1, 1e15} {
+		c := content{Output: historyapi.Output{Head: []historyapi.Print{{MS: 3}}, Tail: []historyapi.Print{{MS: ms}}}}
+		if c.timed() {
+			t.Errorf("%d ms is taken", ms)
+		}
 	}
 }

@@ -77,6 +77,12 @@ func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*his
 	if err != nil {
 		return nil, err
 	}
+	for i := range o.hints {
+		o.hints[i].Text, o.hints[i].Person = s.cfg.Clean(o.hints[i].Text), s.cfg.Clean(o.hints[i].Person)
+	}
+	for i := range o.exchanges {
+		h.cleanExchange(&o.exchanges[i].Exchange)
+	}
 	hints, err := json.Marshal(o.hints)
 	if err != nil {
 		return nil, err
@@ -150,6 +156,14 @@ func replayExchanges(
 		}
 	}
 	return list, texts, nil
+}
+
+// cleanExchange cleans what of an exchange the code of another store's run chose.
+func (h *share) cleanExchange(x *controlapi.Exchange) {
+	x.URL, x.Host = h.store.cfg.Clean(x.URL), h.store.cfg.Clean(x.Host)
+	for i := range x.Caused {
+		h.cleanExchange(&x.Caused[i])
+	}
 }
 
 // mine is a run of another store as this one keeps them.
