@@ -200,3 +200,36 @@ func TestAttackPrints(t *testing.T) {
 		}
 	}
 }
+
+// TestAttackSums: objects of others add only so many rows to the sums. Nothing removes these before they are 90 days old,
+// so that a gigabyte of them would make tidyRuns remove every run for as long.
+func TestAttackSums(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	const most = 500
+	testkit.Must(t, one.ask(t.Context(), func(context.Context, *transaction) error {
+		one.share.mostSums = most
+		return nil
+	}))
+	list := make([]historyapi.Exchange, 1000)
+	for i := range list {
+		list[i].Exchange = exchange("rsums", i, "GET", fmt.Sprint("api", i), fmt.Sprintf("host-%d.example", i))
+		for n := range 8 {
+			list[i].Swapped = append(list[i].Swapped, controlapi.Swap{Name: fmt.Sprintf("NAME_%d_%d", i, n), In: "x"})
+		}
+	}
+	data := goodRun(t, "rsums", nil, nil, "exchanges", list)
+	plant(t, b, runsFolder, newKey("rsums"), data)
+	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped == 1 || has(t, one, "rsums") })
+	var n int
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		return tx.QueryRowContext(ctx, `SELECT count(*) FROM hour`).Scan(&n)
+	}))
+	if n > most+3 { // and one of each kind
+		t.Errorf("an object of %d bytes makes %d rows of sums", len(data), n)
+	}
+	l, err := one.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil || l.Requests != 1000 || l.Swapped < 8000 {
+		t.Errorf("%d requests, %d swapped, %v", l.Requests, l.Swapped, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -72,6 +73,10 @@ func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*his
 	if err != nil || o.known {
 		return nil, err
 	}
+	if tx.room, err = h.roomFor(ctx, tx); err != nil {
+		return nil, err
+	}
+	defer func() { tx.room = nil }()
 	run := h.mine(o.run)
 	run.Number, err = free(ctx, tx, `SELECT EXISTS (SELECT 1 FROM run WHERE number = ?)`, run.Began.UnixMicro())
 	if err != nil {
@@ -122,7 +127,22 @@ const (
 	maxAPIs = 100
 	// maxRemoved bounds the removed runs that are remembered because others say so. Beyond it the oldest are forgotten.
 	maxRemoved = 200_000
+	// maxSums is how many rows of sums there may be for runs of others to add some. Beyond it those of a time share one:
+	// others could make up any number of hosts and names, and nothing removes sums before their time.
+	maxSums = 2_000_000
 )
+
+// roomFor is how many more rows runs of others may add to the sums.
+func (h *share) roomFor(ctx context.Context, tx *transaction) (*int64, error) {
+	if time.Since(h.counted) > tidyTime {
+		var n int64
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM hour`).Scan(&n); err != nil {
+			return nil, err
+		}
+		h.sums, h.counted = h.mostSums-n, time.Now()
+	}
+	return &h.sums, nil
+}
 
 // severalAPIs is how many APIs there are in a list.
 func severalAPIs(list []controlapi.Exchange) int {

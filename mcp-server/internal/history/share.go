@@ -56,6 +56,10 @@ type share struct {
 	// passed are the keys of objects that need not be read again though no run has them. Only the looker uses it.
 	passed map[string]bool
 
+	// sums is how many more rows of sums runs of others may add, as counted at a time. Only the writer uses them.
+	sums, mostSums int64
+	counted        time.Time
+
 	mu            sync.Mutex
 	problems      [2]string // of putting, of looking
 	loading       bool
@@ -73,6 +77,7 @@ func newShare(s *Store, of *bucket.Bucket) *share {
 	h := &share{
 		store: s, of: of, runs: under.Under(runsFolder), contents: under.Under(contentFolder), loading: true,
 		poke: make(chan struct{}, 1), asked: make(chan chan error), loads: make(chan struct{}, 1), passed: map[string]bool{},
+		mostSums: maxSums,
 	}
 	h.stopped, h.stop = context.WithCancel(context.Background())
 	return h

@@ -299,6 +299,8 @@ type transaction struct {
 	sums map[sumKey]*sum
 	// shares says that a run is to be put in the bucket.
 	shares bool
+	// room, if not nil, is how many more rows of sums there may be: see roomFor.
+	room *int64
 	// last is done after all jobs: an index of words is flushed by every statement after the one that changes it.
 	last []func() error
 }
