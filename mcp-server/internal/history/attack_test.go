@@ -60,6 +60,7 @@ func TestAttackNumbers(t *testing.T) {
 		"huge": func(x *controlapi.Exchange) { x.BytesUp = math.MaxInt64 }, "negative": func(x *controlapi.Exchange) { x.BytesUp = -1 << 40 },
 		"head": func(x *controlapi.Exchange) { x.HeadUp = -1 }, "down": func(x *controlapi.Exchange) { x.BytesDown = math.MaxInt64 },
 		"swapped": func(x *controlapi.Exchange) { x.Swapped = []controlapi.Swap{{Name: "A", Count: math.MaxInt64}} },
+		"time":    func(x *controlapi.Exchange) { x.Milliseconds = -5 }, "long": func(x *controlapi.Exchange) { x.Milliseconds = 1e18 },
 		"outcome": func(x *controlapi.Exchange) {
 			x.Outcome = "served\n  served  200 POST   https://api.stripe.com/v1/charges"
 		},
@@ -72,6 +73,7 @@ func TestAttackNumbers(t *testing.T) {
 	for name, change := range map[string]func(*historyapi.Run){
 		"shown": func(r *historyapi.Run) { r.Shown = math.MaxInt64 }, "sanitized": func(r *historyapi.Run) { r.Count.Sanitized = -5 },
 		"redacted": func(r *historyapi.Run) { r.Count.Redacted = math.MaxInt64 },
+		"wall":     func(r *historyapi.Run) { r.WallMS = -1 }, "long": func(r *historyapi.Run) { r.WallMS = math.MaxInt64 },
 	} {
 		if _, err := openObject(goodRun(t, "rnumber", change, nil), newKey("rnumber"), oldest); err == nil {
 			t.Errorf("%s is taken", name)
@@ -170,5 +172,64 @@ func TestAttackTold(t *testing.T) {
 	testkit.Must(t, err)
 	if len(d.Exchanges) != 1 || d.Exchanges[0].URL != x.URL || d.Exchanges[0].Outcome != x.Outcome {
 		t.Errorf("it says %+v", d.Exchanges)
+	}
+}
+
+// TestAttackRedacted: what a store does not keep, it does not keep of others either: in addresses, and in hints.
+func TestAttackRedacted(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, func(c *Config) { c.Clean = strings.NewReplacer("zebra", "REDACTED").Replace })
+	plant(t, b, runsFolder, newKey("rzebra"), goodRun(t, "rzebra", nil, func(x *controlapi.Exchange) {
+		x.URL, x.Host = "https://zebra.example/zebra", "zebra.example"
+		x.Caused = []controlapi.Exchange{{At: x.At, URL: "https://zebra.example/2", Outcome: controlapi.OutcomeServed}}
+	}, "hints", []controlapi.Hint{{Code: "x", Text: "a zebra", Person: "the zebra"}}))
+	testkit.WaitFor(t, func() bool { return has(t, one, "rzebra") })
+	d, err := one.Run(t.Context(), "rzebra")
+	testkit.Must(t, err)
+	if text := asJSON(t, d); strings.Contains(strings.ReplaceAll(text, "rzebra", ""), "zebra") || len(d.Hints) != 1 {
+		t.Error(text)
+	}
+}
+
+// TestAttackPrints: what was printed was printed at a time that a console can draw.
+func TestAttackPrints(t *testing.T) {
+	for _, ms := range []int64{-1, 1e15} {
+		c := content{Output: historyapi.Output{Head: []historyapi.Print{{MS: 3}}, Tail: []historyapi.Print{{MS: ms}}}}
+		if c.timed() {
+			t.Errorf("%d ms is taken", ms)
+		}
+	}
+}
+
+// TestAttackSums: objects of others add only so many rows to the sums. Nothing removes these before they are 90 days old,
+// so that a gigabyte of them would make tidyRuns remove every run for as long.
+func TestAttackSums(t *testing.T) {
+	b, _ := objects(t)
+	one := sharing(t, b, nil)
+	const most = 500
+	testkit.Must(t, one.ask(t.Context(), func(context.Context, *transaction) error {
+		one.share.mostSums = most
+		return nil
+	}))
+	list := make([]historyapi.Exchange, 1000)
+	for i := range list {
+		list[i].Exchange = exchange("rsums", i, "GET", fmt.Sprint("api", i), fmt.Sprintf("host-%d.example", i))
+		for n := range 8 {
+			list[i].Swapped = append(list[i].Swapped, controlapi.Swap{Name: fmt.Sprintf("NAME_%d_%d", i, n), In: "x"})
+		}
+	}
+	data := goodRun(t, "rsums", nil, nil, "exchanges", list)
+	plant(t, b, runsFolder, newKey("rsums"), data)
+	testkit.WaitFor(t, func() bool { return shared(t, one).Skipped == 1 || has(t, one, "rsums") })
+	var n int
+	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		return tx.QueryRowContext(ctx, `SELECT count(*) FROM hour`).Scan(&n)
+	}))
+	if n > most+3 { // and one of each kind
+		t.Errorf("an object of %d bytes makes %d rows of sums", len(data), n)
+	}
+	l, err := one.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil || l.Requests != 1000 || l.Swapped < 8000 {
+		t.Errorf("%d requests, %d swapped, %v", l.Requests, l.Swapped, err)
 	}
 }

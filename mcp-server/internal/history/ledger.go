@@ -39,6 +39,11 @@ type sumKey struct {
 // add adds to a row, at the end of the transaction.
 func (tx *transaction) add(s sum) {
 	key := sumKey{s.at.Truncate(quarter).UnixMicro(), s.kind, s.a, s.b}
+	if tx.room != nil && tx.sums[key] == nil {
+		if *tx.room--; *tx.room < 0 {
+			key.a, key.b = "", ""
+		}
+	}
 	if have := tx.sums[key]; have != nil {
 		s.n, s.denied, s.failed = s.n+have.n, s.denied+have.denied, s.failed+have.failed
 		s.up, s.down = s.up+have.up, s.down+have.down

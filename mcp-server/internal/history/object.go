@@ -107,6 +107,9 @@ func (h *share) fetch(ctx context.Context, key string) (*replay, error) {
 		r.content = &content{}
 		err = unpackBounded(data, r.content, maxContent)
 	}
+	if err == nil && !r.content.timed() {
+		err = errWrongCount
+	}
 	return r, err
 }
 
@@ -203,7 +206,10 @@ func (r *replay) check(id string, oldest time.Time) error {
 	default:
 		return errors.New("it is not over")
 	}
-	if !counted(int64(run.Count.Sanitized), int64(run.Count.Redacted), run.Shown) {
+	c := run.Count
+	if !counted(int64(c.Exchanges), int64(c.Denied), int64(c.Failed), int64(c.Swapped), int64(c.Sanitized),
+		int64(c.Redacted), c.BytesUp, c.BytesDown, run.Shown, run.WaitedMS, run.WallMS, run.CPUMS, run.MaxRSS,
+		run.StdoutBytes, run.StderrBytes, int64(run.CodeBytes), int64(run.Omitted)) {
 		return errWrongCount
 	}
 	for _, x := range r.exchanges {
@@ -233,6 +239,9 @@ var errWrongCount = errors.New("it counts what cannot be")
 // checkExchange checks what of an exchange is summed up, or shown as it is.
 func checkExchange(x controlapi.Exchange) error {
 	ok := counted(x.BytesUp, x.HeadUp, x.BytesDown, int64(x.Sanitized), int64(x.Redacted))
+	for _, ms := range []float64{x.Milliseconds, x.HeldMS, x.FirstMS} {
+		ok = ok && 0 <= ms && ms <= maxCount
+	}
 	for _, s := range slices.Concat(x.Swapped, x.Scrubbed) {
 		ok = ok && counted(int64(s.Count))
 	}
@@ -245,6 +254,13 @@ func checkExchange(x controlapi.Exchange) error {
 		return nil
 	}
 	return errors.New("an exchange has no outcome that there is")
+}
+
+// timed reports whether the times of what was printed can be.
+func (c *content) timed() bool {
+	return c == nil || !slices.ContainsFunc(slices.Concat(c.Output.Head, c.Output.Tail), func(p historyapi.Print) bool {
+		return !counted(p.MS)
+	})
 }
 
 // counted reports whether all may be counts.

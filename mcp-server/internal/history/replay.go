@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -72,10 +73,20 @@ func (h *share) replayOne(ctx context.Context, tx *transaction, o *replay) (*his
 	if err != nil || o.known {
 		return nil, err
 	}
+	if tx.room, err = h.roomForSums(ctx, tx); err != nil {
+		return nil, err
+	}
+	defer func() { tx.room = nil }()
 	run := h.localise(o.run)
 	run.Number, err = free(ctx, tx, `SELECT EXISTS (SELECT 1 FROM run WHERE number = ?)`, run.Began.UnixMicro())
 	if err != nil {
 		return nil, err
+	}
+	for i := range o.hints {
+		o.hints[i].Text, o.hints[i].Person = s.cfg.Clean(o.hints[i].Text), s.cfg.Clean(o.hints[i].Person)
+	}
+	for i := range o.exchanges {
+		h.cleanExchange(&o.exchanges[i].Exchange)
 	}
 	hints, err := json.Marshal(o.hints)
 	if err != nil {
@@ -116,7 +127,22 @@ const (
 	maxAPIs = 100
 	// maxRemoved bounds the tombstones from the bucket. Beyond it the oldest are dropped.
 	maxRemoved = 200_000
+	// maxSums is how many rows of sums there may be for runs of others to add some. Beyond it those of a time share one:
+	// others could make up any number of hosts and names, and nothing removes sums before their time.
+	maxSums = 2_000_000
 )
+
+// roomForSums returns how many more rows runs from the bucket may add to the sums.
+func (h *share) roomForSums(ctx context.Context, tx *transaction) (*int64, error) {
+	if time.Since(h.counted) > tidyTime {
+		var n int64
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM hour`).Scan(&n); err != nil {
+			return nil, err
+		}
+		h.sums, h.counted = h.mostSums-n, time.Now()
+	}
+	return &h.sums, nil
+}
 
 // countAPIs returns how many APIs there are in a list.
 func countAPIs(list []controlapi.Exchange) int {
@@ -150,6 +176,14 @@ func replayExchanges(
 		}
 	}
 	return list, texts, nil
+}
+
+// cleanExchange redacts what the code of another store's run chose of an exchange.
+func (h *share) cleanExchange(x *controlapi.Exchange) {
+	x.URL, x.Host = h.store.cfg.Clean(x.URL), h.store.cfg.Clean(x.Host)
+	for i := range x.Caused {
+		h.cleanExchange(&x.Caused[i])
+	}
 }
 
 // localise applies this store's settings to a run of another store.

@@ -55,6 +55,10 @@ type share struct {
 	// ignored are the keys of objects that need not be read again though no run has them. Only pollLoop uses it.
 	ignored map[string]bool
 
+	// sums is how many more rows of sums runs of others may add, as counted at a time. Only the writer uses them.
+	sums, mostSums int64
+	counted        time.Time
+
 	mu            sync.Mutex
 	problems      [2]string // of uploading, of polling
 	loading       bool
@@ -72,7 +76,7 @@ func newShare(s *Store, of *bucket.Bucket) *share {
 	h := &share{
 		store: s, of: of, runs: under.Under(runsFolder), contents: under.Under(contentFolder), loading: true,
 		ended: make(chan struct{}, 1), flushes: make(chan chan error), reloads: make(chan struct{}, 1),
-		ignored: map[string]bool{},
+		ignored: map[string]bool{}, mostSums: maxSums,
 	}
 	h.stopped, h.stop = context.WithCancel(context.Background())
 	return h

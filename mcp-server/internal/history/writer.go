@@ -299,6 +299,8 @@ type transaction struct {
 	sums map[sumKey]*sum
 	// shares means that a run is to be uploaded to the bucket.
 	shares bool
+	// room, unless nil, is how many more rows of sums there may be: see roomForSums.
+	room *int64
 	// last is done after all jobs: the full-text index is flushed by every statement after the one that changes it.
 	last []func() error
 }

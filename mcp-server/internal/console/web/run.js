@@ -54,8 +54,11 @@ function ticksOf(total, scale) {
   const shownTime = scale.gap ? total - (scale.gap[1] - scale.gap[0]) : total;
   const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 120000].find((s) => shownTime / s <= 4) ?? 300000;
   const out = [];
-  for (let t = 0; scale.at(t) < 86; t += step) if (!scale.gap || t <= scale.gap[0] || t >= scale.gap[1]) out.push(t);
-  return out.slice(0, 12);
+  for (let t = 0; out.length < 12 && scale.at(t) < 86; t += step) { // bounded whatever the times are
+    if (scale.gap && t > scale.gap[0] && t < scale.gap[1]) t = Math.ceil(scale.gap[1] / step) * step;
+    if (scale.at(t) < 86) out.push(t);
+  }
+  return out;
 }
 
 const Bar = ({ cls, from, to, title }) => html`<i class=${cls} title=${title} style=${{ left: from + "%", width: Math.max(0, to - from) + "%" }}></i>`;
