@@ -55,7 +55,7 @@ func TestHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			kept()
-			tool(1, []string{"does not run"}, "runs", "rm", run, "--yes")
+			tool(1, []string{"is not running"}, "runs", "rm", run, "--yes")
 			tool(1, []string{"nothing to follow"}, "logs", "--follow")
 			keptLeaks(t, w)
 			up := func(history string) {

@@ -178,7 +178,7 @@ func TestHistory(t *testing.T) {
 		return conn, nil
 	}}}}
 	check(reader)
-	if _, err := reader.RemoveRuns(t.Context(), historyapi.Filter{}); err == nil || !strings.Contains(err.Error(), "does not run") {
+	if _, err := reader.RemoveRuns(t.Context(), historyapi.Filter{}); err == nil || !strings.Contains(err.Error(), "is not running") {
 		t.Errorf("a reader removes: %v", err)
 	}
 	for _, f := range []interface{ Close() error }{conn, ours, theirs} {

@@ -34,7 +34,8 @@ func recorder(t *testing.T, store *testkit.ObjectStore, more map[string]string) 
 	})
 	p.proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
 		x := controlapi.Exchange{
-			ID: "x-" + r.Run, Run: r.Run, At: time.Now(), Host: "api.stripe.com", APIs: []string{"stripe"},
+			Outcome: controlapi.OutcomeServed,
+			ID:      "x-" + r.Run, Run: r.Run, At: time.Now(), Host: "api.stripe.com", APIs: []string{"stripe"},
 			Swapped: []controlapi.Swap{{Name: "STRIPE_AUTH_TOKEN", In: "header"}},
 		}
 		return controlapi.Receipt{Run: r.Run, Exchanges: []controlapi.Exchange{x}, Count: controlapi.Count{Exchanges: 1, Swapped: 1}}
