@@ -22,10 +22,17 @@ func TestAttackNested(t *testing.T) {
 	for i := range 60 {
 		rows = append(rows, fmt.Sprintf(`{"id":"x%d","run":%q,"at":%q,"method":"GET","url":"u","outcome":"served","caused":[{}%s]}`, i, id, at, strings.Repeat(",{}", 20_000)))
 	}
+	var mistyped []string
+	for i := range 12 {
+		mistyped = append(mistyped, strings.Replace(rows[i][:strings.Index(rows[i], "[")], `"caused":`, `"caused":[1`+strings.Repeat(",1", 30_000)+"]}", 1))
+	}
 	run := fmt.Sprintf(`{"run":%q,"began":%q,"ended":%q,"state":"ok","apis":[]}`, id, at, at)
 	for name, text := range map[string]string{
 		"exchanges": fmt.Sprintf(`{"schema":1,"run":%s,"hints":[],"exchanges":[%s]}`, run, strings.Join(rows, ",")),
 		"hints":     fmt.Sprintf(`{"schema":1,"run":%s,"hints":[{}%s]}`, run, strings.Repeat(",{}", 340_000)),
+		"mistyped":  fmt.Sprintf(`{"schema":1,"run":%s,"hints":[],"exchanges":[%s]}`, run, strings.Join(mistyped, ",")),
+		"nulls":     fmt.Sprintf(`{"schema":1,"run":%s,"hints":[null%s]}`, run, strings.Repeat(",null", 390_000)),
+		"numbers":   fmt.Sprintf(`{"schema":1,"run":%s,"exchanges":[1%s]}`, run, strings.Repeat(",1", 390_000)),
 		"plain":     fmt.Sprintf(`{"schema":1,"run":%s,"hints":[]%s}`, run, strings.Repeat(" ", 15<<20)),
 	} {
 		data := packed(t, []byte(text))

@@ -132,19 +132,29 @@ func unpackBounded(data []byte, v any, most int64) error {
 	return err
 }
 
-// bulk estimates the memory that the values in a JSON text take besides their characters, in units of twenty bytes: an
-// object of two characters may decode into hundreds of bytes.
+// bulk estimates the memory that the values in a JSON text take besides their characters, in units of twenty bytes. An
+// object may decode into hundreds of bytes, and so may any element of an array: null and values of a wrong type too.
 func bulk(text []byte) (n int) {
 	in := false
+	var nested []byte
 	for i := 0; i < len(text); i++ {
+		inArray := len(nested) > 0 && nested[len(nested)-1] == '['
 		switch b := text[i]; {
 		case b == '"':
 			in = !in
 		case in && b == '\\':
 			i++
-		case !in && b == '{':
+		case in:
+		case b == '[', b == '{':
+			if b == '[' || !inArray { // what is in an array was counted before it
+				n += 20
+			}
+			nested = append(nested, b)
+		case b == ']', b == '}':
+			nested = nested[:max(0, len(nested)-1)]
+		case b == ',' && inArray:
 			n += 20
-		case !in && b == ',':
+		case b == ',':
 			n++
 		}
 	}
