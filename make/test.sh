@@ -86,7 +86,7 @@ plain='sandbox-image/cmd/sandboxd internal/growth mcp-server/internal/excerpt pr
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
 # Most tests of these have goroutines, but some compute for long: these run without the race detector.
 streams='./proxy/internal/egress ./proxy/internal/scrub ./proxy/internal/swap'
-sums='^Test(Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|UnclearLate|UnclearWithoutName)$'
+sums='^Test(Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|UnclearLate|UnclearWithoutName)$'
 # Packages that take long start first.
 long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 

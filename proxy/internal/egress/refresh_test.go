@@ -24,7 +24,7 @@ const refreshed = 20
 // without take turns.
 func TestRefreshUnderLoad(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute")
+		t.Skip("takes long")
 	}
 	var posts atomic.Int64
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's tokens
@@ -44,11 +44,18 @@ func TestRefreshUnderLoad(t *testing.T) {
 		api: func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/events" {
 				_ = http.NewResponseController(w).Flush()
-				for range ticks {
+				for {
+					select {
+					case _, more := <-ticks:
+						if !more {
+							return
+						}
+					case <-r.Context().Done():
+						return
+					}
 					_, _ = io.WriteString(w, "data: tick\n\n")
 					_ = http.NewResponseController(w).Flush()
 				}
-				return
 			}
 			_, _ = io.WriteString(w, strings.Repeat("some text, ", 400))
 		},
@@ -133,7 +140,11 @@ func TestRefreshUnderLoad(t *testing.T) {
 		if n := posts.Load() - before; n != refreshed {
 			t.Errorf("%d renewals", n)
 		}
-		ticks <- struct{}{}
+		select {
+		case ticks <- struct{}{}:
+		case <-time.After(testkit.Patience):
+			t.Fatal("the stream ended early")
+		}
 		if line, err := events.ReadString('\n'); err != nil || line != "data: tick\n" {
 			t.Fatalf("the stream: %q, %v", line, err)
 		}

@@ -218,7 +218,7 @@ func (r *rig) begin(apis ...string) (end func() controlapi.Receipt) {
 func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
 	r.t.Helper()
 	_, err := r.book.Begin(id, controlapi.Registration{
-		Generation: generation, Run: "run-" + r.t.Name(), APIs: apis, Deadline: time.Now().Add(time.Minute),
+		Generation: generation, Run: "run-" + r.t.Name(), APIs: apis, Deadline: time.Now().Add(10 * testkit.Patience),
 	})
 	check(r.t, err)
 	return func() controlapi.Receipt {
