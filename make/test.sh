@@ -80,25 +80,25 @@ again() {
 # The race detector makes computation ten times slower, and finds nothing where no goroutine runs or where the tested code
 # is another process. These packages have goroutines, but mostly compute, or start programs that are built without it. The
 # slowest comes first.
-plain='sandbox-image/cmd/sandboxd internal/growth mcp-server/internal/excerpt proxy/internal/engine proxy/internal/scrub
-	proxy/internal/swap'
+plain='./sandbox-image/cmd/sandboxd ./internal/growth ./mcp-server/internal/excerpt ./proxy/internal/engine'
 # Matches what starts a goroutine, in code or in its tests.
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
 # Most tests of these have goroutines, but some compute for long: these run without the race detector.
-streams='./proxy/internal/egress ./proxy/internal/scrub ./proxy/internal/swap'
-sums='^Test(Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|ConstantMemory|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|UnclearLate|UnclearWithoutName)$'
+mixed='./proxy/internal/egress ./proxy/internal/mint ./proxy/internal/scrub ./proxy/internal/swap
+	./mcp-server/internal/bridge ./mcp-server/internal/history ./mcp-server/internal/skill'
+sums='^Test(Attack(Bodies|Carried|Pairs|Pass|Removals|Sums)|Bodies|Bombs|CallBodies|ConstantMemory|DescribeLinear|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MintedUnderLoad|MirrorHostile|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|UnclearLate|UnclearWithoutName|Week)$'
 # Packages that take long start first.
 long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 
 # Four packages run at a time, because many wait more than they compute. make lint vets. Each status is recorded, because
 # bash ignores set -e in what start runs.
-# shellcheck disable=SC2046,SC2086
+# shellcheck disable=SC2086
 unit() {
 	local usual="-vet=off -timeout 15m -p 2" others='' quiet='' status=0 beside dir
 	for dir in $($go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...); do
 		dir=${dir#"$PWD"/}
-		case " ${plain//[[:space:]]/ } $streams $long " in
-		*" $dir "* | *" ./$dir "*) ;;
+		case " ${plain//[[:space:]]/ } ${mixed//[[:space:]]/ } $long " in
+		*" ./$dir "*) ;;
 		*) if grep -qE "$starts" "$dir"/*.go; then others="$others ./$dir"; else quiet="$quiet ./$dir"; fi ;;
 		esac
 	done
@@ -107,18 +107,18 @@ unit() {
 		return 1
 	fi
 	heading "unit tests that gain nothing by the race detector"
-	gotest $usual -- $(printf './%s ' $plain) $quiet &
+	gotest $usual -- $plain $quiet &
 	beside=$!
 	if command -v "$($go env CC)" >/dev/null; then
-		gotest $usual -run "$sums" -- ./proxy/internal/egress || status=1
+		gotest $usual -run "$sums" -- $mixed || status=1
 		heading "unit tests with the race detector"
 		export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
-		gotest $usual -race -skip "$sums" -- $streams || status=1
+		gotest $usual -race -skip "$sums" -- $mixed || status=1
 		gotest $usual -race -- $long $others || status=1
 		export CGO_ENABLED=0
 	else
 		heading "race detector: skipped, no C compiler"
-		gotest $usual -- ./proxy/internal/egress $long $others || status=1
+		gotest $usual -- $mixed $long $others || status=1
 	fi
 	wait $beside || status=1
 	return $status

@@ -24,7 +24,7 @@ func soakRuns(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("SANDBOX_SOAK"))
 	if err != nil || n < 1 {
 		t.Log("short: SANDBOX_SOAK=2000 for the whole")
-		return 120
+		return 60
 	}
 	return n
 }
