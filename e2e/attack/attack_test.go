@@ -100,7 +100,7 @@ func TestSuite(t *testing.T) {
 	}
 	table(t, outcomes, absent)
 	if left > 0 {
-		t.Logf("%d rows of families are left to embedded mode; CODEFORGE_ATTACK=. mounts them here too", left)
+		t.Logf("%d attacks are left to embedded mode; CODEFORGE_ATTACK=. mounts them here too", left)
 	}
 	for _, o := range outcomes {
 		if !o.Held {

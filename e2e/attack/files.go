@@ -53,6 +53,9 @@ func fromFiles() []Attack {
 		if err != nil {
 			panic(fmt.Sprintf("%s: %v", name, err))
 		}
+		for i := range list {
+			list[i].File, list[i].Place = path.Base(name), i
+		}
 		all = append(all, list...)
 	}
 	return all
@@ -73,7 +76,7 @@ type each struct {
 // fields are those that a head may have; a note is for readers.
 var fields = []string{
 	"name", "expected", "judge", "apis", "seconds", "chain", "only", "no pod",
-	"alone", "weighed", "forks", "yolo", "unredacted", "root", "note", "each",
+	"alike", "alone", "weighed", "forks", "yolo", "unredacted", "root", "note", "each",
 }
 
 // mistyped matches the beginning of a head whose first field is misspelt: no code has such a comment.
@@ -260,7 +263,7 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 		}
 	}
 	for name, flag := range map[string]*bool{
-		"alone": &a.Alone, "weighed": &a.Weighed, "forks": &a.Forks, "yolo": &a.YOLO, "unredacted": &a.Unredacted, "root": &a.Root,
+		"alike": &a.Alike, "alone": &a.Alone, "weighed": &a.Weighed, "forks": &a.Forks, "yolo": &a.YOLO, "unredacted": &a.Unredacted, "root": &a.Root,
 	} {
 		if s := get(name); s != "" && s != "no" {
 			*flag = true

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -152,24 +153,43 @@ func TestFilesComplete(t *testing.T) {
 	}
 }
 
-// TestRunsTwice: Docker and Kubernetes omit only rows of the proxy's sections, and never the first row of a family.
+// TestRunsTwice: Docker omits only rows of families that the proxy or mcp-server decides, never the first, and Kubernetes
+// also other attacks of the proxy's sections, but of no file all, and none that tries networks.
 func TestRunsTwice(t *testing.T) {
-	left := map[string]int{}
+	docker, kubernetes := map[string]int{}, map[string]int{}
+	mounted := map[string]bool{}
 	for _, a := range Suite() {
-		if a.RunsTwice(world.Embedded) || a.RunsTwice(world.Kubernetes) != a.RunsTwice(world.Docker) {
-			t.Errorf("%s %s is left out in embedded mode, or in one of the others", a.Section, a.Name)
+		if a.RunsTwice(world.Embedded) || a.RunsTwice(world.Docker) && (a.Row == 0 || !a.RunsTwice(world.Kubernetes)) {
+			t.Errorf("%s %s is left out in embedded mode, is a family's first, or is mounted in Kubernetes alone", a.Section, a.Name)
 		}
 		if a.RunsTwice(world.Docker) {
-			left[a.Section]++
+			docker[a.Section]++
+		} else if a.RunsTwice(world.Kubernetes) {
+			if kubernetes[a.Section]++; a.File == "" || slices.Contains(reaching, a.File) {
+				t.Errorf("%s %s is left out in Kubernetes", a.Section, a.Name)
+			}
+		}
+		if key := a.Section + "/" + a.File; a.RunsTwice(world.Kubernetes) {
+			mounted[key] = mounted[key]
+		} else {
+			mounted[key] = true
 		}
 	}
-	if len(left) != 3 || left["A"] == 0 || left["B"] == 0 || left["M"] == 0 {
-		t.Errorf("left out by section: %v", left)
+	if sections := slices.Sorted(maps.Keys(docker)); !slices.Equal(sections, []string{"A", "B", "M", "S"}) {
+		t.Errorf("left out in Docker: %v", docker)
+	}
+	if sections := slices.Sorted(maps.Keys(kubernetes)); !slices.Equal(sections, []string{"A", "B", "M"}) {
+		t.Errorf("left out in Kubernetes besides: %v", kubernetes)
+	}
+	for file, is := range mounted {
+		if !is {
+			t.Errorf("of %s nothing is mounted in Kubernetes", file)
+		}
 	}
 	list, err := readFile("A", ".ts", "// name: {a} {b}\n// expected: c\n// judge: refused()\n// each: a = x y\n// each: b = v w\nout(\"{a}{b}\");\n")
 	testkit.Must(t, err)
 	for i, a := range list {
-		if a.Row != i || a.RunsTwice(world.Docker) != (i > 0) {
+		if a.Row != i || a.RunsTwice(world.Docker) != (i > 0) || a.Alike {
 			t.Errorf("row %d of %d: %+v", i, len(list), a)
 		}
 	}

@@ -65,6 +65,7 @@ await ask("hostile", "attempt", { name: "keep a secret" });
 
 // name: a server answers a credential: {form}
 // expected: a name, or nothing
+// alike: yes
 // each: form
 //   text
 //   several texts
