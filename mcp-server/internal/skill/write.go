@@ -169,6 +169,10 @@ func (s *Store) seedBucket(shipped fs.FS) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
 	defer cancel()
+	// Not every server honours conditions under all circumstances, and what a person removed would come back.
+	if _, _, err := s.mirror.of.Get(ctx, seeded, 0); err == nil {
+		return 0, nil
+	}
 	_, err := s.mirror.of.Put(ctx, seeded, nil, bucket.Absent)
 	if errors.Is(err, bucket.ErrConflict) {
 		return 0, nil
