@@ -18,7 +18,7 @@ const (
 	// searchedBody is how much of the body of a refused request is searched, in bytes, and searchTime how long its client
 	// may take to send that.
 	searchedBody = 256 << 10
-	searchTime   = time.Second
+	searchTime   = 3 * time.Second
 )
 
 // Guarded is the Swapper of a snapshot for a run: it refuses the run's canaries too.

@@ -227,14 +227,14 @@ repr(Deep().x)
 # name: output flood
 # expected: ended at its limit
 # judge: ends("printed more")
-# seconds: 20
+# seconds: 60
 while True:
     sys.stdout.buffer.write(b"x" * (1 << 16) + b"\n")
 
 # name: output flood on stderr
 # expected: cut or ended
 # judge: ends("printed more")
-# seconds: 20
+# seconds: 60
 while True:
     sys.stderr.buffer.write(b"x" * (1 << 16) + b"\n")
 

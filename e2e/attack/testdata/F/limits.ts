@@ -117,7 +117,7 @@ await new Promise(() => setTimeout(() => {}, 1e9));
 // name: output flood
 // expected: ended at its limit
 // judge: ends("printed more")
-// seconds: 20
+// seconds: 60
 {
   const s = "x".repeat(1 << 16);
   for (;;) console.log(s);
@@ -126,7 +126,7 @@ await new Promise(() => setTimeout(() => {}, 1e9));
 // name: output flood on stderr
 // expected: cut or ended
 // judge: ends()
-// seconds: 20
+// seconds: 60
 {
   const s = "x".repeat(1 << 16);
   for (;;) console.error(s);
