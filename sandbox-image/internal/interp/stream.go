@@ -15,15 +15,16 @@ import (
 type stream struct {
 	fd    int
 	room  int             // of the pipe, in bytes
-	read  int             // since the last pause, in bytes
+	read  int             // since then, in bytes
+	since time.Time       // the beginning of the last pause
 	ended <-chan struct{} // closed when no process of the interpreter is left
 }
 
 const (
 	// pipeRoom is how much an interpreter can print before it has to wait for the reader, if the kernel grants it.
 	pipeRoom = 256 << 10
-	// pause is how long the reader sleeps; shortPause, when so much is printed that the pipe might fill up. With
-	// runapi's flushTime it is what a line takes to be seen.
+	// pause is how long the reader sleeps, and shortPause the least when so much is printed that the pipe might fill up.
+	// With runapi's flushTime it is what a line takes to be seen.
 	pause, shortPause = 5 * time.Millisecond, time.Millisecond
 	// lookEvery bounds the wait for output, in milliseconds: a process that could not be killed may hold the pipe.
 	lookEvery = 1000
@@ -40,7 +41,7 @@ func newStream(f *os.File, ended <-chan struct{}) (*stream, error) {
 		return nil, err
 	}
 	_ = f.Close()
-	s := &stream{fd: fd, ended: ended}
+	s := &stream{fd: fd, ended: ended, since: time.Now()}
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeRoom) // else it has the kernel's 64 KiB
 	s.room, _ = unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
 	return s, nil
@@ -75,11 +76,12 @@ func (s *stream) rest(full bool) {
 	if full {
 		return
 	}
+	// At the rate of the last time, half of the pipe is full after this.
 	d := pause
-	if s.read > s.room/2 {
-		d = shortPause
+	if s.read > 0 {
+		d = min(pause, max(shortPause, time.Duration(int64(time.Since(s.since))*int64(s.room/2)/int64(s.read))))
 	}
-	s.read = 0
+	s.read, s.since = 0, time.Now()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
