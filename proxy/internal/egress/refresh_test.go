@@ -24,7 +24,7 @@ const refreshed = 20
 // without take turns.
 func TestRefreshUnderLoad(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long")
+		t.Skip("takes ten seconds")
 	}
 	var posts atomic.Int64
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's tokens

@@ -382,7 +382,7 @@ func awaitWarm(t *testing.T, w *rig.World, n int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%+v %v\n%s", s, err, w.Log())
+			t.Fatalf("%+v %v, processes %v\n%s", s, err, descendants(w.Process.Pid), w.Log())
 		}
 	}
 }
