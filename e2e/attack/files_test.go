@@ -169,11 +169,8 @@ func TestRunsTwice(t *testing.T) {
 				t.Errorf("%s %s is left out in Kubernetes", a.Section, a.Name)
 			}
 		}
-		if key := a.Section + "/" + a.File; a.RunsTwice(world.Kubernetes) {
-			mounted[key] = mounted[key]
-		} else {
-			mounted[key] = true
-		}
+		file := a.Section + "/" + a.File
+		mounted[file] = mounted[file] || !a.RunsTwice(world.Kubernetes)
 	}
 	if sections := slices.Sorted(maps.Keys(docker)); !slices.Equal(sections, []string{"A", "B", "M", "S"}) {
 		t.Errorf("left out in Docker: %v", docker)
