@@ -27,7 +27,7 @@ heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
 # gotest FLAG... -- PACKAGE... runs go test in the current directory, and prints the time of each package. It records tests
 # that fail, and packages that fail without a failed test, for again.
 gotest() {
-	local log status=0 flags=()
+	local log rows status=0 flags=()
 	log=$(mktemp "$tmp/log.XXXXXX")
 	while [ "$1" != -- ]; do
 		flags+=("$1")
@@ -46,6 +46,9 @@ gotest() {
 		declare -p flags
 		declare -p CGO_ENABLED PWD
 		if [ -n "${CODEFORGE_E2E_MODE:-}" ]; then declare -p CODEFORGE_E2E_MODE; fi
+		# Of the attack suite only the rows that failed.
+		rows=$(sed -n 's/^ *attack_test.go:[0-9]*: once more: //p' "$log")
+		if [ -n "$rows" ]; then printf 'export CODEFORGE_ATTACK=%q\n' "$rows"; fi
 	} >"$log.again"
 }
 

@@ -20,6 +20,7 @@ func TestFailures(t *testing.T) {
 		name, part, fails, says string // says is what go test prints where it fails
 		again, ok               bool   // whether it passes when it runs again
 		runs                    string // the tests of the second run, empty for all
+		rows                    string // the attacks of the second run, empty for all
 	}{
 		{name: "everything passes", part: "unit", ok: true},
 		{name: "a package fails twice", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s"},
@@ -30,6 +31,8 @@ func TestFailures(t *testing.T) {
 		{name: "a panic", part: "unit", fails: plain, says: "panic: x\nFAIL\tm/catalog\t0.1s", again: true},
 		{name: "no package is named", part: "unit", fails: plain, says: "killed", again: true},
 		{name: "end to end", part: "embedded", fails: end, says: "FAIL\tm/e2e/attack\t0.1s"},
+		{name: "attacks are not held once", part: "embedded", fails: end, again: true, ok: true, runs: "^(TestSuite)$", rows: `^(F/a \(b\)|P/it's "c")$`,
+			says: "--- FAIL: TestSuite (9.00s)\n    attack_test.go:117: once more: ^(F/a \\(b\\)|P/it's \"c\")$\nFAIL\nFAIL\tm/e2e/attack\t0.1s"},
 		{name: "a leak", part: "embedded", fails: end, says: "LEAK\nFAIL\tm/e2e/attack\t0.1s", again: true},
 	} {
 		dir := t.TempDir()
@@ -41,7 +44,7 @@ func TestFailures(t *testing.T) {
 case "$1 $*" in
 env*CC) echo cat ;;
 list*) echo "$PWD/catalog" ;;
-test*-count=1\ *m/*) echo "again: $*"; ` + again + ` ;;
+test*-count=1\ *m/*) echo "again: $* attacks: $CODEFORGE_ATTACK"; ` + again + ` ;;
 test*"$FAILS"*) [ -z "$FAILS" ] || { printf '%s\n' "$SAYS"; exit 1; } ;;
 esac
 `
@@ -57,6 +60,8 @@ esac
 		if _, line, _ := strings.Cut(string(out), "again: "); second && strings.Contains(line, "-run ") != (row.runs != "") ||
 			!strings.Contains(line, row.runs) {
 			t.Errorf("%s: the second run is %q", row.name, line)
+		} else if _, rows, _ := strings.Cut(line, " attacks: "); second && strings.TrimSpace(strings.SplitN(rows, "\n", 2)[0]) != row.rows {
+			t.Errorf("%s: the second run is of the attacks %q", row.name, rows)
 		}
 	}
 }
