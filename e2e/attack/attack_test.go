@@ -103,13 +103,14 @@ func TestSuite(t *testing.T) {
 		t.Logf("%d attacks are left to embedded mode; CODEFORGE_ATTACK=. mounts them here too", left)
 	}
 	var again []string
+	broken := t.Failed() // a world did not start, for instance: rows may be missing
 	for _, o := range outcomes {
 		if !o.Held {
 			again = append(again, regexp.QuoteMeta(o.Attack.Section+"/"+strings.TrimSuffix(o.Attack.Name, ordinaryUser)))
 			t.Errorf("not held: %s %s: expected %s, seen %s\n%s", o.Attack.Section, o.Attack.Name, o.Attack.Expected, o.Seen, o.Detail)
 		}
 	}
-	if len(again) > 0 && !slices.ContainsFunc(again, func(name string) bool { return strings.HasPrefix(name, `\*`) }) {
+	if len(again) > 0 && !broken && !slices.ContainsFunc(again, func(name string) bool { return strings.HasPrefix(name, `\*`) }) {
 		t.Logf("once more: ^(%s)$", strings.Join(again, "|")) // make/test.sh mounts only these again
 	}
 }

@@ -24,7 +24,8 @@ const (
 	maxItems = 30
 	// maxNodes is how many members a shape has in all.
 	maxNodes = 150
-	maxName  = 40
+	// maxName is how long a name is at most, in bytes: longer ones may be credentials of letters alone.
+	maxName = 32
 )
 
 // Kind is a set of kinds of JSON values.
