@@ -2,7 +2,8 @@
 # test.sh [PART...]: unit tests (unit), end-to-end tests in embedded mode (embedded), and in Docker mode if an engine is
 # running (docker). Without a PART it runs all, those of Docker mode in parallel with the others, because they wait more
 # than they compute. CODEFORGE_NO_SKIP=1 turns every skip into a failure. $CODEFORGE_KUBERNETES, if set, is the command
-# that runs the tests on Kubernetes, in parallel with the attacks in Docker.
+# that runs the tests on Kubernetes: it begins when Docker's stacks are done, and mounts its attacks in parallel with those
+# in Docker.
 #
 # A test that fails runs once more, alone, after everything else. If it passes then, it is unstable, which is a defect: the
 # end of the output names it, but the other tests count. A leak, a data race, a panic or a hanging test gets no second run.
@@ -165,10 +166,11 @@ stacks() {
 # with which they take turns.
 attacks() { docker_e2e ./attack; }
 
+# Its attacks wait until the file $tmp/quiet exists.
 kubernetes() {
 	[ -n "${CODEFORGE_KUBERNETES:-}" ] || return 0
 	heading "end to end, on Kubernetes"
-	$CODEFORGE_KUBERNETES
+	CODEFORGE_QUIET=$tmp/quiet $CODEFORGE_KUBERNETES
 }
 
 restart() {
@@ -187,7 +189,7 @@ failed=''
 finish() { wait "$1" || failed=yes; }
 
 everything() {
-	local stacks attacks
+	local stacks embedded kubernetes
 	if ! engine; then
 		start unit && finish "$job"
 		start embedded && finish "$job"
@@ -195,11 +197,13 @@ everything() {
 	fi
 	start stacks && stacks=$job
 	start unit && finish "$job"
-	start embedded && finish "$job"
+	start embedded && embedded=$job
 	finish "$stacks"
-	start attacks && attacks=$job
-	start kubernetes && finish "$job"
-	finish "$attacks"
+	start kubernetes && kubernetes=$job
+	finish "$embedded"
+	touch "$tmp/quiet"
+	start attacks && finish "$job"
+	finish "$kubernetes"
 	start restart && finish "$job"
 }
 

@@ -88,18 +88,18 @@ type Attack struct {
 // same program in all modes.
 const proxyAlone = "ABM"
 
-// reaching are the files of those sections that try networks, which are built otherwise in Kubernetes.
+// reaching are the files of those sections that try networks, which are built otherwise in each mode.
 var reaching = []string{"addresses.ts", "hosts.ts", "ports.ts"}
 
 // RunsTwice reports whether a mode's suite may omit the attack, because embedded mode mounts it and the same program
-// decides it there: in Docker mode all rows of a family but the first, in Kubernetes also all attacks of a file about
-// the proxy's reading but the first.
+// decides it there: in the other modes all attacks of a file about the proxy's reading but the first, and all rows of
+// another such family but the first.
 func (a Attack) RunsTwice(mode world.Mode) bool {
 	sections := strings.Contains(proxyAlone, a.Section)
 	switch {
 	case mode == world.Embedded, len(a.Only) > 0, !sections && !a.Alike:
 		return false
-	case mode == world.Kubernetes && sections && !slices.Contains(reaching, a.File):
+	case sections && !slices.Contains(reaching, a.File):
 		return a.Place > 0
 	}
 	return a.Row > 0

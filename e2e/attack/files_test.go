@@ -153,39 +153,36 @@ func TestFilesComplete(t *testing.T) {
 	}
 }
 
-// TestRunsTwice: Docker omits only rows of families that the proxy or mcp-server decides, never the first, and Kubernetes
-// also other attacks of the proxy's sections, but of no file all, and none that tries networks.
+// TestRunsTwice: Docker and Kubernetes omit rows of families and other attacks that the proxy or mcp-server decides, but
+// of no file and no family that tries networks all.
 func TestRunsTwice(t *testing.T) {
-	docker, kubernetes := map[string]int{}, map[string]int{}
-	mounted := map[string]bool{}
+	sections, mounted := map[string]bool{}, map[string]bool{}
 	for _, a := range Suite() {
-		if a.RunsTwice(world.Embedded) || a.RunsTwice(world.Docker) && (a.Row == 0 || !a.RunsTwice(world.Kubernetes)) {
-			t.Errorf("%s %s is left out in embedded mode, is a family's first, or is mounted in Kubernetes alone", a.Section, a.Name)
+		left := a.RunsTwice(world.Docker)
+		if a.RunsTwice(world.Embedded) || a.RunsTwice(world.Kubernetes) != left {
+			t.Errorf("%s %s is left out in embedded mode, or in one of the others alone", a.Section, a.Name)
 		}
-		if a.RunsTwice(world.Docker) {
-			docker[a.Section]++
-		} else if a.RunsTwice(world.Kubernetes) {
-			if kubernetes[a.Section]++; a.File == "" || slices.Contains(reaching, a.File) {
-				t.Errorf("%s %s is left out in Kubernetes", a.Section, a.Name)
+		if left {
+			sections[a.Section] = true
+			if a.File == "" || slices.Contains(reaching, a.File) && a.Row == 0 {
+				t.Errorf("%s %s is left out", a.Section, a.Name)
 			}
 		}
 		file := a.Section + "/" + a.File
-		mounted[file] = mounted[file] || !a.RunsTwice(world.Kubernetes)
+		mounted[file] = mounted[file] || !left
 	}
-	if sections := slices.Sorted(maps.Keys(docker)); !slices.Equal(sections, []string{"A", "B", "M", "S"}) {
-		t.Errorf("left out in Docker: %v", docker)
-	}
-	if sections := slices.Sorted(maps.Keys(kubernetes)); !slices.Equal(sections, []string{"A", "B", "M"}) {
-		t.Errorf("left out in Kubernetes besides: %v", kubernetes)
+	if all := slices.Sorted(maps.Keys(sections)); !slices.Equal(all, []string{"A", "B", "M", "S"}) {
+		t.Errorf("left out: %v", all)
 	}
 	for file, is := range mounted {
 		if !is {
-			t.Errorf("of %s nothing is mounted in Kubernetes", file)
+			t.Errorf("of %s nothing is mounted", file)
 		}
 	}
 	list, err := readFile("A", ".ts", "// name: {a} {b}\n// expected: c\n// judge: refused()\n// each: a = x y\n// each: b = v w\nout(\"{a}{b}\");\n")
 	testkit.Must(t, err)
 	for i, a := range list {
+		a.File = "hosts.ts"
 		if a.Row != i || a.RunsTwice(world.Docker) != (i > 0) || a.Alike {
 			t.Errorf("row %d of %d: %+v", i, len(list), a)
 		}
