@@ -180,7 +180,7 @@ func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, erro
 	if s == nil {
 		return nil, errors.New("there is no such server")
 	}
-	tools, f := s.learn(ctx, "")
+	tools, f := s.learn(ctx)
 	if f != nil {
 		return nil, errors.New(f.message)
 	}

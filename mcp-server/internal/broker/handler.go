@@ -244,11 +244,8 @@ func (c *call) list(ctx context.Context) ([]byte, *failure) {
 }
 
 // tools are all tools of the server, from one of its methods.
-func (c *call) tools(
-	ctx context.Context, from func(context.Context, string) ([]*tool, *failure),
-) ([]*tool, *failure) {
-	key, f := c.key()
-	if f != nil {
+func (c *call) tools(ctx context.Context, from func(context.Context) ([]*tool, *failure)) ([]*tool, *failure) {
+	if _, f := c.key(); f != nil { // the run is over
 		return nil, f
 	}
 	if c.limit > 0 {
@@ -256,7 +253,7 @@ func (c *call) tools(
 		ctx, cancel = context.WithTimeout(ctx, c.limit)
 		defer cancel()
 	}
-	return from(ctx, key)
+	return from(ctx)
 }
 
 // call calls a tool.

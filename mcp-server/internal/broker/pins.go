@@ -92,7 +92,7 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 		}
 		have = &pinned{Server: subject(s.spec), Tools: map[string]json.RawMessage{}}
 		for _, t := range tools {
-			have.Tools[t.Name] = canonical(t.raw)
+			have.Tools[t.Name] = t.raw
 		}
 		p.keep(s, have)
 		s.log(fmt.Sprintf("%d tools of the server are accepted as they are now", len(tools)))
@@ -103,7 +103,7 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 		switch accepted, known := have.Tools[t.Name]; {
 		case !known:
 			t.held = heldNew
-		case !bytes.Equal(accepted, canonical(t.raw)):
+		case !bytes.Equal(accepted, t.raw):
 			t.held = heldChanged
 		default:
 			continue
@@ -167,7 +167,7 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 	if s == nil {
 		return r, operatorapi.ErrNoServer
 	}
-	tools, f := s.list(ctx, "")
+	tools, f := s.list(ctx)
 	if f != nil {
 		return r, errors.New(f.message)
 	}
@@ -184,7 +184,7 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 	sum := sha256.New()
 	for _, t := range tools {
 		there[t.Name] = true
-		now := canonical(t.raw)
+		now := t.raw
 		_, _ = fmt.Fprintf(sum, "%d %s\n", len(now), now) // never fails
 		if t.held != "" {
 			r.Changes = append(r.Changes, operatorapi.Change{Tool: t.Name, Kind: t.held, Before: have.Tools[t.Name], After: now})
@@ -224,7 +224,7 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 	have := &pinned{Server: subject(s.spec), Tools: map[string]json.RawMessage{}}
 	sum := sha256.New()
 	for _, t := range tools {
-		have.Tools[t.Name] = canonical(t.raw)
+		have.Tools[t.Name] = t.raw
 		_, _ = fmt.Fprintf(sum, "%d %s\n", len(have.Tools[t.Name]), have.Tools[t.Name])
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != digest {

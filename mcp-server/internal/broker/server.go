@@ -161,7 +161,7 @@ func (s *server) recall() {
 
 // learn returns the server's tools for information only: for a server that does not run, those that it had. One that
 // had none is asked again.
-func (s *server) learn(ctx context.Context, key string) ([]*tool, *failure) {
+func (s *server) learn(ctx context.Context) ([]*tool, *failure) {
 	b := s.broker
 	b.mu.Lock()
 	s.recall()
@@ -170,11 +170,12 @@ func (s *server) learn(ctx context.Context, key string) ([]*tool, *failure) {
 	if enough {
 		return tools, nil
 	}
-	return s.list(ctx, key)
+	return s.list(ctx)
 }
 
-// list returns the server's tools, and asks the server if they are not known. Key says whose instance is asked.
-func (s *server) list(ctx context.Context, key string) ([]*tool, *failure) {
+// list returns the server's tools, and asks the server if they are not known: always the instance that all share, since
+// one that belongs to a tenant, session or run may be under its control.
+func (s *server) list(ctx context.Context) ([]*tool, *failure) {
 	b := s.broker
 	b.mu.Lock()
 	if s.fresh && s.listing == nil {
@@ -185,7 +186,7 @@ func (s *server) list(ctx context.Context, key string) ([]*tool, *failure) {
 	if l == nil && b.ctx.Err() == nil {
 		l = &listing{done: make(chan struct{})}
 		s.listing = l
-		b.parts.Go(func() { s.ask(l, key) })
+		b.parts.Go(func() { s.ask(l) })
 	}
 	b.mu.Unlock()
 	if l == nil {
@@ -200,14 +201,14 @@ func (s *server) list(ctx context.Context, key string) ([]*tool, *failure) {
 }
 
 // ask asks the server for its tools.
-func (s *server) ask(l *listing, key string) {
+func (s *server) ask(l *listing) {
 	b := s.broker
 	ctx, cancel := context.WithTimeout(b.ctx, s.connectTimeout()+connectMargin+listTime)
 	defer cancel()
 	b.mu.Lock()
 	s.fresh, s.asked = true, time.Now() // a change from now on asks again
 	b.mu.Unlock()
-	raw, f := s.request(ctx, key, frame.ToolsMethod, nil, true)
+	raw, f := s.request(ctx, "", frame.ToolsMethod, nil, true)
 	var listed frame.Tools
 	if f == nil && json.Unmarshal(raw, &listed) != nil {
 		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
@@ -260,7 +261,11 @@ func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen, size := map[string]bool{}, 0
 	for _, raw := range all {
-		if len(raw) > maxDefinition || size+len(raw) > maxDefinitions {
+		if len(raw) > maxDefinition {
+			continue
+		}
+		raw = canonical(raw) // encoding/json ignores the case of keys and merges those that are there twice
+		if size+len(raw) > maxDefinitions {
 			continue
 		}
 		var d struct {

@@ -42,9 +42,9 @@ func (l *learned) add(question []byte, s *shape.Shape) bool {
 	return before != l.text
 }
 
-// definitionDigest is the digest of a tool's definition, as far as it matters.
-func definitionDigest(raw json.RawMessage) string {
-	sum := sha256.Sum256(canonical(raw))
+// definitionDigest is the digest of a tool's definition, as canonical writes it.
+func definitionDigest(definition json.RawMessage) string {
+	sum := sha256.Sum256(definition)
 	return hex.EncodeToString(sum[:8])
 }
 

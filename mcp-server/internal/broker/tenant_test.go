@@ -2,10 +2,12 @@ package broker
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // TestTenants: a shared server has a process for each tenant and one for the operator, nothing is learned of what
@@ -49,5 +51,32 @@ func TestTenants(t *testing.T) {
 	}
 	if a := w.send(t.Context(), alice+"-r2", http.MethodPost, "/$stash/get", `{"key":"k"}`, 0); string(a.body) != `{"value":"of alice"}` && string(a.body) != "{\"value\":\"of alice\"}\n" {
 		t.Errorf("her own: %s", a.body)
+	}
+}
+
+// TestToolsOfAll: whoever calls next after a server has changed, the process that all share says which tools there are:
+// not one of a tenant, who may control it.
+func TestToolsOfAll(t *testing.T) {
+	for _, pins := range []string{"off", ""} {
+		w := newWorld(t, 6, hostile(t, "a", func(s *controlapi.Server) { s.Pins = pins }))
+		mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
+		call := func(run, tool string) {
+			w.send(t.Context(), run, http.MethodPost, "/a/"+tool, `{"text":"x"}`, 0)
+		}
+		call("s1-r1", "echo")
+		call(mallory+"-r2", "grow") // her own process has one tool more now
+		w.broker.mu.Lock()
+		w.broker.servers["a"].fresh = false // the shared one has said that its tools changed
+		w.broker.mu.Unlock()
+		call(mallory+"-r3", "echo")
+		tools, _ := w.broker.Tools("a")
+		for _, one := range tools {
+			if strings.HasPrefix(one.Name, "grown") {
+				t.Errorf("pins %q: all see %s", pins, one.Name)
+			}
+		}
+		if n := w.broker.Held("a"); n != 0 {
+			t.Errorf("pins %q: %d tools are held", pins, n)
+		}
 	}
 }
