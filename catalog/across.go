@@ -37,8 +37,8 @@ func (l *loader) sorted() []*API {
 	return apis
 }
 
-// across resolves conflicts between APIs. Each step replaces one new version by an old one or none, so it terminates;
-// an old version may cause the next conflict.
+// across resolves conflicts between APIs. Each step replaces a new version by the old one, or removes an old one, so it
+// terminates; an old version may cause the next conflict.
 func (l *loader) across() {
 	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() || l.sources() {
 	}

@@ -245,7 +245,9 @@ func (l *loader) settle(name string, a *API, v *validator) {
 // bad version, or, if it could not be parsed, the last known ones. If none were ever known, any host may be one of
 // them.
 func (l *loader) reject(name string, bad *API, why string) {
-	if l.keep(name, why) {
+	if bad != nil && bad.Stale != "" { // the previous version does not fit the others either
+		delete(l.fresh, name)
+	} else if l.keep(name, why) {
 		return
 	}
 	if bad != nil {

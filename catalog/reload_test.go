@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func api(host, token, value string) string {
@@ -173,6 +175,51 @@ func TestOldVersionBringsConflict(t *testing.T) {
 	}
 	if strings.Join(all, " ") != "A_TOKEN B_TOKEN" || second.API("a").Stale == "" || second.API("b").Stale == "" {
 		t.Errorf("credentials %v", all)
+	}
+}
+
+// TestSourceGoes: when the credential that a fetch uses is renamed, moved or removed, the load ends, with a problem, and
+// what changed is in force; the API that fetched is not, and its hosts are closed.
+func TestSourceGoes(t *testing.T) {
+	const fetching = `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"fetch":
+		{"url": "https://vault.example.com/v1", "headers": {"X-Vault-Token": "VAULT_TOKEN"}, "json": "/data"}}}}`
+	for name, changed := range map[string]string{
+		"renamed": api("vault.example.com", "HCV_TOKEN", "hunter2-hunter2"),
+		"moved":   api("vault2.example.com", "VAULT_TOKEN", "hunter2-hunter2"),
+		"removed": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := writeTree(t, map[string]string{
+				"vault/config.json": api("vault.example.com", "VAULT_TOKEN", "hunter2-hunter2"), "acme/config.json": fetching,
+				"b/config.json": api("b.example.com", "B_TOKEN", "other-value"),
+			})
+			first := clean(t, dir, nil)
+			if changed == "" {
+				testkit.Must(t, os.RemoveAll(filepath.Join(dir, "vault")))
+			} else {
+				write(t, dir, "vault/config.json", changed)
+			}
+			testkit.Must(t, os.RemoveAll(filepath.Join(dir, "b")))
+			loaded := make(chan *catalog.Catalog, 1)
+			go func() {
+				c, problems := catalog.Load(dir, catalog.Options{Previous: first})
+				if len(problems.Errors()) == 0 {
+					t.Error("no problem is told")
+				}
+				loaded <- c
+			}()
+			select {
+			case c := <-loaded:
+				if c.API("acme") != nil || c.API("b") != nil || (c.API("vault") == nil) != (changed == "") {
+					t.Errorf("in force: %v", c.APIs())
+				}
+				if !c.Holds(mustHost(t, "a.example.com")) {
+					t.Error("the host of the API that fetched is not closed")
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the load does not end")
+			}
+		})
 	}
 }
 

@@ -64,6 +64,8 @@ func TestServerVersion(t *testing.T) {
 		`{"command": ["acme"]}`, `{"command": ["acme", "x"]}`, `{"package": "npm:acme@1.2.3"}`, `{"package": "npm:acme@1.2.4"}`,
 		`{"command": ["acme"], "timeout": 5}`, `{"command": ["acme"], "env": {"A": "b"}}`, `{"command": ["acme"], "env": {"A": "c"}}`,
 		`{"command": ["acme"], "tools": {"deny": ["x"]}}`, `{"command": ["acme"], "state": "run"}`,
+		`{"command": ["acme"], "tools": {"deny": ["x y"]}}`, `{"command": ["acme"], "tools": {"deny": ["x", "y"]}}`,
+		`{"command": ["acme x"]}`, `{"package": "npm:acme@1.2.3", "args": ["a b"]}`, `{"package": "npm:acme@1.2.3", "args": ["a", "b"]}`,
 	} {
 		v := clean(t, writeTree(t, map[string]string{"acme/config.json": `{"description": "A", "mcp": ` + mcp + `}`}), nil).Version()
 		if other := seen[v]; other != "" {

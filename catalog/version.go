@@ -77,10 +77,10 @@ func (a *API) sum() digest {
 		field(h, a.ClientCert.Key.Reveal())
 	}
 	if a.Server != nil {
-		field(h, fmt.Sprintf("%+v", *a.Server)) // maps are printed in the order of their keys
+		field(h, fmt.Sprintf("%#v", *a.Server)) // maps are printed in the order of their keys
 	}
 	if a.Operations != nil {
-		field(h, fmt.Sprintf("%+v", *a.Operations))
+		field(h, fmt.Sprintf("%#v", *a.Operations))
 	}
 	return digest(h.Sum(nil))
 }
