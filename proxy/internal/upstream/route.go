@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 
 	"golang.org/x/net/http2"
@@ -73,7 +75,7 @@ func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
 	if k.http1() && (w.Login || hasBody(req) && !disarm.Off("last-body")) {
 		req.Close = true // also over HTTP/2, where the server could have chosen either
 	}
-	resp, err := p.transport(w, k).RoundTrip(req)
+	resp, err := p.transport(w, k).RoundTrip(once(req))
 	var reset http2.StreamError
 	if errors.As(err, &reset) && reset.Code == http2.ErrCodeHTTP11Required {
 		p.learn(req.URL.Host, wants1)
@@ -86,6 +88,26 @@ func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
 		context.AfterFunc(req.Context(), func() { _ = resp.Body.Close() })
 	}
 	return resp, err
+}
+
+// once keeps http.Transport from sending a request again that may have been acted on. That it does for whatever has an
+// Idempotency-Key, which code can add where the server has never heard of it. It looks for the canonical name.
+func once(req *http.Request) *http.Request {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return req
+	}
+	header := req.Header
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if values, ok := header[name]; ok {
+			header = maps.Clone(header)
+			delete(header, name)
+			header[strings.ToLower(name)] = values
+		}
+	}
+	again := *req
+	again.Header = header
+	return &again
 }
 
 func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -259,8 +260,19 @@ func tunnel(c net.Conn, target string, asked *atomic.Pointer[string]) {
 	_, _ = io.Copy(c, up)
 }
 
-// TestNoRetry: a request that is not safe to repeat is sent once, even if an idle connection turns out to be dead.
+// TestNoRetry: a request that is not safe to repeat is sent once, even if an idle connection turns out to be dead, and
+// whatever headers code adds.
 func TestNoRetry(t *testing.T) {
+	for _, method := range []string{"POST", "DELETE"} {
+		for _, header := range []string{"", "Idempotency-Key", "X-Idempotency-Key"} {
+			for _, body := range []string{"pay once", ""} {
+				t.Run(fmt.Sprint(method, " ", header, " ", body), func(t *testing.T) { noRetry(t, method, header, body) })
+			}
+		}
+	}
+}
+
+func noRetry(t *testing.T, method, header, body string) {
 	var requests, dials atomic.Int32
 	addr := serveConns(t, nil, func(c net.Conn) { // answers one request, reads a second and hangs up
 		defer c.Close()
@@ -271,7 +283,7 @@ func TestNoRetry(t *testing.T) {
 				return
 			}
 			_, _ = io.Copy(io.Discard, req.Body)
-			if req.Method == http.MethodPost {
+			if req.Method == method && (header == "" || req.Header.Get(header) == "x") {
 				requests.Add(1)
 			}
 			if i == 0 {
@@ -284,13 +296,19 @@ func TestNoRetry(t *testing.T) {
 	if _, err := get(t, p, "http://api.test/", w); err != nil {
 		t.Fatal(err)
 	}
-	req, _ := http.NewRequest("POST", "http://api.test/", io.NopCloser(strings.NewReader("pay once")))
+	req, _ := http.NewRequest(method, "http://api.test/", strings.NewReader(body)) // with GetBody: it could be read again
+	if header != "" {
+		req.Header.Set(header, "x")
+	}
 	if resp, err := p.RoundTrip(req, w); err == nil {
 		resp.Body.Close()
 		t.Errorf("got %d", resp.StatusCode)
 	}
 	if requests.Load() != 1 || dials.Load() != 1 {
 		t.Errorf("the server saw %d requests on %d connections", requests.Load(), dials.Load())
+	}
+	if header != "" && req.Header.Get(header) != "x" {
+		t.Error("the caller's request was changed")
 	}
 }
 
