@@ -117,21 +117,16 @@ func setDefault[T comparable](v *T, d T) {
 
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.draining.Load() {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "the server is stopping", http.StatusServiceUnavailable)
-		return
-	}
 	s := newStream(w, &h.cfg)
 	defer s.close()
-	if !h.readBody(s, w, r) {
-		return
-	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	c := &call{cancel: cancel}
-	h.note(c, true)
+	h.note(c, true) // from now on Close cancels it, or it is refused here
 	defer h.note(c, false)
+	if h.stopping(s) || !h.readBody(s, w, r) || h.stopping(s) {
+		return
+	}
 
 	id := rand.Text()
 	r.Header.Set(callHeader, id)
@@ -149,6 +144,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.serveSession(s, r, c)
+}
+
+// stopping refuses a request if no more are served, and reports whether it has.
+func (h *Handler) stopping(s *stream) bool {
+	if !h.draining.Load() {
+		return false
+	}
+	s.Header().Set("Retry-After", "5")
+	http.Error(s, "the server is stopping", http.StatusServiceUnavailable)
+	return true
 }
 
 // serveSession serves a request of a revision with sessions.

@@ -169,6 +169,36 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
+// TestCloseWhileBodyComes: a request whose body is on its way when the handler is closed, because a token was taken away
+// for instance, is not served.
+func TestCloseWhileBodyComes(t *testing.T) {
+	for _, version := range []string{oldVersion, newVersion} {
+		f := serve(t, transport.Config{})
+		session, text := "", newCall("wait")
+		if version == oldVersion {
+			session, text = f.begin(t), call(2, "wait")
+		}
+		c, err := net.Dial("tcp", f.Listener.Addr().String())
+		testkit.Must(t, err)
+		defer c.Close()
+		_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+			"Mcp-Protocol-Version: %s\r\nMcp-Session-Id: %s\r\nMcp-Method: tools/call\r\nMcp-Name: wait\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+			version, session, len(text))
+		in := bufio.NewReader(c)
+		if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100") { // it is being read
+			t.Fatalf("%q, %v", line, err)
+		}
+		_, _ = in.ReadString('\n')
+		f.handler.Close(t.Context())
+		_, _ = io.WriteString(c, text)
+		resp, err := http.ReadResponse(in, nil)
+		testkit.Must(t, err)
+		if resp.StatusCode != http.StatusServiceUnavailable || len(f.began) > 0 {
+			t.Errorf("%s: %s, %d tools began", version, resp.Status, len(f.began))
+		}
+	}
+}
+
 func (f *fixture) send(t *testing.T, method, session string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, f.URL, nil)
