@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -120,7 +121,7 @@ func (x *exchange) address(out *http.Request, path string) {
 // send is the round trip of an exchange, to its upstream or to the broker.
 func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if !x.toBroker {
-		resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
+		resp, err := x.toUpstream(out)
 		if err == nil {
 			x.answered = resp.StatusCode
 		}
@@ -146,6 +147,13 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 		}
 	}
 	return resp, nil
+}
+
+// toUpstream is one round trip to the upstream. It notes whether the request, or a part of it, may have left.
+func (x *exchange) toUpstream(out *http.Request) (*http.Response, error) {
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { x.left.Store(true) }}
+	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
+	return x.conf.Pool.RoundTrip(out, x.want(out))
 }
 
 // callFailure is the verdict for a call that did not get an answer.

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -135,6 +136,7 @@ type exchange struct {
 	approved       bool             // by a person, to be sent once
 	attempted      func(known bool) // ends the attempt of its idempotency key. Nil if it has none
 	answered       int              // the status of the upstream's answer, or 0
+	left           atomic.Bool      // a part of the request, its head at least, may have been sent to the upstream
 	giveBack       func()           // what was reserved of limits. Nil if nothing was
 	toBroker       bool             // a call of an MCP server's tool
 	recorded       int              // the step of a plan that it has become, and nothing was sent

@@ -84,7 +84,7 @@ func (x *exchange) endAttempt() {
 	if x.attempted == nil {
 		return
 	}
-	known := x.answered != 0 || unsent(x.note.Exchange)
+	known := x.answered != 0 || x.unsent()
 	switch x.answered {
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		known = disarm.Off("idempotency")

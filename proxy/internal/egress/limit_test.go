@@ -3,9 +3,12 @@ package egress_test
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 
@@ -116,5 +119,73 @@ func TestLimitApproved(t *testing.T) {
 	}
 	if up.count() != 2 {
 		t.Errorf("%d were sent", up.count())
+	}
+}
+
+// TestLimitBrokenBody: a POST whose head reaches the server, with the credential in it, counts, and the receipt says that
+// it left: here the body is an empty multipart one of unknown length, at which the proxy breaks off.
+func TestLimitBrokenBody(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("upstream h2=%v", h2), func(t *testing.T) {
+			r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "1/h"}`)}})
+			var acted atomic.Int32
+			serve := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if req.Method == http.MethodPost && req.Header.Get("Authorization") == "Bearer "+secretValue {
+					acted.Add(1) // on the path, as a route without a body does
+				}
+			})
+			if h2 {
+				r.upstreams.http2(serve)
+			} else {
+				r.upstreams.https(serve)
+			}
+			end := r.begin()
+			for range 5 {
+				in, _ := r.raw(demoHost, "POST /things/5/cancel HTTP/1.1\r\nHost: "+demoHost+"\r\nAuthorization: Bearer "+tokenName+
+					"\r\nContent-Type: multipart/form-data; boundary=x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+				resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
+				check(t, err)
+				body(t, resp)
+				time.Sleep(50 * time.Millisecond) // for what arrives nevertheless
+			}
+			if acted.Load() > 1 {
+				t.Errorf("writes 1/h: the server acted %d times", acted.Load())
+			}
+			if first := end().Exchanges[0]; acted.Load() > 0 && (len(first.Swapped) == 0 || first.HeadUp == 0) {
+				t.Errorf("the receipt does not tell that the credential left: %+v", first)
+			}
+		})
+	}
+}
+
+// TestLimitRepeated: what was sent before a 401 is on record and counts, whatever becomes of the repetition.
+func TestLimitRepeated(t *testing.T) {
+	var r *rig
+	s := &tokenServer{}
+	var arrived atomic.Int32
+	s.api = func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasPrefix(req.Header.Get("Authorization"), "Bearer minted-canary") {
+			arrived.Add(1)
+		}
+		r.upstreams.mu.Lock()
+		r.upstreams.addrs[demoHost] = []netip.Addr{} // the name does not resolve any more, for the repetition
+		r.upstreams.mu.Unlock()
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+	r = newRig(t, setup{apis: map[string]string{"demo": mintedAPI(`, "limits": {"calls": "1/h"}`)}})
+	r.upstreams.https(s)
+	end := r.begin()
+	for range 2 {
+		body(t, sendMinted(t, r, http.MethodGet, ""))
+		r.upstreams.mu.Lock()
+		delete(r.upstreams.addrs, demoHost)
+		r.upstreams.mu.Unlock()
+	}
+	if n := arrived.Load(); n != 1 {
+		t.Errorf("calls 1/h, and the server was called %d times", n)
+	}
+	if first := end().Exchanges[0]; first.Code != "upstream_unresolved" || len(first.Swapped) == 0 {
+		t.Errorf("the receipt says that nothing was sent: %+v", first)
 	}
 }

@@ -128,5 +128,5 @@ func (x *exchange) unauthorized(resp *http.Response) (*http.Response, error) {
 	if err := x.complete(again); err != nil {
 		return nil, err
 	}
-	return x.conf.Pool.RoundTrip(again, x.want(again))
+	return x.toUpstream(again)
 }

@@ -33,7 +33,7 @@ func (x *exchange) finish(p any) {
 	x.sum()
 	abort := x.judge(p)
 	n := &x.note
-	if unsent(n.Exchange) {
+	if x.unsent() {
 		n.Swapped, n.HeadUp = nil, 0
 		if n.Outcome == controlapi.OutcomePlanned {
 			n.BytesUp = 0
@@ -61,17 +61,15 @@ func (x *exchange) finish(p any) {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
-func unsent(e controlapi.Exchange) bool {
-	if e.Outcome == controlapi.OutcomePlanned {
+func (x *exchange) unsent() bool {
+	n := &x.note
+	switch {
+	case n.Outcome == controlapi.OutcomePlanned:
 		return true
+	case x.toBroker:
+		return n.Outcome == controlapi.OutcomeDenied && n.BytesUp == 0
 	}
-	switch e.Code {
-	case policy.CodeTokenUnavailable, policy.CodeSecretUnavailable:
-		return e.BytesUp == 0
-	case upstream.CodeResolve, upstream.CodeAddress, upstream.CodeConnect, upstream.CodeTLS:
-		return true
-	}
-	return e.Outcome == controlapi.OutcomeDenied && e.BytesUp == 0
+	return !x.left.Load()
 }
 
 // judge sets the outcome and reports whether the client must see an abort.

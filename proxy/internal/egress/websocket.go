@@ -32,7 +32,7 @@ func (x *exchange) websocket(out *http.Request) {
 		return
 	}
 	wsrelay.Offer(out.Header)
-	resp, err := x.conf.Pool.RoundTrip(out, x.want(out))
+	resp, err := x.toUpstream(out)
 	if err != nil {
 		x.fail(err)
 		return
