@@ -88,13 +88,13 @@ func (s *stashes) set(session string, r stashRequest) *failure {
 			if name == session && key == r.Key {
 				continue
 			}
-			total += len(key) + len(v.value)
+			total += weight(key, v.value)
 			if name == session || tenant.Of(name) != "" && tenant.Of(name) == tenant.Of(session) {
-				own += len(key) + len(v.value)
+				own += weight(key, v.value)
 			}
 		}
 	}
-	added := len(r.Key) + len(r.Value)
+	added := weight(r.Key, r.Value)
 	switch {
 	case !has && len(mine) >= maxKeys:
 		return full(fmt.Sprintf("it has %d keys", maxKeys))
@@ -113,6 +113,9 @@ func (s *stashes) set(session string, r stashRequest) *failure {
 	mine[r.Key] = stashed{slices.Clone(r.Value), s.time().Add(ttl)}
 	return nil
 }
+
+// weight is the memory that a value takes, in bytes, with its place in the maps.
+func weight(key string, value json.RawMessage) int { return len(key) + len(value) + 256 }
 
 // expire removes what is too old. s.mu is held.
 func (s *stashes) expire() {

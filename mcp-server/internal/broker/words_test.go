@@ -162,7 +162,7 @@ func TestStash(t *testing.T) {
 	if got := do("a", "set", "1", "2", 0); got != `{}` {
 		t.Errorf("a new value in a full stash: %s", got)
 	}
-	big := `"` + strings.Repeat("a", maxStash-100) + `"`
+	big := `"` + strings.Repeat("a", maxStash-1000) + `"`
 	for n, want := range []string{`{}`, `{}`, `{}`, stashFull} {
 		if got := do(fmt.Sprint("big", n), "set", "k", big, 0); got != want {
 			t.Errorf("big %d: %s, want %s", n, got, want)

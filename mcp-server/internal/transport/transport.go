@@ -70,6 +70,7 @@ type Handler struct {
 
 	posts    sync.Map // id -> context of the request
 	calls    atomic.Int64
+	held     atomic.Int64 // bytes of the bodies of all requests in flight
 	draining atomic.Bool
 
 	resuming sync.Mutex // held while a lost session is resumed
@@ -124,7 +125,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{cancel: cancel}
 	h.note(c, true) // from now on Close cancels it, or it is refused here
 	defer h.note(c, false)
-	if h.stopping(s) || !h.readBody(s, w, r) || h.stopping(s) {
+	body := &weighed{held: &h.held, most: bodiesAtOnce * h.cfg.MaxBody}
+	defer body.release()
+	if h.stopping(s) || !h.readBody(s, w, r, body) || h.stopping(s) {
 		return
 	}
 
@@ -202,17 +205,22 @@ func (h *Handler) note(c *call, in bool) {
 
 // readBody reads the whole body of a POST, so that its size and number of messages are known before the SDK sees it. It
 // returns false if it has answered already.
-func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request) bool {
+func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request, in *weighed) bool {
 	if r.Method != http.MethodPost {
 		return true
 	}
 	_ = s.rc.SetReadDeadline(time.Now().Add(h.cfg.ReadTime)) // not supported: no deadline
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBody))
+	in.Reader = http.MaxBytesReader(w, r.Body, h.cfg.MaxBody)
+	body, err := io.ReadAll(in)
 	_ = s.rc.SetReadDeadline(time.Time{})
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		http.Error(s, "the request has more bytes than are allowed", http.StatusRequestEntityTooLarge)
+		return false
+	case errors.Is(err, errHeld):
+		s.Header().Set("Retry-After", "1")
+		http.Error(s, err.Error(), http.StatusServiceUnavailable)
 		return false
 	case err != nil:
 		http.Error(s, "the request could not be read", http.StatusBadRequest)
@@ -226,6 +234,30 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request) bo
 	r.ContentLength = int64(len(body))
 	return true
 }
+
+// bodiesAtOnce is how many of the longest bodies a handler, that is a tenant, may have in memory.
+const bodiesAtOnce = 4
+
+var errHeld = errors.New("the requests in flight are too large together")
+
+// weighed is a body that counts what was read of it, until release, and fails if that is too much with all others.
+type weighed struct {
+	io.Reader
+	held       *atomic.Int64
+	read, most int64
+}
+
+// Read implements io.Reader.
+func (b *weighed) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read += int64(n)
+	if b.held.Add(int64(n)) > b.most {
+		return n, errHeld
+	}
+	return n, err
+}
+
+func (b *weighed) release() { b.held.Add(-b.read) }
 
 // refuse returns why a body is too large, or an empty string: a batch of too many messages, or a message in which
 // something other than the params of a tool call is long. Text that is not JSON is left for the SDK to refuse.

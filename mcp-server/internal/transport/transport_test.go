@@ -199,6 +199,35 @@ func TestCloseWhileBodyComes(t *testing.T) {
 	}
 }
 
+// TestBodiesAtOnce: bodies that are still coming, of however many connections, take a bounded amount of memory, and give
+// it back.
+func TestBodiesAtOnce(t *testing.T) {
+	const size = 1 << 20
+	f := serve(t, transport.Config{MaxBody: size})
+	part := strings.Repeat(" ", size-1)
+	var all []net.Conn
+	for range 4 {
+		c, err := net.Dial("tcp", f.Listener.Addr().String())
+		testkit.Must(t, err)
+		defer c.Close()
+		_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", size, part)
+		all = append(all, c)
+	}
+	long := newCall("sleep")
+	long += strings.Repeat(" ", 1000-len(long))
+	testkit.WaitFor(t, func() bool {
+		code, _ := f.answer(t, newVersion, "", long)
+		return code == http.StatusServiceUnavailable
+	})
+	for _, c := range all {
+		_ = c.Close()
+	}
+	testkit.WaitFor(t, func() bool {
+		code, _ := f.answer(t, newVersion, "", long)
+		return code != http.StatusServiceUnavailable
+	})
+}
+
 func (f *fixture) send(t *testing.T, method, session string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, f.URL, nil)
