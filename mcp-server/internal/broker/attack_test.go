@@ -124,15 +124,15 @@ func TestRoom(t *testing.T) {
 	if n := codes[timedOut] + codes[cancelled]; n == 0 || n > maxHolds/len(large) || codes[serverUnavailable] != 64-n {
 		t.Errorf("%v", codes)
 	}
-	if r.total != 0 || len(r.runs) != 0 {
-		t.Errorf("%d bytes, %d runs are still held", r.total, len(r.runs))
+	if r.total != 0 || len(r.holds) != 0 {
+		t.Errorf("%d bytes, %d runs are still held", r.total, len(r.holds))
 	}
-	one := share{room: &w.broker.room, run: "one"}
-	if !one.take(maxRunHolds) || one.take(1) {
+	one := share{room: &w.broker.room, holder: "one"}
+	if !one.take(maxOneHolds) || one.take(1) {
 		t.Error("a run's bound")
 	}
-	other := share{room: &w.broker.room, run: "other"}
-	if !other.take(maxRunHolds) || (&share{room: &w.broker.room, run: "third"}).take(1) {
+	other := share{room: &w.broker.room, holder: "other"}
+	if !other.take(maxOneHolds) || (&share{room: &w.broker.room, holder: "third"}).take(1) {
 		t.Error("the bound of all")
 	}
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.Code != serverUnavailable {

@@ -40,7 +40,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.plan == controlapi.PlanSend {
 		b.lend(c.run, r.Header.Get(controlapi.HeaderSession))
 	}
-	c.share = share{room: &b.room, run: c.run}
+	c.share = share{room: &b.room, holder: b.holder(c.run)}
 	defer c.share.free()
 	result, f := c.serve(r)
 	if f == nil && !c.share.take(len(result)) {

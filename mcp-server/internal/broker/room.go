@@ -4,14 +4,24 @@ import (
 	"errors"
 	"io"
 	"sync"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 )
 
-// The bounds of what calls hold in mcp-server's memory, for one run and for all together, in bytes of arguments and of
+// The bounds of what calls hold in mcp-server's memory, for one holder and for all together, in bytes of arguments and of
 // answers that are not read yet. Memory holds each byte a few times.
 const (
-	maxRunHolds = 64 << 20
+	maxOneHolds = 64 << 20
 	maxHolds    = 128 << 20
 )
+
+// holder is whom calls of a run are counted for: its tenant, or the run itself.
+func (b *Broker) holder(run string) string {
+	if session, _ := b.session(run); tenant.Of(session) != "" {
+		return "tenant " + tenant.Of(session)
+	}
+	return run
+}
 
 var errNoRoom = errors.New("the calls in flight hold too much")
 
@@ -20,14 +30,14 @@ var errNoRoom = errors.New("the calls in flight hold too much")
 type room struct {
 	mu    sync.Mutex
 	total int
-	runs  map[string]int
+	holds map[string]int // by holder
 }
 
 // share is what one call holds.
 type share struct {
-	room *room
-	run  string
-	size int
+	room   *room
+	holder string
+	size   int
 }
 
 // take reserves more. If there is no room, it is false and reserves nothing.
@@ -35,15 +45,15 @@ func (s *share) take(n int) bool {
 	r := s.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.total+n > maxHolds || r.runs[s.run]+n > maxRunHolds {
+	if r.total+n > maxHolds || r.holds[s.holder]+n > maxOneHolds {
 		return false
 	}
-	if r.runs == nil {
-		r.runs = map[string]int{}
+	if r.holds == nil {
+		r.holds = map[string]int{}
 	}
 	s.size += n
 	r.total += n
-	r.runs[s.run] += n
+	r.holds[s.holder] += n
 	return true
 }
 
@@ -56,8 +66,8 @@ func (s *share) free() {
 		return
 	}
 	r.total -= s.size
-	if r.runs[s.run] -= s.size; r.runs[s.run] <= 0 {
-		delete(r.runs, s.run)
+	if r.holds[s.holder] -= s.size; r.holds[s.holder] <= 0 {
+		delete(r.holds, s.holder)
 	}
 	s.size = 0
 }

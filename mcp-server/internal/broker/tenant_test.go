@@ -80,3 +80,19 @@ func TestToolsOfAll(t *testing.T) {
 		}
 	}
 }
+
+// TestRoomOfTenant: the calls of all runs of a tenant hold as much memory as those of one run may, and leave the rest to
+// others.
+func TestRoomOfTenant(t *testing.T) {
+	w := newWorld(t, 1)
+	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
+	of := func(run string) *share { return &share{room: &w.broker.room, holder: w.broker.holder(run)} }
+	first, second, other := of(mallory+"-r1"), of(mallory+"-r2"), of("s1-r3")
+	if !first.take(maxOneHolds) || second.take(1) || !other.take(maxOneHolds) {
+		t.Error("one tenant's runs take the memory of all")
+	}
+	first.free()
+	if !second.take(1) {
+		t.Error("nothing is given back")
+	}
+}
