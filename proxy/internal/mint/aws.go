@@ -102,7 +102,7 @@ func (m *Minter) keys(ctx context.Context, c catalog.Credential) (sigv4.Keys, er
 	if c.Mint.AWS.RoleARN == "" {
 		return baseKeys(c.Mint.AWS), nil
 	}
-	if _, err := m.Value(ctx, c); err != nil {
+	if _, err := m.current(ctx, c); err != nil {
 		return sigv4.Keys{}, err
 	}
 	s, err := m.state(c)
