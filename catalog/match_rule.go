@@ -225,7 +225,7 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 	if !loose {
 		return slices.ContainsFunc(list, func(want FieldValue) bool {
-			return want.Text == v.Text && (want.Kind == v.Kind || v.Kind == KindAny) // "false" is true to JavaScript
+			return want.Text == v.Text && (want.Kind == v.Kind || v.Kind == KindAny && !want.falsy())
 		}), nil
 	}
 	got, is := canonical(v.Text)
@@ -243,6 +243,12 @@ func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 		}
 	}
 	return false, unclear
+}
+
+// falsy reports whether a rule's value is a switch or 0: as the text of a form, each is true to JavaScript.
+func (v FieldValue) falsy() bool {
+	text, _ := canonical(v.Text)
+	return v.Kind == KindBool || v.Kind == KindNumber && text == "false"
 }
 
 // meaning is what servers may take a text for.

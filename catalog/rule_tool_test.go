@@ -120,10 +120,10 @@ func TestRuleValues(t *testing.T) {
 		{`9007199254740993`, number("9007199254740992"), yes, no}, // to JavaScript
 		{`["a", 5000]`, form("05000"), yes, no}, {`["a", 5000]`, form("0x1388"), unclear, no}, {`["0x1388", 5000]`, form("0x1388"), yes, yes}, {`["a", "b"]`, form("0x1388"), no, no},
 		// true and false
-		{`true`, on, yes, yes}, {`true`, off, no, no}, {`true`, text("true"), yes, no}, {`true`, form("true"), yes, yes}, {`true`, form("1"), yes, no}, {`true`, number("1.0"), yes, no},
+		{`true`, on, yes, yes}, {`true`, off, no, no}, {`true`, text("true"), yes, no}, {`true`, form("true"), yes, no}, {`true`, form("1"), yes, no}, {`true`, number("1.0"), yes, no},
 		{`true`, text("false"), unclear, no}, {`true`, form("false"), unclear, no}, {`true`, number("2"), unclear, no}, {`true`, text("x"), unclear, no}, {`true`, number("1e0"), unclear, no},
-		{`false`, off, yes, yes}, {`false`, text("false"), yes, no}, {`false`, form("false"), yes, yes}, {`false`, form("0"), yes, no}, {`false`, form("true"), unclear, no},
-		{`0`, number("0"), yes, yes}, {`0`, form("0"), yes, yes}, {`0.0`, form("0.0"), yes, yes}, {`0`, off, yes, no}, {`0`, text("0"), yes, no}, {`0`, number("-0"), yes, no}, {`0`, form(""), unclear, no},
+		{`false`, off, yes, yes}, {`false`, text("false"), yes, no}, {`false`, form("false"), yes, no}, {`false`, form("0"), yes, no}, {`false`, form("true"), unclear, no},
+		{`0`, number("0"), yes, yes}, {`0`, form("0"), yes, no}, {`0.0`, form("0.0"), yes, no}, {`0`, off, yes, no}, {`0`, text("0"), yes, no}, {`0`, number("-0"), yes, no}, {`0`, form(""), unclear, no},
 		{`"false"`, form("false"), yes, yes}, {`"false"`, text("false"), yes, yes}, {`"0"`, form("0"), yes, yes}, {`"true"`, form("01"), yes, no}, {`"true"`, form("1e0"), unclear, no},
 	} {
 		for then, want := range map[string]string{"refuse": row.refuse, "approve": row.refuse, "allow": row.allow} {

@@ -141,7 +141,7 @@ func TestRules(t *testing.T) {
 		// the type of what is allowed
 		{"POST /v1/mail", "", js, `{"send":false}`, ""},
 		{"POST /v1/mail", "", js, `{"send":"false"}`, refused}, // true to JavaScript
-		{"POST /v1/mail", "", form, "send=false", ""},
+		{"POST /v1/mail", "", form, "send=false", refused},
 		{"POST /v1/Users", "", js, `{"role":"admin"}`, refused},
 		// GraphQL
 		{"POST /graphql", "", js, `{"query":"{ me { name } }"}`, ""},
