@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -18,6 +19,7 @@ var (
 	// ErrPath is for a path that servers may read in different ways, where a rule asks for one.
 	ErrPath   = errors.New("servers may read the path in different ways")
 	errNumber = errors.New("the field is no number in plain decimal notation")
+	errTruth  = errors.New("servers may differ in whether the field is true")
 )
 
 // Content is what rules read of a request's query and body. Its methods fail where servers may differ in what it says.
@@ -210,12 +212,7 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 		return false, err
 	}
 	if f.OneOf != nil {
-		return slices.ContainsFunc(f.OneOf, func(want FieldValue) bool {
-			if loose {
-				return canonical(want.Text) == canonical(v.Text)
-			}
-			return want.Text == v.Text && (v.Kind == want.Kind || v.Kind == KindAny) // "false" is true to JavaScript
-		}), nil
+		return oneOf(f.OneOf, v, loose)
 	}
 	n, ok := Decimal(v.Text)
 	if !ok {
@@ -224,17 +221,67 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 	return (f.Min == nil || n.Cmp(f.Min) >= 0) && (f.Max == nil || n.Cmp(f.Max) <= 0), nil
 }
 
-// canonical is a value without the differences that servers may ignore.
-func canonical(value string) string {
-	value = strings.TrimSpace(folded(value))
-	switch value {
-	case "1", "on", "yes", "t", "y":
-		return "true"
-	case "0", "off", "no", "f", "n":
-		return "false"
+// oneOf reports whether a value is one of a rule's: to every server, or to some.
+func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
+	if !loose {
+		return slices.ContainsFunc(list, func(want FieldValue) bool {
+			return want.Text == v.Text && (want.Kind == v.Kind || v.Kind == KindAny && !want.falsy())
+		}), nil
 	}
-	if n, ok := Decimal(value); ok {
-		return n.RatString()
+	got, is := canonical(v.Text)
+	var unclear error
+	for _, want := range list {
+		text, as := canonical(want.Text)
+		switches := want.Kind == KindBool || want.Kind == KindNumber && (text == "true" || text == "false")
+		switch {
+		case text == got:
+			return true, nil
+		case is == isNumeric && (as == isNumber || as == isTruth):
+			unclear = errNumber
+		case switches && v.Kind != KindBool && (want.Kind == KindBool || is != isNumber):
+			unclear = errTruth // a text is true to JavaScript, whatever it says
+		}
 	}
-	return value
+	return false, unclear
+}
+
+// falsy reports whether a rule's value is a switch or 0: as the text of a form, each is true to JavaScript.
+func (v FieldValue) falsy() bool {
+	text, _ := canonical(v.Text)
+	return v.Kind == KindBool || v.Kind == KindNumber && text == "false"
+}
+
+// meaning is what servers may take a text for.
+type meaning uint8
+
+const (
+	isText    meaning = iota
+	isTruth           // true or false
+	isNumber          // in plain decimal notation
+	isNumeric         // a number to some servers, perhaps not the same to all
+)
+
+// canonical is a value without the differences that servers may ignore. Numbers are the same that JavaScript takes for
+// the same.
+func canonical(value string) (string, meaning) {
+	text, is := strings.TrimSpace(folded(value)), isText
+	if n, ok := Decimal(strings.TrimSpace(value)); ok {
+		f, _ := n.Float64()
+		text, is = strconv.FormatFloat(f, 'f', -1, 64), isNumber
+	} else if numeric(value) {
+		text, is = strings.TrimLeft(text, "+0"), isNumeric
+	}
+	switch text {
+	case "1", "on", "yes", "t", "y", "true":
+		return "true", max(is, isTruth)
+	case "0", "off", "no", "f", "n", "false":
+		return "false", max(is, isTruth)
+	}
+	return text, is
+}
+
+// numeric reports whether the first letter or digit of a text is a digit.
+func numeric(text string) bool {
+	word := strings.TrimLeftFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) })
+	return strings.IndexFunc(word, unicode.IsNumber) == 0
 }

@@ -326,6 +326,7 @@ func (d *decoder) values(field string, n *node) []FieldValue {
 		case strictjson.String:
 			out = append(out, FieldValue{v.Text, KindText})
 		case strictjson.Number:
+			d.number(field, v)
 			out = append(out, FieldValue{v.Text, KindNumber})
 		case strictjson.Bool:
 			out = append(out, FieldValue{fmt.Sprint(v.On), KindBool})

@@ -77,6 +77,7 @@ func TestRuleMistakes(t *testing.T) {
 		`[{"then": "allow", "body": {"a[b]": {"is": 1}}}]`:        `not a field's name`,
 		`[{"then": "allow", "body": {"a": {"is": []}}}]`:          `rules[0].body.a.is`,
 		`[{"then": "allow", "body": {"a": {"is": [null]}}}]`:      `rules[0].body.a.is`,
+		`[{"then": "allow", "body": {"a": {"is": [1e3]}}}]`:       `rules[0].body.a.is: a number; want a number in plain decimal notation`,
 		`[{"then": "allow", "then": "refuse"}]`:                   `the same key`,
 	} {
 		a, problems := loadRules(t, rules)

@@ -18,6 +18,7 @@ import (
 var ruledServer = map[string]string{"notes": serverAPI("notes.demo.test", "NOTES_AUTH_TOKEN", `, "rules": [
 	{"tools": ["wipe_*"], "then": "refuse"},
 	{"tools": ["pay"], "body": {"amount": {"max": 50}, "to.kind": {"is": "friend"}}, "then": "allow"},
+	{"tools": ["get_one"], "body": {"live": {"is": 1}}, "then": "refuse"},
 	{"tools": ["pay", "send"], "then": "approve"},
 	{"tools": ["get_*"], "then": "allow"}]`)}
 
@@ -65,6 +66,7 @@ func TestCallRules(t *testing.T) {
 		{"/notes/pay", `{"amount":1,"amount":9999,` + friend + `}`, "rule_unreadable"},
 		{"/notes/pay", `{"amount":1,"Amount":9999,` + friend + `}`, "rule_unreadable"},
 		{"/notes/pay", `{"amount":1,"__proto__":{"amount":9999},` + friend + `}`, "rule_unreadable"},
+		{"/notes/get_one", `{"live":2}`, ""}, {"/notes/get_one", `{"live":1.0}`, "rule_refused"}, {"/notes/get_one", `{"live":1e0}`, "rule_unreadable"},
 		{"/notes/pay", `[{"amount":1}]`, "rule_unreadable"}, {"/notes/pay", `amount=1&to[kind]=friend`, "rule_unreadable"},
 		{"/notes/pay", `{"amount":1,` + friend + `,"x":"` + strings.Repeat("x", 300<<10) + `"}`, "rule_unreadable"},
 		{"/notes/send", `{"text":"` + strings.Repeat("x", 300<<10) + `"}`, "approval_unreadable"}, {"/notes/send", "\xff", "approval_unreadable"},

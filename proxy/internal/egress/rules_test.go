@@ -12,6 +12,7 @@ const shopRules = `, "rules": [
 	{"path": "/v1/admin/**", "then": "refuse"},
 	{"methods": ["POST"], "path": "/v1/users", "body": {"role": {"is": ["admin", "owner"]}}, "then": "refuse"},
 	{"methods": ["POST"], "path": "/v1/users", "body": {"is_admin": {"is": true}}, "then": "refuse"},
+	{"methods": ["POST"], "path": "/v1/users", "body": {"level": {"is": [1, 5000]}}, "then": "refuse"},
 	{"methods": ["POST"], "path": "/v1/users", "then": "allow"},
 	{"methods": ["POST"], "path": "/v1/mail", "body": {"send": {"is": false}}, "then": "allow"},
 	{"methods": ["POST"], "path": "/v1/refunds", "body": {"amount": {"max": 5000}, "meta.kind": {"is": "goodwill"}}, "then": "allow"},
@@ -126,10 +127,21 @@ func TestRules(t *testing.T) {
 		{"POST /v1/users", "", form, "is.admin=1", unclear},
 		{"POST /v1/users", "", form, "is+admin=1", unclear},
 		{"POST /v1/users?is%20admin=1", "", js, `{"name":"x"}`, unclear},
+		{"POST /v1/users", "", js, `{"is_admin":"false"}`, unclear}, // true to JavaScript
+		{"POST /v1/users", "", form, "is_admin=false", unclear},
+		{"POST /v1/users", "", js, `{"level":1.0}`, refused},
+		{"POST /v1/users", "", js, `{"level":"5000.00"}`, refused},
+		{"POST /v1/users", "", js, `{"level":5e3}`, unclear},
+		{"POST /v1/users", "", js, `{"level":"10E-1"}`, unclear},
+		{"POST /v1/users", "", form, "level=05000", refused},
+		{"POST /v1/users", "", form, "level=%2B1", refused},
+		{"POST /v1/users", "", form, "level=0x1388", unclear},
+		{"POST /v1/users", "", form, "level=5001", ""},
+		{"POST /v1/users", "", js, `{"level":2}`, ""},
 		// the type of what is allowed
 		{"POST /v1/mail", "", js, `{"send":false}`, ""},
 		{"POST /v1/mail", "", js, `{"send":"false"}`, refused}, // true to JavaScript
-		{"POST /v1/mail", "", form, "send=false", ""},
+		{"POST /v1/mail", "", form, "send=false", refused},
 		{"POST /v1/Users", "", js, `{"role":"admin"}`, refused},
 		// GraphQL
 		{"POST /graphql", "", js, `{"query":"{ me { name } }"}`, ""},

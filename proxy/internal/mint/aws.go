@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/sigv4"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
 // assumedRole gets temporary keys of a role: Access is the secret access key, Inner the session token and the key's id.
@@ -102,7 +103,7 @@ func (m *Minter) keys(ctx context.Context, c catalog.Credential) (sigv4.Keys, er
 	if c.Mint.AWS.RoleARN == "" {
 		return baseKeys(c.Mint.AWS), nil
 	}
-	if _, err := m.Value(ctx, c); err != nil {
+	if _, err := m.current(ctx, c); err != nil {
 		return sigv4.Keys{}, err
 	}
 	s, err := m.state(c)
@@ -151,6 +152,9 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	scope, ok := awsScope(a, host)
 	if !ok {
 		return errScope
+	}
+	if scope.Service != "s3" || k.Token != "" { // S3 shows no signature, and ranges are how it is read
+		swap.DropRange(req)
 	}
 	if err := sigv4.Check(req); err != nil {
 		return err

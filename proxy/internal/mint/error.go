@@ -11,7 +11,7 @@ import (
 type Error struct {
 	// Name is the token name.
 	Name string
-	// Code is the refusal's: policy.CodeLoginNeeded, CodeTokenUnavailable or CodeSecretUnavailable.
+	// Code is the refusal's: policy.CodeLoginNeeded, CodeTokenUnavailable, CodeSecretUnavailable or CodeNotSignable.
 	Code string
 	// Detail is an error code of RFC 6749 and its relatives, or one of this package's.
 	Detail string

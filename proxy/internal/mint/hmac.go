@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
 // signHMAC sets the headers of a signature over parts of the request as it is sent. It reads the body if that is one of
@@ -24,6 +25,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 	if err != nil {
 		return nil, errKey
 	}
+	swap.DropRange(req)
 	var body []byte
 	if strings.Contains(h.Message, "{body") {
 		var whole bool

@@ -24,6 +24,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -344,6 +345,87 @@ func TestAssumedRole(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	hidden(t, m, logged, err, "hunter2")
+}
+
+// TestSigningKeyIsNoValue: no key with which requests are signed is given as a value, neither before it has signed nor
+// afterwards, and to no request to a secret manager either.
+func TestSigningKeyIsNoValue(t *testing.T) {
+	s := &server{answer: func(req *http.Request, _ string) (int, string) {
+		if strings.Contains(fmt.Sprint(req.Header), "hunter2/") {
+			t.Errorf("%s gets the key: %v", req.URL, req.Header)
+		}
+		if req.URL.Host == "sts.eu-central-1.amazonaws.com" {
+			return 200, fmt.Sprintf(roleAnswer, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		}
+		return 200, `{"value": "another"}`
+	}}
+	const role, host = `, "role_arn": "arn:aws:iam::123456789012:role/reader"`, "secretsmanager.eu-central-1.amazonaws.com"
+	m, c, _, logged := minter(t, s, map[string]string{
+		"sm/config.json":   strings.Replace(config(t, host, fmt.Sprintf(awsConfig, role)), "{", `{"internal": true, `, 1),
+		"s3/config.json":   strings.Replace(config(t, "s3.eu-central-1.amazonaws.com", fmt.Sprintf(awsConfig, "")), "AWS_KEY", "FIXED_KEY", 1),
+		"acme/config.json": config(t, "a.example.com", `{"ACME_TOKEN": {"fetch": {"url": "https://`+host+`/", "headers": {"Authorization": "Bearer AWS_KEY"}, "json": "/value"}}}`),
+		"p/config.json": config(t, "p.example.com", `{"PARTNER_KEY": {"hmac": {"key": "hunter2-hunter2", "message": "{body}",
+			"headers": {"X-Sign": "{signature:hex}"}}}}`),
+	})
+	for range 2 {
+		for _, name := range []string{"AWS_KEY", "FIXED_KEY", "PARTNER_KEY"} {
+			got, err := value(t, m, name)
+			var e *Error
+			if got != "" || !errors.As(err, &e) || e.Code != policy.CodeNotSignable {
+				t.Errorf("%s: %q, %v", name, got, err)
+			}
+			hidden(t, m, logged, err, "hunter2")
+		}
+		if got, err := value(t, m, "ACME_TOKEN"); got != "" || err == nil {
+			t.Errorf("what a manager gives for the key: %q, %v", got, err)
+		}
+		req, err := http.NewRequest("GET", "https://"+host+"/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(c.AllCredentials(), func(c catalog.Credential) bool { return c.Name == "AWS_KEY" })
+		if _, err := m.Sign(t.Context(), c.AllCredentials()[i], req, host); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestInputsAreNoValues: no secret with which a credential is obtained is its value, whatever the server gives.
+func TestInputsAreNoValues(t *testing.T) {
+	key := pemOf(t, rsaKey())
+	sa, err := json.Marshal(map[string]string{"type": "service_account", "client_email": "a@b.iam.gserviceaccount.com",
+		"private_key_id": "k1", "private_key": key, "token_uri": "https://oauth2.googleapis.com/token"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"x/app.pem": key, "x/sa.json": string(sa)}
+	for kind, conf := range map[string]string{
+		"a client": `{"oauth2": {"grant": "client_credentials", "token_url": "https://login.example.com/token", "client_id": "id", "client_secret": "hunter2-client-Secret-1"}}`,
+		"an app":   `{"github_app": {"app_id": 12, "installation_id": 34, "key": {"file": "app.pem"}}}`,
+		"google":   `{"google": {"key": {"file": "sa.json"}, "scopes": ["https://a.example/b"]}}`,
+	} {
+		files["x/config.json"] = config(t, "x.example.com", `{"X_TOKEN": `+conf+`}`)
+		s := &server{}
+		_, c, _, _ := minter(t, s, files)
+		inputs := c.AllCredentials()[0].Secrets()
+		if len(inputs) == 0 {
+			t.Errorf("%s has no secret", kind)
+		}
+		for _, input := range inputs {
+			s.answer = func(*http.Request, string) (int, string) {
+				text, _ := json.Marshal(map[string]any{"access_token": input.Reveal(), "token": input.Reveal(), "expires_in": 3600,
+					"expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+				return 201, string(text)
+			}
+			m, _, _, logged := minter(t, s, files)
+			got, err := value(t, m, "X_TOKEN")
+			if got != "" || err == nil || len(s.seen) == 0 {
+				t.Errorf("%s: %q, %v", kind, got, err)
+			}
+			hidden(t, m, logged, err, input.Reveal())
+			s.seen = nil
+		}
+	}
 }
 
 // TestSignAWS: what may be signed, for what, and which bodies are read for it.

@@ -16,9 +16,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
 
-// Value returns a credential that is in force. It obtains one if need be, and waits for that until ctx ends. Its error
-// is an *Error, or that of ctx.
+// Value returns a credential that is in force, to be put in place of its name. It obtains one if need be, and waits for
+// that until ctx ends. It fails for a key that signs. Its error is an *Error, or that of ctx.
 func (m *Minter) Value(ctx context.Context, c catalog.Credential) (string, error) {
+	if c.Mint.Signs() {
+		return "", &Error{Name: c.Name, Code: policy.CodeNotSignable, Detail: detailNoValue}
+	}
+	return m.current(ctx, c)
+}
+
+// current is Value, and the secret of a key that signs.
+func (m *Minter) current(ctx context.Context, c catalog.Credential) (string, error) {
 	s, err := m.state(c)
 	if err != nil {
 		return "", err

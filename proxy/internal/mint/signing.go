@@ -19,6 +19,7 @@ const (
 	detailTooLong   = "body_too_long"
 	detailAlgorithm = "another_algorithm"
 	detailPath      = "ambiguous_path_or_query"
+	detailNoValue   = "signs_and_is_no_value"
 )
 
 var errScope = errors.New("another host, region or service than config.json has")

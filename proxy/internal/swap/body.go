@@ -45,16 +45,19 @@ func (x *rewrite) body() error {
 	if len(encodings) > 0 {
 		req.Header.Del("Content-Encoding")
 	}
-	if swaps && !disarm.Off("range") {
-		dropRange(req)
+	if swaps {
+		DropRange(req)
 	}
 	return coding.Ahead(req, b, swaps)
 }
 
-// dropRange makes the server answer with the whole body: a range could contain a credential in part. Servers have names
+// DropRange makes the server answer with the whole body: a range could contain a credential in part. Servers have names
 // of their own for Range, such as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and its
 // answer has no ranges; the same holds for Content-Range and the ranges of a source.
-func dropRange(req *http.Request) {
+func DropRange(req *http.Request) {
+	if disarm.Off("range") {
+		return
+	}
 	separator := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
 	for name := range req.Header {
 		words := strings.FieldsFunc(strings.ToLower(name), separator)

@@ -231,8 +231,8 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before && !disarm.Off("one-reading") {
 		return x.report, bad
 	}
-	if x.report.count() > 0 && !disarm.Off("range") {
-		dropRange(x.req)
+	if x.report.count() > 0 {
+		DropRange(x.req)
 	}
 	return x.report, x.body()
 }
