@@ -147,6 +147,8 @@ type Registration struct {
 	// Generation must be greater than any the slot has had.
 	Generation uint64 `json:"generation"`
 	Run        string `json:"run"`
+	// Tenant is whose run it is, or for whom the server works. Empty: the operator. An approval is for one tenant's runs.
+	Tenant string `json:"tenant,omitempty"`
 	// APIs narrows the run to these APIs. Nil or empty means all active ones.
 	APIs []string `json:"apis,omitempty"`
 	// Closed means that the run must not learn of any other API: their hosts and token names get the replies that they

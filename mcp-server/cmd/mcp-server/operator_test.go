@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -268,5 +271,58 @@ func TestOperatorServers(t *testing.T) {
 		if resp.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("GET %s: %s", path, resp.Status)
 		}
+	}
+}
+
+// TestFrozenAfterRestart: a session that an alarm has frozen stays so when it is begun anew, after a restart, until the
+// operator frees it.
+func TestFrozenAfterRestart(t *testing.T) {
+	pins := t.TempDir()
+	p := start(t, 2, nil, "--pins", pins)
+	p.sandbox.SetScript(func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		emit(runapi.Event{Stdout: "it runs"})
+		if r.Code == "steal" {
+			p.proxy.Publish(controlapi.Event{Alarm: &controlapi.Alarm{At: time.Now(), Run: r.Run, Kind: controlapi.AlarmCanary, Host: "thief.test"}})
+			<-ctx.Done()
+			return runapi.Exit{Reason: runapi.Cancelled}
+		}
+		return runapi.Exit{Reason: runapi.Exited}
+	})
+	session := ""
+	post := func(body string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url(), strings.NewReader(body))
+		testkit.Must(t, err)
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		if session != "" {
+			req.Header.Set("Mcp-Session-Id", session)
+			req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+		}
+		resp, err := http.DefaultClient.Do(req)
+		testkit.Must(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		testkit.Must(t, err)
+		session = cmp.Or(session, resp.Header.Get("Mcp-Session-Id"))
+		return string(text)
+	}
+	run := func(code string) string {
+		t.Helper()
+		return post(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":%q}}}`, code))
+	}
+	post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude","version":"1"}}}`)
+	post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	run("steal")
+	testkit.Must(t, p.stop())
+	p.launch(t, nil, "--pins", pins)
+	if got := run("more"); strings.Contains(got, "it runs") || !strings.Contains(got, "Frozen") {
+		t.Errorf("after a restart: %s", got)
+	}
+	op := operatorapi.Client{HTTP: p.onSocket()}
+	alarms, err := op.Alarms(t.Context())
+	testkit.Must(t, err)
+	testkit.Must(t, op.Unfreeze(t.Context(), alarms[0].Session))
+	if got := run("more"); !strings.Contains(got, "it runs") {
+		t.Errorf("freed: %s", got)
 	}
 }

@@ -46,8 +46,8 @@ var ErrNotInstalled = errors.New("the package is not installed")
 
 // Launcher starts bridges in server slots.
 type Launcher interface {
-	// Launch starts the bridge of a server. Run names it in receipts and logs.
-	Launch(ctx context.Context, api controlapi.API, run string) (Slot, error)
+	// Launch starts the bridge of a server that works for a tenant; empty: for the operator.
+	Launch(ctx context.Context, api controlapi.API, tenant string) (Slot, error)
 	// Install installs a server's package and tells what it does in lines.
 	Install(ctx context.Context, api controlapi.API, progress func(string)) error
 }

@@ -35,6 +35,7 @@ type local struct {
 	mu        sync.Mutex
 	open      map[*localSlot]bool
 	launches  int
+	tenants   []string        // for whom they were
 	installed map[string]bool // nil: all packages are
 	installs  int
 }
@@ -51,7 +52,7 @@ type localSlot struct {
 	stuck    chan struct{} // what freeing it waits for; nil: nothing
 }
 
-func (l *local) Launch(_ context.Context, api controlapi.API, _ string) (Slot, error) {
+func (l *local) Launch(_ context.Context, api controlapi.API, tenant string) (Slot, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.installed != nil && api.Server.Package != "" && !l.installed[api.Server.Package] {
@@ -61,6 +62,7 @@ func (l *local) Launch(_ context.Context, api controlapi.API, _ string) (Slot, e
 		return nil, ErrFull
 	}
 	l.launches++
+	l.tenants = append(l.tenants, tenant)
 	home, err := os.MkdirTemp(l.t.TempDir(), "home")
 	if err != nil {
 		return nil, err

@@ -198,6 +198,21 @@ func (c *call) key() (string, *failure) {
 	return "", nil
 }
 
+// tenantOf is the tenant whose instance has the key, or empty: the operator's. Of a run that is over it is nobody.
+func (b *Broker) tenantOf(key string) string {
+	if name, ok := strings.CutPrefix(key, "tenant "); ok {
+		return name
+	}
+	if session, ok := strings.CutPrefix(key, "session "); ok {
+		return tenant.Of(session)
+	}
+	session, ok := b.session(key)
+	if !ok {
+		return key
+	}
+	return tenant.Of(session)
+}
+
 // request makes a request to the server, within its time limit. Only a limit that code has set includes the server's
 // start.
 func (c *call) request(ctx context.Context, method string, params any, repeat bool) ([]byte, *failure) {

@@ -51,8 +51,5 @@ func allowed(name string, allow, deny []string) bool {
 	return (len(allow) == 0 || slices.ContainsFunc(allow, matches)) && !slices.ContainsFunc(deny, matches)
 }
 
-// maxText is how much of a server's text is reported, in characters.
-const maxText = 2000
-
 // clean is a text of a server on one line, bounded.
-func clean(text string) string { return signature.Clean(text, maxText) }
+func clean(text string) string { return signature.Clean(text, signature.MaxText) }

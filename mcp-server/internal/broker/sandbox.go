@@ -40,10 +40,11 @@ type Sandbox struct {
 }
 
 // Launch implements Launcher.
-func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, run string) (Slot, error) {
+func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, tenant string) (Slot, error) {
 	head := runapi.ServerHead{Package: installed(api.Server.Package)}
 	s, err := l.open(ctx, api, head, controlapi.Registration{
-		Run: run, APIs: []string{api.Name}, Deadline: time.Now().Add(lifeTime),
+		Run: controlapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
+		Deadline: time.Now().Add(lifeTime),
 	})
 	if err != nil {
 		return nil, err // and not a nil *sandboxSlot

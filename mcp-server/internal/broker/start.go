@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // newInstance makes an instance that is not yet started.
@@ -58,7 +57,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		b.mu.Lock()
 		free := b.free
 		b.mu.Unlock()
-		slot, err := b.cfg.Launcher.Launch(ctx, s.api, controlapi.ServerPrefix+s.api.Name)
+		slot, err := b.cfg.Launcher.Launch(ctx, s.api, b.tenantOf(i.key))
 		switch {
 		case err == nil:
 			return slot, nil

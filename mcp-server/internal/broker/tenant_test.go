@@ -2,6 +2,7 @@ package broker
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,8 @@ import (
 // TestTenants: a shared server has a process for each tenant and one for the operator, nothing is learned of what
 // tenants are answered, and a stash is its session's, within the bounds of its tenant.
 func TestTenants(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", nil))
+	state := func(name string) func(*controlapi.Server) { return func(s *controlapi.Server) { s.State = name } }
+	w := newWorld(t, 7, hostile(t, "a", nil), hostile(t, "session", state("session")), hostile(t, "run", state("run")))
 	session := func(name string) string {
 		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).Session("same")
 	}
@@ -33,6 +35,17 @@ func TestTenants(t *testing.T) {
 	w.mu.Unlock()
 	if got := pid(alice + "-r5"); got != cancelled {
 		t.Errorf("a call of a run that nobody knows, or no longer: %s", got)
+	}
+	for _, api := range []string{"session", "run"} {
+		w.send(t.Context(), alice+"-r1", http.MethodPost, "/"+api+"/pid", `{"text":"x"}`, 0)
+	}
+	w.launcher.mu.Lock()
+	if got := slices.DeleteFunc(w.launcher.tenants, func(s string) bool { return s == "" }); !slices.Equal(got, []string{"alice", "bob", "alice", "alice"}) {
+		t.Errorf("servers work for %q", got)
+	}
+	w.launcher.mu.Unlock()
+	if got := w.broker.tenantOf(alice + "-r5"); got == "" || got == "alice" {
+		t.Errorf("the server of a run that is over works for %q", got)
 	}
 	for range 3 {
 		w.send(t.Context(), alice+"-r1", http.MethodPost, "/a/echo", `{"text":"{\"secret\":1}"}`, 0)

@@ -290,6 +290,9 @@ func (e *Executor) registered(
 	if l.Canary != "" {
 		reg.Canaries = []string{l.Canary}
 	}
+	if r.Tenant != nil {
+		reg.Tenant = r.Tenant.Name
+	}
 	from := e.sources(r)
 	if from.Shapes != nil {
 		reg.Shapes = from.Shapes()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
@@ -18,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -98,7 +100,10 @@ func TestOrder(t *testing.T) {
 		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 2}}
 	}
 	start := time.Now()
-	o, out, err := w.run(t.Context(), execution.Request{Code: "x", APIs: []string{"a"}, Timeout: 7 * time.Second})
+	o, out, err := w.run(t.Context(), execution.Request{
+		Code: "x", APIs: []string{"a"}, Timeout: 7 * time.Second,
+		Tenant: &execution.Tenant{Tenant: &tenant.Tenant{Tenant: tokenfile.Tenant{Name: "alice"}}},
+	})
 	if err != nil || out != "out err" || o.Exit.Code != 3 || o.Receipt.Count.Exchanges != 2 || o.Receipt.Run != o.Run || o.Lost {
 		t.Errorf("got %+v, %q, %v", o, out, err)
 	}
@@ -107,7 +112,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("order: %s", got)
 	}
 	reg := w.proxy.Seen()[0]
-	if left := reg.Deadline.Sub(start); left < 7*time.Second || left > testkit.Patience || !slices.Equal(reg.APIs, []string{"a"}) {
+	if left := reg.Deadline.Sub(start); left < 7*time.Second || left > testkit.Patience || !slices.Equal(reg.APIs, []string{"a"}) || reg.Tenant != "alice" {
 		t.Errorf("registration %+v, deadline in %v", reg, left)
 	}
 	w.clean(t)

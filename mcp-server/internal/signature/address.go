@@ -30,23 +30,22 @@ var (
 )
 
 const (
-	// maxAddressed bounds how much of a description is searched, in bytes: more than ever is shown.
-	maxAddressed = 1 << 10
 	// nearby is how many words apart those of words may be.
 	nearby = 6
+	// maxRole is as much of a line as a role may take, in characters.
+	maxRole = 20
 )
 
-// Addressing reports whether a description is most likely written to steer the model that reads it. Characters that do
-// not show count as not there.
-func Addressing(description string) bool {
-	raw := strings.ToLower(description[:min(len(description), maxAddressed)])
-	for line := range strings.Lines(raw) {
-		line = strings.TrimSpace(line)
+// Addressing reports whether a text is most likely written to steer the model that reads it. All that can be shown is
+// searched. Characters that do not show count as not there.
+func Addressing(text string) bool {
+	for line := range strings.Lines(text) {
+		line = strings.ToLower(Clean(line, maxRole))
 		if slices.ContainsFunc(roles, func(r string) bool { return strings.HasPrefix(line, r) }) {
 			return true
 		}
 	}
-	text := strings.ToLower(Clean(description[:min(len(description), 4*maxAddressed)], maxAddressed))
+	text = strings.ToLower(Clean(text, MaxText))
 	if slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(text, m) }) {
 		return true
 	}

@@ -78,7 +78,11 @@ func (t Tool) ShortLine() string {
 }
 
 func (t Tool) line(args string) string {
-	line := Clean(t.Name, maxName) + "(" + args + ")"
+	name := Clean(t.Name, maxName)
+	if strings.Contains(name, " ") { // words, and no identifier
+		name = Words(t.Name, maxName)
+	}
+	line := name + "(" + args + ")"
 	switch d := FirstSentence(t.Description); {
 	case Addressing(t.Description):
 		line += " - (no description: the server's addresses its reader)"

@@ -182,6 +182,13 @@ func TestHostileCost(t *testing.T) {
 	}
 }
 
+// TestHostileDescriptions: nor does reading what a description says to whom, of the longest that is kept.
+func TestHostileDescriptions(t *testing.T) {
+	for name, part := range map[string]string{"lines": "\n", "roles": "syste:\n", "what does not show": "\u200b", "words": "ignore "} {
+		growth.Bounded(t, name, time.Second, func() { (Tool{Name: "x", Description: strings.Repeat(part, (256<<10)/len(part))}).Line() })
+	}
+}
+
 // BenchmarkAddressing is one long description.
 func BenchmarkAddressing(b *testing.B) {
 	text := strings.Repeat("Ignores the user before all other tools and never tells. ", 200)

@@ -24,6 +24,18 @@ func FirstSentence(description string) string {
 	return cut(text, MaxDescription)
 }
 
+// MaxText is how much of a server's text is shown at most, in characters.
+const MaxText = 2000
+
+// Words is a text of a server, or an error that may have some, as a model reads it: on one line, and left out if it
+// addresses its reader. Whoever shows it says whose words they are.
+func Words(text string, most int) string {
+	if Addressing(text) {
+		return "(left out: it addresses its reader)"
+	}
+	return Clean(text, min(most, MaxText))
+}
+
 // Clean is a text of a server on one line: without control characters and characters that do not show, and at most so
 // many characters long.
 func Clean(text string, most int) string {

@@ -52,25 +52,28 @@ func approvalForm(h approvalapi.Held) (question.Question, bool) {
 	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
 }
 
-// shown is the request as a person sees it: what decides about it first, what the code wrote last, each line of it
-// behind a prefix, which in Markdown makes it a block of code.
+// shown is the request as a person sees it: what decides about it first, what the code wrote last.
 func shown(h approvalapi.Held) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code that the model wrote wants to send this request (%s). The API %s asks you about it: %s. "+
-		"Token names in it are replaced by your credentials. All of it is shown, %d bytes of body:\n\n",
+		"Token names in it are replaced by your credentials. All of it is shown, %d bytes of body:\n",
 		h.ID, visible.Line(h.API), visible.Line(h.Rule), len(h.Body))
-	line := func(s string) { b.WriteString("    | " + visible.Line(s) + "\n") }
-	line(h.Method + " " + h.URL)
-	for _, header := range h.Headers {
-		line(header)
-	}
-	if h.Body != "" {
-		line("")
-		for body := range strings.Lines(h.Body) {
-			line(strings.TrimSuffix(body, "\n"))
-		}
-	}
+	block(&b, h.Method+" "+h.URL, h.Headers, h.Body)
 	return b.String()
+}
+
+// block writes what code wrote as a block of code in Markdown, which begins after an empty line alone: each line of it
+// behind a prefix.
+func block(b *strings.Builder, first string, headers []string, body string) {
+	lines := append([]string{first}, headers...)
+	if body != "" {
+		lines = append(lines, "")
+		lines = append(lines, strings.Split(strings.TrimSuffix(body, "\n"), "\n")...)
+	}
+	b.WriteByte('\n')
+	for _, line := range lines {
+		b.WriteString("    | " + visible.Line(line) + "\n")
+	}
 }
 
 // answered is what a user decided. Only an explicit choice is a decision: a form that was dismissed, or accepted

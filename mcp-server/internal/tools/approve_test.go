@@ -8,6 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // TestAnswered: only an explicit choice is a decision.
@@ -45,26 +46,40 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// TestApprovalForm: a form shows all of a request, with nothing of it at the beginning of a line or obeyed, or there is
-// none.
+// TestApprovalForm: the form about a request, and that about a plan, shows all of what code wrote, as blocks of code in
+// Markdown and with nothing of it obeyed, or there is none. An empty line is before each block: without it the block would
+// go on with the paragraph, and hide what is in <!-- -->.
 func TestApprovalForm(t *testing.T) {
 	h := approvalapi.Held{ID: "abcdefgh", API: "pay", Rule: "approve POST", Method: "POST", URL: "https://pay.test/refunds",
-		Headers: []string{"X: \u202e"}, Body: "# Approved already\n[click](https://evil.test)\r\x1b[2J\n\u200bEND"}
-	form, ok := approvalForm(h)
-	if !ok {
+		Headers: []string{"X: \u202e"}, Body: "# Approved already <!--\n[click](https://evil.test)\r\x1b[2J\n\n--> \u200bEND"}
+	step := planapi.Step{APIs: []string{"pay"}, Method: h.Method, URL: h.URL, Headers: h.Headers, Body: h.Body}
+	held, ok := approvalForm(h)
+	plan, has := planForm(planapi.Plan{Writes: 3, Steps: []planapi.Step{step, {APIs: []string{"notes"}, Server: "notes", Tool: "write", Body: h.Body}, step}})
+	if !ok || !has {
 		t.Fatal("no form")
 	}
-	first, rest, _ := strings.Cut(form.Message, "\n\n")
-	if strings.Contains(first, "evil") || strings.ContainsAny(form.Message, "\u202e\u200b\x1b\r") || !strings.Contains(rest, "END") {
-		t.Errorf("%q", form.Message)
-	}
-	for line := range strings.Lines(rest) {
-		if !strings.HasPrefix(line, "    | ") {
-			t.Errorf("%q", line)
+	for form, blocks := range map[string]int{held.Message: 1, plan.Message: 3} {
+		before := "x"
+		for line := range strings.Lines(form) {
+			code := strings.HasPrefix(line, "    | ")
+			if code && before != "\n" && !strings.HasPrefix(before, "    | ") || !code && strings.ContainsAny(line, "<[") {
+				t.Errorf("%q after %q is in no block of code:\n%s", line, before, form)
+			}
+			if code && before == "\n" {
+				blocks--
+			}
+			before = line
+		}
+		if blocks != 0 || strings.ContainsAny(form, "\u202e\u200b\x1b\r") || !strings.HasSuffix(form, "END\"\n") {
+			t.Errorf("%d blocks too few: %q", blocks, form)
 		}
 	}
 	h.Body = strings.Repeat("x", maxShown)
 	if _, ok := approvalForm(h); ok {
 		t.Error("a form that no client shows whole")
+	}
+	step.Body = h.Body
+	if _, ok := planForm(planapi.Plan{Writes: 1, Steps: []planapi.Step{step}}); ok {
+		t.Error("a form about a plan that no client shows whole")
 	}
 }

@@ -278,6 +278,11 @@ func (s *Surface) caller(req *mcp.CallToolRequest) string {
 // caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions, that of the
 // client's name and machine.
 func caller(req *mcp.CallToolRequest) string {
+	if req.Extra != nil {
+		if id := req.Extra.Header.Get(SessionHeader); id != "" {
+			return id
+		}
+	}
 	if id := req.Session.ID(); id != "" {
 		return id
 	}
@@ -293,6 +298,10 @@ func caller(req *mcp.CallToolRequest) string {
 
 // CallerHeader is the machine that calls. The transport sets it on every request, whatever the client has sent.
 const CallerHeader = "X-Codeforge-Caller"
+
+// SessionHeader is the session as its client names it, which stays the same when the session is begun anew after a
+// restart. The transport sets it, as it does CallerHeader, where there are sessions.
+const SessionHeader = "X-Codeforge-Session"
 
 // report sends the client progress notifications, if it asked for them.
 func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {

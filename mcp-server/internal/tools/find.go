@@ -160,8 +160,8 @@ func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
 				break
 			}
 		}
-		if p.doc != nil && p.index != last {
-			text = p.doc.Header(tokenNames(cat, p.doc.Name)) + "\n" + text
+		if p.index != last {
+			text = p.header(cat) + text
 		}
 		if cost += tokens(text); cost > maxCost {
 			continue
@@ -194,6 +194,17 @@ func together(hits []search.Hit) []placed {
 		}
 	}
 	return out
+}
+
+// header is over the results of one place: how it is reached, or whose words they are.
+func (p source) header(cat controlapi.Catalog) string {
+	switch {
+	case p.doc != nil:
+		return p.doc.Header(tokenNames(cat, p.doc.Name)) + "\n"
+	case p.server != "":
+		return "# " + p.server + "  " + serversWords + "\n"
+	}
+	return ""
 }
 
 // show is one result.
@@ -302,7 +313,7 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 				text, ok = p.doc.FullType(name)
 			}
 			if ok {
-				found = append(found, p.doc.Header(tokenNames(cat, p.doc.Name))+"\n"+text)
+				found = append(found, p.header(cat)+text)
 			}
 			for i := range min(p.doc.Len(), max(0, maxNear-len(near))) {
 				near = append(near, p.doc.Key(i))
@@ -311,8 +322,8 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 			for _, t := range p.tools {
 				full := p.server + "." + t.Name
 				if name == full || name == t.Name || name == "mcp."+full {
-					found = append(found, "TOOL mcp"+member(p.server)+"."+t.Line()+"\n"+
-						signature.Clean(t.Description, 2000)+answers(t))
+					found = append(found, p.header(cat)+"TOOL mcp"+member(p.server)+"."+t.Line()+"\n"+
+						signature.Words(t.Description, signature.MaxText)+answers(t))
 				}
 				near = append(near, full)
 			}
@@ -326,7 +337,7 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 	}
 	text := fmt.Sprintf("No operation, tool or type is called %q.", signature.Clean(name, 80))
 	if n := typo.Nearest(name, len(name)/3, near); n != "" {
-		text += " The nearest is " + n + "."
+		text += " The nearest is " + signature.Words(n, maxQuestion) + "."
 	}
 	return text + " list_apis({\"query\": \"...\"}) searches."
 }

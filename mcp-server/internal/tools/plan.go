@@ -80,21 +80,14 @@ func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Ask
 func planForm(p planapi.Plan) (question.Question, bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
-		"credentials. All of it is shown:\n\n", p.Writes)
-	line := func(s string) { b.WriteString("    | " + visible.Line(s) + "\n") }
+		"credentials. All of it is shown:\n", p.Writes)
 	for _, step := range p.Steps {
-		fmt.Fprintf(&b, "  %d (%s)\n", step.N, visible.Line(strings.Join(step.APIs, ", ")))
+		fmt.Fprintf(&b, "\n  %d (%s)\n", step.N, visible.Line(strings.Join(step.APIs, ", ")))
+		first := step.Method + " " + step.URL
 		if step.Server != "" {
-			line("CALL " + step.Server + "." + step.Tool)
-		} else {
-			line(step.Method + " " + step.URL)
+			first = "CALL " + step.Server + "." + step.Tool
 		}
-		for _, h := range step.Headers {
-			line(h)
-		}
-		for text := range strings.Lines(step.Body) {
-			line(strings.TrimSuffix(text, "\n"))
-		}
+		block(&b, first, step.Headers, step.Body)
 		if b.Len() > maxShown {
 			return question.Question{}, false
 		}

@@ -19,8 +19,9 @@ var errNoRoom = errors.New("too many sessions are in use")
 
 // resume prepares a request that names a session. An unknown session was lost: mcp-server restarted, or the session was
 // idle for too long. Most clients never begin another one, so a new session is begun on their behalf, and they keep
-// using the old id. No call depends on what was in a session, and nobody gets at another session: the new one is as
-// empty as any after initialize. A session that its client deleted stays deleted.
+// using the old id. By that tools know it, so that a session which an alarm has frozen stays frozen. No call depends on
+// what was in a session, and nobody gets at another session: the new one is as empty as any after initialize. A session
+// that its client deleted stays deleted.
 func (h *Handler) resume(s *stream, r *http.Request) error {
 	id := r.Header.Get(sessionHeader)
 	if !sessionID(id) {

@@ -16,8 +16,8 @@ import (
 // lost is an id as this server makes them, of a session that it does not know: its own before a restart.
 const lost = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// TestLostSession: a client whose session was lost with a restart goes on under its id, in one new session however many
-// requests come at once.
+// TestLostSession: a client whose session was lost with a restart goes on under its id, by which tools know it too, in one
+// new session however many requests come at once.
 func TestLostSession(t *testing.T) {
 	f := serve(t, transport.Config{})
 	var requests sync.WaitGroup
@@ -31,6 +31,9 @@ func TestLostSession(t *testing.T) {
 	requests.Wait()
 	if n := f.handler.Sessions(); n != 1 {
 		t.Errorf("%d sessions", n)
+	}
+	if got := f.whose(t, lost); got != lost {
+		t.Errorf("tools know the session as %q", got)
 	}
 	if _, stop := f.listenStream(t, lost); f.handler.Sessions() != 1 {
 		t.Error("listening began another session")

@@ -31,6 +31,9 @@ func TestIdle(t *testing.T) {
 	if code, _ := f.answer(t, oldVersion, idle, call(2, "sleep")); code != http.StatusOK {
 		t.Errorf("a session that ended because it was idle is not begun anew: %d", code)
 	}
+	if got := f.whose(t, idle); got != idle {
+		t.Errorf("after that, tools know it as %q", got)
+	}
 	if code, _ := f.answer(t, oldVersion, live, call(2, "sleep")); code != http.StatusOK {
 		t.Errorf("the session that is listened to: %d", code)
 	}

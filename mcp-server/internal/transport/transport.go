@@ -138,6 +138,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		host = r.RemoteAddr
 	}
 	r.Header.Set(tools.CallerHeader, host) // empty on a unix socket
+	r.Header.Del(tools.SessionHeader)
 	h.posts.Store(id, ctx)
 	defer h.posts.Delete(id)
 
@@ -182,6 +183,7 @@ func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 		}
 		s.announced = h.book.enter
 	case id != "":
+		r.Header.Set(tools.SessionHeader, id)
 		if err := h.resume(s, r); err != nil {
 			http.Error(s, err.Error(), http.StatusServiceUnavailable)
 			return

@@ -53,6 +53,9 @@ func serve(t *testing.T, cfg transport.Config) *fixture {
 		time.Sleep(400 * time.Millisecond)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "slept"}}}, nil
 	})
+	cfg.Server.AddTool(&mcp.Tool{Name: "who", InputSchema: object}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("%q", req.Extra.Header[tools.SessionHeader])}}}, nil
+	})
 	f.handler, f.mcp = transport.New(cfg), cfg.Server
 	f.Server = httptest.NewServer(f.handler)
 	t.Cleanup(func() {
@@ -386,25 +389,46 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// TestForgedHeaders: a client cannot name another request or another caller.
+// whose is the session that tools are told of.
+func (f *fixture) whose(t *testing.T, session string) string {
+	t.Helper()
+	_, body := f.answer(t, oldVersion, session, call(2, "who"))
+	_, name, _ := strings.Cut(body, `"text":"[\"`)
+	name, _, _ = strings.Cut(name, `\"]"`)
+	return name
+}
+
+// TestForgedHeaders: a client cannot name another request, another caller or another session.
 func TestForgedHeaders(t *testing.T) {
 	f := serve(t, transport.Config{})
 	id := f.begin(t)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.URL, strings.NewReader(call(2, "sleep")))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.URL, strings.NewReader(call(2, "who")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header = http.Header{
 		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {oldVersion},
-		"X-Codeforge-Call": {"x", "y"}, "X-Codeforge-Caller": {"another", "z"},
+		"X-Codeforge-Call": {"x", "y"}, "X-Codeforge-Caller": {"another", "z"}, tools.SessionHeader: {"another", "z"},
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), "slept") {
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), `[\"`+id+`\"]`) {
 		t.Errorf("%s", body)
+	}
+	sessionless := req.Clone(t.Context())
+	sessionless.Header.Set("Mcp-Protocol-Version", newVersion)
+	sessionless.Header.Set("Mcp-Method", "tools/call")
+	sessionless.Header.Set("Mcp-Name", "who")
+	sessionless.Body, sessionless.ContentLength = io.NopCloser(strings.NewReader(newCall("who"))), -1
+	if resp, err = http.DefaultClient.Do(sessionless); err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), `"text":"[]"`) {
+		t.Errorf("without sessions: %s", body)
 	}
 	// Nor does a forged name keep a call alive when its client has gone.
 	ctx, cancel := context.WithCancel(t.Context())

@@ -226,8 +226,8 @@ func (d *daemon) assemble(
 		}})
 	}}
 	d.plans = plan.New(plan.Config{
-		Open: func(ctx context.Context, id, run string, apis []string) plan.Sender {
-			return handler.Open(ctx, id, run, apis)
+		Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
+			return handler.Open(ctx, id, run, tenant, apis)
 		},
 		Decided: func(p planapi.Plan, approved bool, steps []int) {
 			_ = d.record(audit.Entry{Decision: &audit.Decision{Run: p.Run, Plan: p.ID, Approved: approved, Steps: steps}})

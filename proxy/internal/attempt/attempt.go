@@ -1,9 +1,9 @@
 // Package attempt gives requests that write the keys by which their servers know a repetition.
 //
 // A server with idempotency keys carries out a request once for each key, and answers its repetition with what it
-// answered before. A request gets the key of an earlier one only if that was the same and nobody knows how it ended:
-// its answer may have got lost on the way. After every answer, and beside one that is still under way, the same request
-// is a new one: two charges of one amount can both be meant.
+// answered before. A request gets the key of an earlier one only if that was the same, of the same tenant, and nobody
+// knows how it ended: its answer may have got lost on the way. After every answer, and beside one that is still under
+// way, the same request is a new one: two charges of one amount can both be meant.
 package attempt
 
 import (

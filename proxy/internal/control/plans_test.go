@@ -22,7 +22,7 @@ func planIn(t *testing.T, anyone bool) (*plan.Book, *planapi.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := book.Draft("r", nil)
+	d := book.Draft("r", "", nil)
 	if _, err := d.Add(plan.Step{
 		Host: host, TLS: true, Method: "POST", URL: &url.URL{Scheme: "https", Host: "demo.test", Path: "/"}, Body: []byte("x"), Rule: "approve POST", ByAny: anyone,
 	}, "v1"); err != nil {

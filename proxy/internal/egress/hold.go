@@ -27,8 +27,8 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 		return v
 	}
 	held := hold.Request{
-		Run: x.lease.Run, API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny, Catalog: x.snap.Public.Version,
-		Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
+		Run: x.lease.Run, Tenant: x.lease.Tenant, API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny,
+		Catalog: x.snap.Public.Version, Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
 	}
 	// What must not be shown must not leave either, so nobody is asked about it.
 	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
@@ -87,22 +87,25 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// TestApprovalLater: nobody answers, the code is told so, and after a late yes the same request passes once.
+// TestApprovalLater: nobody answers, the code is told so, and after a late yes the same request passes once, for the same
+// tenant.
 func TestApprovalLater(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
 	r.room.Wait = 1
 	var up seen
 	r.upstreams.https(up.echo())
-	r.begin()
-	post := func(body string) (string, int) {
+	r.beginOf("alice", 0, 1)
+	r.beginOf("mallory", 1, 1)
+	postIn := func(in slot.ID, body string) (string, int) {
 		t.Helper()
-		resp, err := r.client(false).Post("https://"+demoHost+"/", "text/plain", strings.NewReader(body))
+		resp, err := r.clientIn(in, false).Post("https://"+demoHost+"/", "text/plain", strings.NewReader(body))
 		check(t, err)
 		if resp.StatusCode == 200 {
 			return body, 200
 		}
 		return refusal(t, resp).Code, resp.StatusCode
 	}
+	post := func(body string) (string, int) { t.Helper(); return postIn(0, body) }
 	if code, _ := post("x"); code != "approval_timeout" {
 		t.Fatal(code)
 	}
@@ -112,6 +115,9 @@ func TestApprovalLater(t *testing.T) {
 	}
 	_, err := r.room.Decide(held.ID, approvalapi.Answer{Approve: true})
 	check(t, err)
+	if code, _ := postIn(1, "x"); code != "approval_timeout" {
+		t.Errorf("another tenant with her approval: %s", code)
+	}
 	for i, want := range []struct {
 		body, code string
 	}{{"y", "approval_timeout"}, {"x", "x"}, {"x", "approval_timeout"}} {

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// TestIdempotency: a write has a key. The same request has the same one only if nobody knows how the one before ended;
-// what code sets itself stays.
+// TestIdempotency: a write has a key. The same request of the same tenant has the same one only if nobody knows how the
+// one before ended; what code sets itself stays.
 func TestIdempotency(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "idempotency": "Idempotency-Key"`)}})
 	var mu sync.Mutex
@@ -29,7 +31,9 @@ func TestIdempotency(t *testing.T) {
 			w.WriteHeader(http.StatusPaymentRequired)
 		}
 	}))
-	r.begin()
+	in := slot.ID(0)
+	r.beginOf("alice", 0, 1)
+	r.beginOf("mallory", 1, 1)
 	send := func(method, end, body string, headers ...string) string {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "https://"+demoHost+"/refunds?end="+end, strings.NewReader(body))
@@ -39,7 +43,7 @@ func TestIdempotency(t *testing.T) {
 			req.Header.Set(headers[i], headers[i+1])
 		}
 		before := len(keys)
-		if resp, err := r.client(false).Do(req); err == nil {
+		if resp, err := r.clientIn(in, false).Do(req); err == nil {
 			resp.Body.Close()
 		}
 		mu.Lock()
@@ -74,6 +78,11 @@ func TestIdempotency(t *testing.T) {
 		if c := send("POST", end, `{"amount":5}`, "X-Account", "b"); c == a {
 			t.Errorf("%s: a request for another account has the key %q", end, c)
 		}
+		in = 1
+		if c := send("POST", end, `{"amount":5}`); c == a {
+			t.Errorf("%s: another tenant's has the key %q, and gets its answer", end, c)
+		}
+		in = 0
 	}
 	if a, b := send("POST", "lost", strings.Repeat("x", 300<<10)), send("POST", "lost", strings.Repeat("x", 300<<10)); a == "" || a == b {
 		t.Errorf("a long body: %q, %q", a, b)

@@ -313,7 +313,7 @@ func TestPlanStale(t *testing.T) {
 	if _, err := r.plans.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("after a change: %v", err)
 	}
-	l := r.handler.Open(t.Context(), p.ID, p.Run, nil)
+	l := r.handler.Open(t.Context(), p.ID, p.Run, "", nil)
 	defer l.Close()
 	address, err := url.Parse("https://" + demoHost + "/x")
 	check(t, err)

@@ -32,8 +32,8 @@ type sender struct {
 }
 
 // Open begins to send the steps of a plan.
-func (e *Egress) Open(_ context.Context, id, run string, apis []string) plan.Sender {
-	l, end := lease.Apart(run, apis)
+func (e *Egress) Open(_ context.Context, id, run, tenant string, apis []string) plan.Sender {
+	l, end := lease.Apart(run, tenant, apis)
 	return &sender{Egress: e, plan: id, lease: l, close: end}
 }
 

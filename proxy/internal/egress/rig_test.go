@@ -130,8 +130,8 @@ func newRig(t testing.TB, s setup) *rig {
 	r.values, r.tokens = minted.New(s.now), filepath.Join(t.TempDir(), "tokens")
 	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log, Now: s.now})
 	t.Cleanup(r.minter.Close)
-	r.plans = plan.New(plan.Config{Open: func(ctx context.Context, id, run string, apis []string) plan.Sender {
-		return r.handler.Open(ctx, id, run, apis)
+	r.plans = plan.New(plan.Config{Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
+		return r.handler.Open(ctx, id, run, tenant, apis)
 	}})
 	t.Cleanup(r.plans.Close)
 	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.plans.Forget(); r.handler.Cut(c) },
@@ -217,8 +217,14 @@ func (r *rig) begin(apis ...string) (end func() controlapi.Receipt) {
 
 func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
 	r.t.Helper()
+	return r.beginOf("", id, generation, apis...)
+}
+
+// beginOf registers a tenant's run.
+func (r *rig) beginOf(tenant string, id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
+	r.t.Helper()
 	_, err := r.book.Begin(id, controlapi.Registration{
-		Generation: generation, Run: "run-" + r.t.Name(), APIs: apis, Deadline: time.Now().Add(10 * testkit.Patience),
+		Generation: generation, Run: "run-" + r.t.Name(), Tenant: tenant, APIs: apis, Deadline: time.Now().Add(10 * testkit.Patience),
 	})
 	check(r.t, err)
 	return func() controlapi.Receipt {

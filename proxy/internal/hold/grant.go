@@ -25,14 +25,14 @@ type grant struct {
 
 // scope is what requests have in common that a person approves together. method and url are empty for all of a rule.
 type scope struct {
-	run, api, rule, catalog string
-	byAny                   bool
-	method, url             string
+	run, tenant, api, rule, catalog string
+	byAny                           bool
+	method, url                     string
 }
 
 // scopeOf is the scope of a request, of a kind. The URL is without its query, as code wrote it.
 func (r Request) scopeOf(kind approvalapi.Scope) scope {
-	s := scope{run: r.Run, api: r.API, rule: r.Rule, catalog: r.Catalog, byAny: r.ByAny}
+	s := scope{run: r.Run, tenant: r.Tenant, api: r.API, rule: r.Rule, catalog: r.Catalog, byAny: r.ByAny}
 	if kind == approvalapi.ScopePath {
 		s.method = r.Method
 		s.url, _, _ = strings.Cut(r.URL, "?")

@@ -28,6 +28,7 @@ func TestScopes(t *testing.T) {
 		"another rule":       {change(func(q *Request) { q.Rule = "approve" }), false, false},
 		"another API":        {change(func(q *Request) { q.API = "pay2" }), false, false},
 		"another catalog":    {change(func(q *Request) { q.Catalog = "2" }), false, false},
+		"another tenant":     {change(func(q *Request) { q.Tenant = "mallory" }), false, false}, // a server's runs have one name
 		"the operator's":     {change(func(q *Request) { q.ByAny = true }), false, false},
 	}
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopeOnce, approvalapi.ScopePath, approvalapi.ScopeRule} {

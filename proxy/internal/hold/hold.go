@@ -1,8 +1,9 @@
 // Package hold keeps requests that a rule holds until a person decides.
 //
-// Threat: code that gets another request approved than the one a person saw, uses an approval twice, or floods the
-// person. An approval is for the exact bytes: method, host, path, query, headers and body, and for the catalog and the
-// rule that held them. It is used once. A run holds few requests at a time, and all runs together a bounded number.
+// Threat: code that gets another request approved than the one a person saw, uses an approval twice or that of another
+// tenant, or floods the person. An approval is for the exact bytes: method, host, path, query, headers and body, for the
+// tenant who sent them, and for the catalog and the rule that held them. It is used once. A run holds few requests at a
+// time, and all runs together a bounded number.
 package hold
 
 import (
@@ -50,6 +51,8 @@ var (
 // Request is what is held.
 type Request struct {
 	Run, API, Rule string
+	// Tenant is whose run it is. An approval is for the same one's alone.
+	Tenant string
 	// Catalog is the version of the catalog whose rule holds it.
 	Catalog           string
 	Method, URL, Body string
@@ -70,7 +73,7 @@ func (r Request) size() int {
 // sum identifies what is approved.
 func (r Request) sum() [sha256.Size]byte {
 	h := sha256.New()
-	for _, s := range []string{r.API, r.Rule, strconv.FormatBool(r.ByAny),
+	for _, s := range []string{r.Tenant, r.API, r.Rule, strconv.FormatBool(r.ByAny),
 		r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}

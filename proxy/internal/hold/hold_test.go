@@ -68,6 +68,7 @@ func TestLate(t *testing.T) {
 		"body": func(q *Request) { q.Body = `{"amount":50}` }, "url": func(q *Request) { q.URL += "0" },
 		"method": func(q *Request) { q.Method = "PUT" }, "header": func(q *Request) { q.Headers = append(q.Headers, "Account: x") },
 		"rule": func(q *Request) { q.Rule = "approve" }, "api": func(q *Request) { q.API = "x" }, "catalog": func(q *Request) { q.Catalog = "2" },
+		"tenant": func(q *Request) { q.Tenant = "mallory" },
 	} {
 		q := refund("r2")
 		change(&q)

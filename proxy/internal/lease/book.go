@@ -106,7 +106,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	b.conf.Drain(id)
 	l := newLease(id, r, now)
 	if r.DryRun {
-		l.Plan = b.conf.Plans.Draft(r.Run, l.apis)
+		l.Plan = b.conf.Plans.Draft(r.Run, r.Tenant, l.apis)
 	}
 	s.mu.Lock()
 	s.lease = l
@@ -140,7 +140,7 @@ func kindOf(id slot.ID, r controlapi.Registration) policy.Kind {
 func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l := &Lease{
-		Slot: id, Generation: r.Generation, Run: r.Run, Deadline: r.Deadline,
+		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant, Deadline: r.Deadline,
 		Recorder: receipt.NewRecorder(r.Run, r.Generation),
 		Large:    make(chan struct{}, maxLarge),
 		kind:     kindOf(id, r),

@@ -55,6 +55,7 @@ type Lease struct {
 	Slot       slot.ID
 	Generation uint64
 	Run        string
+	Tenant     string // empty: the operator
 	Deadline   time.Time
 	Recorder   *receipt.Recorder
 	// Large bounds how many long WebSocket messages may be held at once: see wsrelay.Options.
@@ -96,9 +97,10 @@ func (l *Lease) Includes(api string) bool {
 func (l *Lease) Closed() bool { return l.closed && !disarm.Off("tenant-hosts") }
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
-func Apart(run string, apis []string) (l *Lease, close func()) {
+func Apart(run, tenant string, apis []string) (l *Lease, close func()) {
 	now := time.Now()
-	l = newLease(none, controlapi.Registration{Run: run, APIs: apis, Deadline: now.Add(time.Hour)}, now)
+	r := controlapi.Registration{Run: run, Tenant: tenant, APIs: apis, Deadline: now.Add(time.Hour)}
+	l = newLease(none, r, now)
 	return l, l.end
 }
 

@@ -41,10 +41,11 @@ func (e *EndedError) Error() string { return e.Sentence }
 
 // Draft is the plan of a run under way. Its methods may be called by many goroutines.
 type Draft struct {
-	book *Book
-	id   string
-	run  string
-	apis []string // of the run; nil: every active one
+	book   *Book
+	id     string
+	run    string
+	tenant string   // whose run it is
+	apis   []string // of the run; nil: every active one
 
 	mu      sync.Mutex
 	version string // of the catalog
@@ -196,8 +197,8 @@ func (d *Draft) Seal() *planapi.Plan {
 		return nil
 	}
 	p := &entry{
-		id: d.id, run: d.run, apis: d.apis, version: d.version, steps: d.steps, size: d.size, state: planapi.Open,
-		digest: digest(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
+		id: d.id, run: d.run, tenant: d.tenant, apis: d.apis, version: d.version, steps: d.steps, size: d.size,
+		state: planapi.Open, digest: digest(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
 		since: time.Now(), replies: make([]*planapi.Reply, len(d.steps)),
 	}
 	p.until = p.since.Add(lifeTime)

@@ -52,7 +52,7 @@ type Sender interface {
 // Config holds what a Book needs.
 type Config struct {
 	// Open begins to send the steps of a run's plan.
-	Open func(ctx context.Context, plan, run string, apis []string) Sender
+	Open func(ctx context.Context, plan, run, tenant string, apis []string) Sender
 	// Decided is called for each decision of a person, with the numbers of the steps. It may be nil.
 	Decided func(p planapi.Plan, approved bool, steps []int)
 	// Now is the clock. Nil means time.Now.
@@ -75,6 +75,7 @@ type Book struct {
 // entry is a plan.
 type entry struct {
 	id, run, version, digest string
+	tenant                   string
 	apis                     []string
 	steps                    []step // nil when they can be sent no more
 	size                     int
@@ -106,9 +107,9 @@ func (b *Book) Close() {
 	b.wg.Wait()
 }
 
-// Draft begins the plan of a run that may use these APIs; nil: all.
-func (b *Book) Draft(run string, apis []string) *Draft {
-	return &Draft{book: b, id: newID(), run: run, apis: apis}
+// Draft begins the plan of a tenant's run that may use these APIs; nil: all.
+func (b *Book) Draft(run, tenant string, apis []string) *Draft {
+	return &Draft{book: b, id: newID(), run: run, tenant: tenant, apis: apis}
 }
 
 // newID is short enough to type: 40 random bits.

@@ -53,7 +53,7 @@ func (s *sent) all() []string {
 }
 
 func newBook(t *testing.T, s *sent) *Book {
-	b := New(Config{Open: func(context.Context, string, string, []string) Sender { return s }})
+	b := New(Config{Open: func(context.Context, string, string, string, []string) Sender { return s }})
 	t.Cleanup(b.Close)
 	return b
 }
@@ -75,7 +75,7 @@ func write(t testing.TB, method, address, body string) Step {
 // planOf is a plan with these bodies.
 func planOf(t testing.TB, b *Book, bodies ...string) *planapi.Plan {
 	t.Helper()
-	d := b.Draft("run", nil)
+	d := b.Draft("run", "", nil)
 	for _, body := range bodies {
 		if _, err := d.Add(write(t, "POST", "https://demo.test/x", body), "v1"); err != nil {
 			t.Fatal(err)
@@ -221,13 +221,13 @@ func TestStops(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s := &sent{}
 	b := newBook(t, s)
-	if _, err := b.Draft("r", nil).Add(write(t, "POST", "https://demo.test/", strings.Repeat("a", MaxBody+1)), "v1"); !errors.Is(err, ErrUnreadable) {
+	if _, err := b.Draft("r", "", nil).Add(write(t, "POST", "https://demo.test/", strings.Repeat("a", MaxBody+1)), "v1"); !errors.Is(err, ErrUnreadable) {
 		t.Errorf("a long body: %v", err)
 	}
-	if _, err := b.Draft("r", nil).Add(write(t, "POST", "https://demo.test/", "\xff"), "v1"); !errors.Is(err, ErrUnreadable) {
+	if _, err := b.Draft("r", "", nil).Add(write(t, "POST", "https://demo.test/", "\xff"), "v1"); !errors.Is(err, ErrUnreadable) {
 		t.Errorf("no text: %v", err)
 	}
-	d := b.Draft("r", nil)
+	d := b.Draft("r", "", nil)
 	var err error
 	n := 0
 	for ; err == nil; n++ {
@@ -241,7 +241,7 @@ func TestBounds(t *testing.T) {
 	}
 	drafts, large := 0, strings.Repeat("a", MaxBody)
 	for full := false; !full && drafts < 1000; drafts++ {
-		d := b.Draft("r", nil)
+		d := b.Draft("r", "", nil)
 		for err = nil; err == nil; {
 			_, err = d.Add(write(t, "POST", "https://demo.test/", large), "v1")
 		}
@@ -259,7 +259,7 @@ func TestBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Draft("r", nil).Add(write(t, "POST", "https://demo.test/", large), "v1"); err != nil {
+	if _, err := b.Draft("r", "", nil).Add(write(t, "POST", "https://demo.test/", large), "v1"); err != nil {
 		t.Errorf("after all were refused: %v", err)
 	}
 	for range 2 * maxPlans {
@@ -275,7 +275,7 @@ func TestMemory(t *testing.T) {
 	now := time.Now()
 	b := newBook(t, &sent{})
 	b.conf.Now = func() time.Time { return now }
-	d := b.Draft("r", nil)
+	d := b.Draft("r", "", nil)
 	read := write(t, "GET", "https://demo.test/x", "")
 	d.Read(read, []byte(`{"a": 1}`))
 	if _, err := d.Add(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.used == 0 {
@@ -286,7 +286,7 @@ func TestMemory(t *testing.T) {
 	if b.used != 0 || d.Seal() != nil {
 		t.Errorf("%d bytes after a run without an end", b.used)
 	}
-	d = b.Draft("r", nil)
+	d = b.Draft("r", "", nil)
 	d.Read(read, []byte(`{"a": 1}`))
 	if d.Seal() != nil || b.used != 0 {
 		t.Errorf("%d bytes after a run that only read", b.used)
@@ -304,7 +304,7 @@ func TestMemory(t *testing.T) {
 // TestEnding: a proxy that ends stops a plan at the step that it sends.
 func TestEnding(t *testing.T) {
 	s := &sent{wait: make(chan struct{})}
-	b := New(Config{Open: func(context.Context, string, string, []string) Sender { return s }})
+	b := New(Config{Open: func(context.Context, string, string, string, []string) Sender { return s }})
 	p := planOf(t, b, "a", "b")
 	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
 		t.Fatal(err)
@@ -360,7 +360,7 @@ func TestOperator(t *testing.T) {
 		any   []bool
 		want  bool
 	}{{[]string{""}, []bool{false}, true}, {[]string{"r"}, []bool{true}, false}, {[]string{"r", ""}, []bool{true, true}, true}, {[]string{"r", "r"}, []bool{true, false}, true}} {
-		d := b.Draft("r", nil)
+		d := b.Draft("r", "", nil)
 		for i, rule := range c.rules {
 			s := write(t, "POST", "https://demo.test/", fmt.Sprint(i))
 			s.Rule, s.ByAny = rule, c.any[i]

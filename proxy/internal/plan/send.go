@@ -18,7 +18,7 @@ const (
 func (b *Book) send(e *entry, steps []int) {
 	ctx, cancel := context.WithTimeout(b.ctx, planTime)
 	defer cancel()
-	to := b.conf.Open(ctx, e.id, e.run, e.apis)
+	to := b.conf.Open(ctx, e.id, e.run, e.tenant, e.apis)
 	wrote := map[string]bool{}
 	state := planapi.Done
 	for _, n := range steps {
