@@ -183,6 +183,12 @@ func (b *tab) press(t *testing.T, keys ...string) {
 	}
 }
 
+// decidable waits until what is shown has been shown for long enough to be decided about.
+func (b *tab) decidable(t *testing.T) {
+	t.Helper()
+	b.wait(t, "document.querySelector('.actions .btn.no:not(:disabled)')")
+}
+
 // turn goes to a page by its keys, which must follow each other quickly, as a loaded machine may not manage.
 func (b *tab) turn(t *testing.T, key, page string) {
 	t.Helper()

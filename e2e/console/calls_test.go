@@ -37,6 +37,7 @@ func TestHeldCall(t *testing.T) {
 		if n := len(w.Upstream.Seen(sought)); n != 0 {
 			t.Errorf("%d requests of the server before the answer", n)
 		}
+		b.decidable(t)
 		b.press(t, key)
 		if r := <-done; strings.TrimSpace(r.Out) != want {
 			t.Errorf("the code saw %s, want %s", r.JSON, want)

@@ -173,6 +173,7 @@ func TestConsole(t *testing.T) {
 		b.see(t, ".page", "RULED_TOKEN")
 		b.see(t, ".page", "2 characters in it cannot be seen")
 		b.see(t, ".lined", "U+202E")
+		b.decidable(t)
 		b.press(t, "a")
 		if r := <-yes; !strings.HasPrefix(r.Out, "200 ") {
 			t.Errorf("after the approval the code saw %s", r.JSON)
@@ -182,6 +183,7 @@ func TestConsole(t *testing.T) {
 
 		no := later(t, w, 90, send("/anything/refunds"))
 		b.see(t, ".page", "Against the last one that you approved")
+		b.decidable(t)
 		b.press(t, "d")
 		if r := <-no; !strings.HasPrefix(r.Out, "403 ") || !strings.Contains(r.Out, "approval_denied") {
 			t.Errorf("after the refusal the code saw %s", r.JSON)
@@ -191,6 +193,7 @@ func TestConsole(t *testing.T) {
 		operator := later(t, w, 90, send("/anything/payouts"))
 		b.see(t, ".verb", "/anything/payouts")
 		b.see(t, ".actions", "codeforge approve")
+		time.Sleep(1500 * time.Millisecond) // until keys decide
 		b.press(t, "a")
 		id := eval[string](t, b, "[...document.querySelectorAll('.command')].map((e) => e.innerText).find((s) => s.includes('codeforge approve')).trim().split(' ').pop()")
 		status := eval[int](t, b, fmt.Sprintf("fetch('/console/api/held/%s', { method: 'POST', headers: { Authorization: 'Bearer ' + sessionStorage.getItem('codeforge-bearer'), 'Content-Type': 'application/json' }, body: '{\"approve\": true}' }).then((r) => r.status)", id))
@@ -305,6 +308,7 @@ func TestConsole(t *testing.T) {
 		if h := eval[float64](t, b, "document.querySelector('.actions .btn.main').getBoundingClientRect().height"); h < 44 {
 			t.Errorf("the button is %v pixels high", h)
 		}
+		b.decidable(t)
 		picture(t, b, "console-phone.png")
 		eval[bool](t, b, "document.querySelector('.actions .btn.no').click() || true")
 		<-waits

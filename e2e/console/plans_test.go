@@ -65,6 +65,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 		}
 	}
 	sound(t, b, "a plan")
+	b.decidable(t)
 	button("Choose none")
 	b.wait(t, "document.querySelector('.actions .btn.main').disabled")
 	b.press(t, "a")
@@ -98,6 +99,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 	p, trial = dry("/anything/payouts")
 	next()
 	b.see(t, ".actions", "codeforge plan approve "+p.ID)
+	time.Sleep(1500 * time.Millisecond) // until keys decide
 	b.press(t, "a", "d")
 	status := eval[int](t, b, fmt.Sprintf("fetch('/console/api/plans/%s', { method: 'POST', headers: { Authorization: 'Bearer ' + sessionStorage.getItem('codeforge-bearer'), 'Content-Type': 'application/json' }, body: '{\"approve\": true, \"digest\": \"%s\"}' }).then((r) => r.status)", p.ID, p.Digest))
 	if list := sent(trial); status != 409 || len(list) != 0 {

@@ -35,6 +35,28 @@ func pythonRun(t *testing.T, b *broker, code string) string {
 	return text
 }
 
+// TestSkillModule: a skill is imported with _ for -, unless two skills have that name: nothing is imported in the place of
+// another.
+func TestSkillModule(t *testing.T) {
+	for name, files := range map[string][]string{"open-report": {"open-report.py"}, "open_report": {"open_report.py"}, "": {"open-report.py", "open_report.py"}} {
+		dir := t.TempDir()
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "sitecustomize.py"), Site, 0o600))
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, "skills"), 0o700))
+		for _, f := range files {
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", f), []byte("me = '"+strings.TrimSuffix(f, ".py")+"'\n"), 0o600))
+		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte("from skills import open_report\nprint(open_report.me)\n"), 0o600))
+		cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
+		cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
+		cmd.Stdin = strings.NewReader("\n")
+		out, err := cmd.CombinedOutput()
+		text := strings.TrimPrefix(string(out), "\x00")
+		if name != "" && (err != nil || text != name+"\n") || name == "" && !strings.Contains(text, "ImportError: open_report.py and open-report.py are both imported as skills.open_report") {
+			t.Errorf("%v: %v %s", files, err, text)
+		}
+	}
+}
+
 // ends are programs whose end shows: what they print then, what they leave in files, and their exit code.
 var ends = []struct{ name, code string }{
 	{"an open file", "f = open('out', 'w')\nf.write('kept')\n"},

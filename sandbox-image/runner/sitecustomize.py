@@ -53,7 +53,7 @@ def define_mcp(line, source):
 
 
 class SkillFinder:
-    """Makes /skills/<name>.py importable as skills.<name>, with _ for -.
+    """Makes /skills/<name>.py importable as skills.<name>, with _ for -, unless two have that name.
 
     Byte code is never read: a file that another run has left in /skills could differ from the source that is shown.
     """
@@ -70,8 +70,13 @@ class SkillFinder:
                 return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
 
         own = os.path.dirname(__file__)
-        for file in [f"{at}/skills/{n}.py" for at in (own, "") for n in (name, name.replace("_", "-"))]:
-            if os.path.isfile(file):
+        names = dict.fromkeys((f"{name}.py", name.replace("_", "-") + ".py"))
+        for at in (own, ""):
+            files = [n for n in names if os.path.isfile(f"{at}/skills/{n}")]
+            if len(files) > 1:
+                raise ImportError(f"{' and '.join(files)} are both imported as {fullname}: one of them has to go", name=fullname)
+            if files:
+                file = f"{at}/skills/{files[0]}"
                 spec = sys.modules["_frozen_importlib"].ModuleSpec(fullname, Loader(fullname, file), origin=file)
                 spec.has_location = True
                 return spec

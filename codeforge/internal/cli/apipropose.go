@@ -93,7 +93,9 @@ func propose(a *catalog.API, list []controlapi.Exchange) proposal {
 		if err != nil {
 			continue
 		}
-		counts[route{x.Method, u.EscapedPath()}]++
+		if !strings.Contains(u.Path, "*") { // which in a rule stands for more than was requested
+			counts[route{x.Method, u.EscapedPath()}]++
+		}
 		if r, err := catalog.Decide(a.Rules, x.Method, u.EscapedPath(), nil); err == nil && r != nil {
 			now[slices.IndexFunc(a.Rules, func(o catalog.Rule) bool { return o.String() == r.String() })]++
 		}

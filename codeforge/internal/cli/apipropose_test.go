@@ -30,6 +30,9 @@ func TestPropose(t *testing.T) {
 	served("POST", "/v1/refunds")
 	served("POST", "/v1/refunds")
 	served("POST", "/v1/payouts")
+	for _, path := range []string{"/v1/**", "/v1/*/refunds", "/v1/%2A%2a", "/v1/a*"} { // as a rule it would permit more
+		served("DELETE", path)
+	}
 	p := propose(a, list)
 	got := map[string]int{}
 	for _, r := range p.Rules {

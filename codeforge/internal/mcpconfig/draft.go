@@ -71,7 +71,7 @@ func (d *Drafter) Draft(ctx context.Context, s Server) Draft {
 		return out
 	}
 	keys := &keys{
-		api: name, lookup: d.Lookup, inputs: s.Inputs, where: map[string]string{},
+		api: name, lookup: d.Lookup, inputs: s.Inputs, where: map[string]string{}, own: map[string]bool{},
 		taken: func(token string) bool { return d.tokens[token] || d.TakenToken(token) },
 	}
 	if keys.lookup == nil {
@@ -167,7 +167,7 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 	maps.Copy(env, how.env)
 	switch {
 	case how.url != "":
-		expanded, missing := keys.expand(how.url)
+		expanded, missing := keys.expand("its address", how.url)
 		if missing != "" {
 			d.Refused = "its address has " + missing + " in it, which is not set here"
 			return
@@ -186,7 +186,10 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 			})
 		}
 		server.Headers = cleaned(keys, headers)
-		server.URL = keys.address(expanded)
+		if server.URL = keys.address(expanded); keys.leaks(expanded, server.URL) {
+			d.Refused = "a key of your variables is in its address, where no token name can stand for it"
+			return
+		}
 		if u, err := url.Parse(server.URL); err == nil && u.Scheme == "http" {
 			d.Entry.AllowHTTP = true
 			if loopback(u.Hostname()) {

@@ -136,6 +136,61 @@ func TestFifteen(t *testing.T) {
 
 var canary = regexp.MustCompile(`canary[A-Z]`)
 
+// TestOwnVariables: what a file takes of the user's variables is said before anything is written, whatever it is called
+// there; where a variable's name or value is that of a key, it is a credential, and never shown.
+func TestOwnVariables(t *testing.T) {
+	own := map[string]string{
+		"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzq81TKEYab", "DB_PASSWORD": "correct horse/battery", "APP_TOKEN": `{"user": "canary words"}`,
+		"HOOK": "https://hooks.example/ghp_Zq8aVn3xT0bWm5LkR2yJ7sDc9fHg", "REGION": "eu-west-1", "WORD_TOKEN": "canary-in-small-letters",
+	}
+	for text, want := range map[string]string{
+		`"url":"https://a.example/mcp","headers":{"X-Api-Key":"${AWS_SECRET_ACCESS_KEY}"}`: "X-Api-Key is your variable AWS_SECRET_ACCESS_KEY",
+		`"url":"https://a.example/mcp","headers":{"X-Who":"Bearer ${DB_PASSWORD}"}`:        `"X-Who":"Bearer A_AUTH_TOKEN"`,
+		`"url":"https://a.example/mcp","headers":{"X-Who":"{env:REGION}"}`:                 "X-Who is your variable REGION",
+		`"url":"https://${DB_PASSWORD}.a.example/mcp"`:                                     "refused",
+		`"url":"https://a.example/x-${DB_PASSWORD}/mcp"`:                                   "refused",
+		`"url":"https://a.example/mcp/${AWS_SECRET_ACCESS_KEY}"`:                           "refused a key of your variables",
+		`"url":"https://a.example/mcp?q=${DB_PASSWORD}"`:                                   "refused",
+		`"url":"https://a.example/${WORD_TOKEN}?q=${WORD_TOKEN}&r=1"`:                      "https://a.example/A_AUTH_TOKEN?q=A_AUTH_TOKEN&r=1",
+		`"url":"https://me:${WORD_TOKEN}@a.example/"`:                                      "https://a.example/",
+		`"url":"https://${WORD_TOKEN}@a.example/"`:                                         "refused",
+		`"command":"npx","args":["x@1.0.0"],"env":{"LOGIN":"${DB_PASSWORD}"}`:              `"LOGIN":"A_AUTH_TOKEN"`,
+		`"command":"npx","args":["x@1.0.0"],"env":{"LOGIN":"me:${env:DB_PASSWORD}!"}`:      `"LOGIN":"A_AUTH_TOKEN"`,
+		`"command":"npx","args":["x@1.0.0"],"env":{"LOGIN":"${APP_TOKEN}"}`:                `"LOGIN":"A_AUTH_TOKEN"`,
+		`"command":"npx","args":["x@1.0.0"],"env":{"AT":"http://a/${DB_PASSWORD}x"}`:       `"AT":"A_AUTH_TOKEN"`,
+		`"command":"npx","args":["x@1.0.0"],"env":{"AT":"${HOOK}"}`:                        `"AT":"https://hooks.example/A_AUTH_TOKEN"`,
+		`"command":"npx","args":["x@1.0.0","--as","${DB_PASSWORD}"]`:                       `"--as","A_AUTH_TOKEN"`,
+		`"command":"npx","args":["x@1.0.0","${DB_PASSWORD}"]`:                              "an argument is your variable DB_PASSWORD",
+		`"command":"npx","args":["x@1.0.0"],"env":{"H":"{\"X-Who\": \"${DB_PASSWORD}\"}"}`: `"H":"{\"X-Who\":\"A_AUTH_TOKEN\"}"`,
+	} {
+		servers, err := Parse(".mcp.json", []byte(`{"mcpServers":{"a":{`+text+`}}}`))
+		testkit.Must(t, err)
+		never := func(string) bool { return false }
+		d := (&Drafter{
+			Lookup: func(name string) (string, bool) { v, ok := own[name]; return v, ok }, TakenAPI: never, TakenToken: never,
+			Version: func(context.Context, string, string) (string, error) { return "1.0.0", nil },
+		}).Draft(t.Context(), servers[0])
+		printed := "refused " + d.Refused + strings.Join(d.Notes, "\n")
+		if d.Refused == "" {
+			config, err := d.Entry.Show(func(apidir.Credential) string { return "" })
+			testkit.Must(t, err)
+			var line strings.Builder
+			enc := json.NewEncoder(&line)
+			enc.SetEscapeHTML(false)
+			testkit.Must(t, enc.Encode(d.Entry.Server))
+			printed = config + line.String() + strings.Join(d.Notes, "\n")
+		}
+		if !strings.Contains(printed, want) || !strings.Contains(printed, " your variable ") {
+			t.Errorf("%s: want %s in\n%s", text, want, printed)
+		}
+		for _, secret := range []string{"wJalr", "correct", "battery", "canary", "ghp_"} {
+			if strings.Contains(printed, secret) {
+				t.Errorf("%s: %s is printed:\n%s", text, secret, printed)
+			}
+		}
+	}
+}
+
 // writable: what is drafted passes the catalog's own check, is switched off, and what is shown of it has no key.
 func writable(t *testing.T, d Draft) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package mcpconfig
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -24,6 +25,7 @@ type keys struct {
 	list  []apidir.Credential
 	where map[string]string // by token: in which variable, header or argument it was
 	notes []string
+	own   map[string]bool // keys that were in the user's variables
 }
 
 // Typed stands in a draft for a credential that the user has yet to type.
@@ -42,7 +44,10 @@ var scheme = regexp.MustCompile(`(?i)^((?:bearer|token|basic|bot|apikey|api-key|
 // clean is a value without its keys. Key is the name of the variable, header, parameter or argument that has it. It is
 // not ok where the value is not known and not needed.
 func (k *keys) clean(key, value string) (text string, ok bool) {
-	value, missing := k.expand(value)
+	if text, is := k.object(value); is {
+		return text, true
+	}
+	value, missing := k.expand(key, value)
 	if missing != "" {
 		prefix := ""
 		if m := scheme.FindStringSubmatch(value); m != nil {
@@ -55,19 +60,20 @@ func (k *keys) clean(key, value string) (text string, ok bool) {
 			"the server needs it")
 		return "", false
 	}
-	var inside map[string]string
-	if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &inside) == nil {
-		for _, name := range slices.Sorted(maps.Keys(inside)) { // headers in one variable, as notion-mcp-server has them
-			inside[name], _ = k.clean(name, inside[name])
-		}
-		line, _ := json.Marshal(inside) // strings
-		return string(line), true
-	}
-	if m := scheme.FindStringSubmatch(value); m != nil && catalog.LooksSecret(key, m[2]) {
+	own := k.owned(value)
+	if m := scheme.FindStringSubmatch(value); m != nil && (own || catalog.LooksSecret(key, m[2])) {
 		return m[1] + k.credential(key, m[2]), true
 	}
 	if isURL(value) {
-		return k.address(value), true
+		if text := k.address(value); !k.leaks(value, text) {
+			return text, true
+		}
+	}
+	if own {
+		return k.credential(key, value), true
+	}
+	if text, is := k.object(value); is {
+		return text, true
 	}
 	if u, err := url.Parse(value); err == nil && u.User != nil && u.Host != "" {
 		k.note(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
@@ -81,6 +87,35 @@ func (k *keys) clean(key, value string) (text string, ok bool) {
 		return k.words(key, value), true
 	}
 	return value, true
+}
+
+// object is an object of texts without its keys, such as the headers that notion-mcp-server has in one variable.
+func (k *keys) object(value string) (text string, is bool) {
+	var inside map[string]string
+	if !strings.HasPrefix(value, "{") || json.Unmarshal([]byte(value), &inside) != nil {
+		return "", false
+	}
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		inside[name], _ = k.clean(name, inside[name])
+	}
+	line, _ := json.Marshal(inside) // strings
+	return string(line), true
+}
+
+// owned reports whether a text has a key of the user's variables in it.
+func (k *keys) owned(text string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(k.own)), func(v string) bool { return strings.Contains(text, v) })
+}
+
+// leaks reports whether address may have left something of such a key in an address: a key is replaced where it is a
+// segment of the path or the value of a parameter, and has no character that is escaped there.
+func (k *keys) leaks(before, after string) bool {
+	for v := range k.own {
+		if strings.Contains(before, v) && (strings.Contains(after, v) || url.PathEscape(v) != v) {
+			return true
+		}
+	}
+	return false
 }
 
 // words replaces the words of a text that are keys.
@@ -119,7 +154,7 @@ func (k *keys) address(text string) string {
 		k.note("the address had a user and a password: put them into a header, as the service wants them")
 	}
 	for _, part := range strings.Split(u.EscapedPath(), "/") {
-		if catalog.LooksSecret("", part) {
+		if k.own[part] || catalog.LooksSecret("", part) {
 			token := k.credential("path", part, "path")
 			return k.address(strings.Replace(u.String(), part, token, 1))
 		}
@@ -127,7 +162,7 @@ func (k *keys) address(text string) string {
 	pairs := strings.Split(u.RawQuery, "&")
 	for i, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
-		if catalog.LooksSecret(name, value) && k.where[value] == "" {
+		if (k.own[value] || catalog.LooksSecret(name, value)) && k.where[value] == "" {
 			pairs[i] = name + "=" + k.credential(name, value, "query:"+name)
 		}
 	}
@@ -135,8 +170,8 @@ func (k *keys) address(text string) string {
 	return u.String()
 }
 
-// expand replaces references by their values. Missing is the name of one that has none.
-func (k *keys) expand(value string) (text, missing string) {
+// expand replaces references by their values, and notes which are the user's. Missing is the name of one that has none.
+func (k *keys) expand(key, value string) (text, missing string) {
 	text = reference.ReplaceAllStringFunc(value, func(found string) string {
 		m := reference.FindStringSubmatch(found)
 		kind, name, usual := m[1], m[2], m[3]
@@ -149,6 +184,10 @@ func (k *keys) expand(value string) (text, missing string) {
 			return found
 		default:
 			if got, ok := k.lookup(name); ok && got != "" {
+				k.note(cmp.Or(key, "an argument") + " is your variable " + name)
+				if catalog.LooksSecret(name, got) && (!isURL(got) || catalog.LooksSecret(name, "nobody-knows")) {
+					k.own[got] = true // of a URL, address finds the keys
+				}
 				return got
 			}
 			if usual == "" {

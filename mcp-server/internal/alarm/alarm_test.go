@@ -54,9 +54,41 @@ func TestBook(t *testing.T) {
 	if _, ok := open().Frozen(mine); ok || len(open().List()) != 2 {
 		t.Error("after it was freed")
 	}
-	info, err := os.Stat(filepath.Join(dir, "alarms.json"))
+	info, err := os.Stat(filepath.Join(dir, ".alarms.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
+	}
+}
+
+// TestBesidePins: the tools that are accepted of a server called alarms are another file of the same folder. A book that an
+// earlier version left under that name freezes whom it froze, and one that is damaged frees nobody.
+func TestBesidePins(t *testing.T) {
+	const pins = `{"server":"[]","tools":{"a":{}}}`
+	for old, frozen := range map[string]bool{`[{"number":1,"session":"` + alarm.Name("s") + `","frozen":true}]`: true, pins: false, "{": false} {
+		dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
+		path := filepath.Join(dir, "alarms.json") // as broker names the tools of a server
+		if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // also at the start after
+			b, err := alarm.Open(dir, nil, log)
+			if _, ok := b.Frozen("s"); ok != frozen || (err != nil) != (old == "{") {
+				t.Errorf("%s: frozen %t, %v", old, ok, err)
+			}
+			if text, _ := os.ReadFile(path); (string(text) == pins) != (old == pins) {
+				t.Errorf("%s: the tools of the server are %q", old, text)
+			}
+		}
+		if old == "{" {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(pins), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b, err := alarm.Open(dir, nil, log)
+		if _, ok := b.Frozen("s"); ok != frozen || err != nil {
+			t.Errorf("%s: after a server has the name: frozen %t, %v", old, ok, err)
+		}
 	}
 }
 
@@ -115,7 +147,7 @@ func TestManyFrozen(t *testing.T) {
 // TestDamaged: a book that cannot be read frees nobody: nothing starts, and it is said what to do.
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "alarms.json"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ".alarms.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := alarm.Open(dir, nil, logline.New(t.Output(), "text", nil)); err == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
@@ -133,21 +134,44 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	if err := json.Unmarshal(schema, &form); err != nil {
 		return nil, "its form cannot be read"
 	}
+	hidden := slices.ContainsFunc(form.Required, hides)
 	for name, field := range form.Properties {
+		hidden = hidden || hides(name) || hidesName(field)
 		title, _ := shown(field["title"]).(string)
 		about, _ := shown(field["description"]).(string)
-		if secretField.MatchString(name) || secretField.MatchString(title) || secretWords.MatchString(about) {
+		if secretField.MatchString(signature.Clean(name, len(name))) || secretField.MatchString(title) || secretWords.MatchString(about) {
 			return nil, forbidden
 		}
 		for key, value := range field {
 			field[key] = shown(value)
 		}
 	}
+	if hidden {
+		return nil, "names in its form have characters that do not show"
+	}
 	line, err := json.Marshal(map[string]any{"type": "object", "properties": form.Properties, "required": form.Required})
 	if err != nil {
 		return nil, err.Error()
 	}
 	return line, ""
+}
+
+// hides reports whether a name has characters that do not show. It is what the answer is under, so it cannot be cleaned.
+func hides(name string) bool { return signature.Clean(name, len(name)) != name }
+
+// hidesName reports whether a name within a value of a form does.
+func hidesName(value any) bool {
+	switch v := value.(type) {
+	case []any:
+		return slices.ContainsFunc(v, hidesName)
+	case map[string]any:
+		for name, inside := range v {
+			if hides(name) || hidesName(inside) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // shown is a value of a form without characters that do not show.

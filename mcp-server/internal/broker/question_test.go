@@ -68,6 +68,9 @@ func TestUnasked(t *testing.T) {
 		shown int32
 	}{
 		"a password":    {form: `{"password":{"type":"string"}}`, says: "asks for a secret"},
+		"a hidden one":  {form: `{"pass\u200bword\u202e":{"type":"string"}}`, says: "asks for a secret"},
+		"a hidden name": {form: `{"na\u200bme":{"type":"string"}}`, says: "characters that do not show"},
+		"hidden deeper": {form: `{"x":{"type":"string","ti\u200btle":"Your GitHub token"}}`, says: "characters that do not show"},
 		"in a title":    {form: `{"x":{"type":"string","title":"Your GitHub token"}}`, says: "asks for a secret"},
 		"in words":      {form: `{"x":{"type":"string","description":"paste the API key"}}`, says: "asks for a secret"},
 		"in a question": {text: "Please enter your GitHub password", says: "asks for a secret"},

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -350,5 +352,26 @@ func TestStopped(t *testing.T) {
 	}
 	if w := ask(h, http.MethodGet, API+"runs/none", "", me); w.Code != http.StatusNotFound {
 		t.Errorf("a run that is none: %d", w.Code)
+	}
+}
+
+// TestDecides: keys and buttons decide about what has been on the screen for a second, and about nothing else: not about
+// what takes its place, nor for a key that is still held down.
+func TestDecides(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-prompt", "--no-config", "--allow-read", "testdata/decides.mjs", "../web")
+	cmd.Env = []string{"NO_COLOR=1", "HOME=" + t.TempDir(), "DENO_NO_UPDATE_CHECK=1"}
+	out, err := cmd.CombinedOutput()
+	want := `at once: nothing
+a key that is still held down: nothing
+A, and what then is in its place: +A
+B after a second: +B
+A is gone, and its address is still there: nothing
+without an address, A is gone: nothing
+a plan at once: nothing
+a plan, with a key that is still held down: nothing
+a plan after a second: +P
+`
+	if err != nil || string(out) != want {
+		t.Errorf("%v\n%s, want\n%s", err, out, want)
 	}
 }

@@ -195,6 +195,8 @@ func skillError(err error) error {
 		return &told{http.StatusConflict, "Skills are read-only here: SKILLS_READONLY is set."}
 	case errors.Is(err, skill.ErrPinned):
 		return &told{http.StatusConflict, "This skill is pinned. Unpin it first."}
+	case errors.Is(err, skill.ErrTaken):
+		return &told{http.StatusConflict, "Another skill is imported by the same name, with _ for -. Delete one of them first."}
 	case errors.Is(err, skill.ErrChanged):
 		return &told{http.StatusConflict, "The skill is being changed by a run. Try again."}
 	case errors.Is(err, skill.ErrUnavailable):

@@ -1,11 +1,13 @@
 package skill
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
@@ -20,8 +22,10 @@ func (s *Store) PinIn(dir string) { s.pins = dir }
 // pin is the path of the source that a skill is pinned to.
 func (s *Store) pin(name string) string { return filepath.Join(s.pins, File(name)) }
 
-// Pinned reports whether a skill is pinned.
-func (s *Store) Pinned(name string) bool {
+// Pinned reports whether a skill is pinned, or another one that is imported by its name.
+func (s *Store) Pinned(name string) bool { return s.isPinned(name) || s.isPinned(twin(name)) }
+
+func (s *Store) isPinned(name string) bool {
 	if s.pins == "" || !ValidName(name) {
 		return false
 	}
@@ -35,6 +39,9 @@ func (s *Store) Pin(name string) error {
 		return errors.New("skills cannot be pinned: there is no folder for it")
 	}
 	_, source, err := s.Read(name)
+	if err == nil {
+		err = s.taken(name)
+	}
 	if err == nil && s.pinned != nil {
 		return s.pinned.put(File(name), []byte(source), whatever)
 	}
@@ -52,7 +59,7 @@ func (s *Store) Pin(name string) error {
 
 // Unpin ends a Pin.
 func (s *Store) Unpin(name string) error {
-	if !s.Pinned(name) {
+	if !s.isPinned(name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	if s.pinned != nil {
@@ -61,8 +68,8 @@ func (s *Store) Unpin(name string) error {
 	return os.Remove(s.pin(name))
 }
 
-// PutBack restores pinned skills to their pinned sources, and returns the names of those that differed. It calls tell
-// for each before, while the skill still is as code left it.
+// PutBack restores pinned skills to their pinned sources, removes what would be imported in their place, and returns the
+// names of those that differed. It calls tell for each name before, while the skill still is as code left it.
 func (s *Store) PutBack(tell func(name string)) ([]string, error) {
 	if s.pins == "" || s.readOnly || disarm.Off("skill-pin") {
 		return nil, nil
@@ -82,12 +89,21 @@ func (s *Store) PutBack(tell func(name string)) ([]string, error) {
 		}
 		want, rerr := os.ReadFile(s.pin(name))
 		if rerr == nil {
-			if _, have, err := s.Read(name); err == nil && have == string(want) {
-				continue
+			_, have, err := s.Read(name)
+			kept, other := err == nil && have == string(want), twin(name)
+			taken := s.taken(name) != nil && !s.isPinned(other)
+			if taken {
+				tell(other)
+				rerr = s.remove(other)
 			}
-			tell(name)
-			_, rerr = s.write(name, string(want))
-			back = append(back, name)
+			if !kept {
+				tell(name)
+				_, err = s.write(name, string(want))
+				rerr = errors.Join(rerr, err)
+			}
+			if taken || !kept {
+				back = append(back, name)
+			}
 		}
 		err = errors.Join(err, rerr)
 	}
@@ -109,16 +125,36 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 	return s.write(name, source)
 }
 
-// write writes a skill over whatever has its name, except a directory.
+// write writes a skill over whatever has its name.
 func (s *Store) write(name, source string) (Skill, error) {
 	for try := 1; ; try++ {
 		before, _, err := s.Read(name)
 		if errors.Is(err, ErrNotFound) { // nothing, or something that is not a skill
-			_ = s.root.Remove(File(name))
+			_ = s.clear(File(name))
 		}
 		k, err := s.replace(name, source, before, errors.Is(err, ErrNotFound))
 		if !errors.Is(err, ErrChanged) || try == readTries {
 			return k, err
 		}
 	}
+}
+
+// remove removes whatever has the name of a skill.
+func (s *Store) remove(name string) error {
+	if s.mirror != nil {
+		return s.mirror.remove(File(name), whatever)
+	}
+	return s.clear(File(name))
+}
+
+// clear removes an entry of the directory. A folder with something in it may be another user's: it is moved aside, and
+// removed as far as that is possible.
+func (s *Store) clear(file string) error {
+	if s.root.Remove(file) == nil {
+		return nil
+	}
+	aside := temporary + strings.ToLower(rand.Text())
+	err := s.root.Rename(file, aside)
+	_ = s.root.RemoveAll(aside)
+	return err
 }

@@ -44,6 +44,7 @@ func TestPin(t *testing.T) {
 		"deleted":   func() error { return os.Remove(path) },
 		"a link":    func() error { return errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)) },
 		"two names": func() error { return os.Link(path, filepath.Join(dir, "d.ts")) },
+		"a folder":  func() error { return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700)) },
 		"too large": func() error { return os.WriteFile(path, make([]byte, skill.MaxSize+1), 0o600) },
 	} {
 		testkit.Must(t, change())
@@ -64,6 +65,54 @@ func TestPin(t *testing.T) {
 	}
 	if err := s.Unpin("a"); !errors.Is(err, skill.ErrNotFound) {
 		t.Errorf("unpinned twice: %v", err)
+	}
+}
+
+// TestOneNamePerModule: Python imports a skill with _ for -. So no other skill takes the name of one that is there, and
+// nothing that code puts beside a pinned one is imported in its place.
+func TestOneNamePerModule(t *testing.T) {
+	s, dir := open(t, map[string]string{"open-report.py": "x = 1\n", "a_b.py": "x = 1\n", "a-b_c.py": "x = 1\n", "own.ts": hello})
+	s.PinIn(filepath.Join(t.TempDir(), "pins"))
+	const create = "<<<<<<< SEARCH\n=======\nx = 2\n>>>>>>> REPLACE"
+	for name, want := range map[string]error{"open_report.py": skill.ErrTaken, "a-b.py": skill.ErrTaken, "a_b_c.py": nil, "open_report": nil, "ow-n": nil} {
+		if _, err := s.Patch(t.Context(), name, create); !errors.Is(err, want) {
+			t.Errorf("a patch of %s: %v, want %v", name, err, want)
+		}
+	}
+	if _, err := s.Restore("open_report.py", "x = 2\n"); !errors.Is(err, skill.ErrTaken) {
+		t.Errorf("a restoration: %v", err)
+	}
+	put(t, dir, "open_report.py", "x = 3\n")
+	if err := s.Pin("open-report.py"); !errors.Is(err, skill.ErrTaken) {
+		t.Errorf("pinned although something else is imported: %v", err)
+	}
+	path := filepath.Join(dir, "open_report.py")
+	testkit.Must(t, os.Remove(path))
+	testkit.Must(t, s.Pin("open-report.py"))
+	if !s.Pinned("open_report.py") || s.Pinned("open_report") {
+		t.Error("the other name of a pinned skill is not pinned, or that of another language is")
+	}
+	if _, err := s.Patch(t.Context(), "open_report.py", create); !errors.Is(err, skill.ErrPinned) {
+		t.Errorf("a patch beside a pinned skill: %v", err)
+	}
+	if err := s.Unpin("open_report.py"); !errors.Is(err, skill.ErrNotFound) {
+		t.Errorf("unpinned by its other name: %v", err)
+	}
+	for name, change := range map[string]func() error{
+		"a file":   func() error { return os.WriteFile(path, []byte("evil = 1\n"), 0o600) },
+		"a link":   func() error { return os.Symlink("/etc/passwd", path) },
+		"a folder": func() error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
+	} {
+		testkit.Must(t, change())
+		var told []string
+		back, err := s.PutBack(func(name string) { told = append(told, name) })
+		_, rerr := os.Lstat(path)
+		if err != nil || !errors.Is(rerr, os.ErrNotExist) || !slices.Equal(back, []string{"open-report.py"}) || !slices.Equal(told, []string{"open_report.py"}) {
+			t.Errorf("%s: put back %v, told %v, %v; now %v", name, back, told, err, rerr)
+		}
+	}
+	if back, err := s.PutBack(func(string) {}); len(back) != 0 || err != nil {
+		t.Errorf("nothing was changed: %v, %v", back, err)
 	}
 }
 

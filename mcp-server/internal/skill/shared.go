@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Share adds the skills of another store that may allows, for reading only. A skill of the store's own hides one of the
-// same name.
+// Share adds the skills of another store that may allows, for reading only. A skill of the store's own hides one that
+// has the same name or is imported by it.
 func (s *Store) Share(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
 
 // withShared adds the shared skills to a listing of the store's own.
@@ -19,7 +19,7 @@ func (s *Store) withShared(l Listing) Listing {
 		return l
 	}
 	for _, k := range more.Skills {
-		own := slices.ContainsFunc(l.Skills, func(o Skill) bool { return o.Name == k.Name })
+		own := slices.ContainsFunc(l.Skills, func(o Skill) bool { return o.Name == k.Name || o.Name == twin(k.Name) })
 		if !own && s.may(k.Name) && len(l.Skills) < MaxCount {
 			l.Skills = append(l.Skills, k)
 		}

@@ -45,6 +45,8 @@ var (
 	ErrName     = errors.New("not a skill name")
 	ErrReadOnly = errors.New("skills are read-only (SKILLS_READONLY)")
 	ErrChanged  = errors.New("the skill was changed in the meantime")
+	// ErrTaken refuses a second skill that Python would import by the same name.
+	ErrTaken = errors.New("another skill is imported by this name")
 )
 
 // Skill is one skill without its source.
@@ -107,6 +109,33 @@ func File(name string) string {
 		return name
 	}
 	return name + extension
+}
+
+// twin is the other name of a skill in Python by which it is imported, as _ stands for -: open-report.py is imported as
+// open_report.py is. It is empty where there is none.
+func twin(name string) string {
+	dashes, lines := strings.ReplaceAll(name, "_", "-"), strings.ReplaceAll(name, "-", "_")
+	switch {
+	case !IsPython(name) || dashes == lines:
+		return ""
+	case name == dashes:
+		return lines
+	case name == lines:
+		return dashes
+	}
+	return "" // a name with both is no other's
+}
+
+// taken is ErrTaken if something has the other name of a skill.
+func (s *Store) taken(name string) error {
+	other := twin(name)
+	if other == "" {
+		return nil
+	}
+	if _, err := s.root.Lstat(other); err != nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrTaken, other)
 }
 
 // ValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, of which the first is a

@@ -57,6 +57,9 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 
 // replace writes a skill to a temporary file and renames it, unless the skill is no longer the one that was read.
 func (s *Store) replace(name, source string, before Skill, create bool) (Skill, error) {
+	if err := s.taken(name); create && err != nil {
+		return Skill{}, err
+	}
 	if s.mirror != nil {
 		of := thatOf(before)
 		if create {

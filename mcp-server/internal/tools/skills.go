@@ -116,6 +116,9 @@ func (s *Surface) explainSkill(name string, err error) string {
 		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
 	case errors.Is(err, skill.ErrPinned):
 		return "The user has pinned skill " + name + ": nothing was changed. To build on it, write another one."
+	case errors.Is(err, skill.ErrTaken):
+		return "Skill " + name + " was not written: Python imports a skill with _ for -, and there is one of that name " +
+			"already. Choose another name."
 	case errors.Is(err, skill.ErrChanged):
 		return "The skill was changed concurrently. This call changed nothing; read the skill again."
 	case errors.Is(err, skill.ErrUnavailable):

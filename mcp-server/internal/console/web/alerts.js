@@ -24,8 +24,10 @@ const WORTH = [
 export async function count() {
   try { set({ alertCount: (await api("alerts?unseen=1") ?? []).length }); } catch { /* no store */ }
 }
-export async function seen(list) {
-  const last = Math.max(0, ...(list ?? (await api("alerts?unseen=1"))).map((a) => a.number));
+let news = [];
+/** seen says that those on the screen are seen, and no later ones. */
+export async function seen() {
+  const last = Math.max(0, ...news.map((a) => a.number));
   if (!last) return;
   try { await api("alerts/seen/" + last, "POST"); } catch (e) { say(e.message); }
   set({ alerts: app.alerts + 1 });
@@ -34,10 +36,11 @@ export async function seen(list) {
 const One = ({ a }) => html`<li class="row alert"><span class=${CLASSES[a.kind] ?? "held"}><${Icon} name="warn" /></span><div class="grow"><h3>${shown(a.title)}</h3>${a.text && html`<p class="soft">${shown(a.text)}</p>`}</div><${Chip}>${shown(a.kind)}</${Chip}>${a.run && html`<a class="mono soft" href=${address("runs", a.run)}>${shown(a.run.slice(0, 9))}</a>`}${a.skill && html`<a class="mono soft" href=${address("skills", a.skill)}>${shown(a.skill)}</a>`}${a.api && html`<a class="mono soft" href=${address(a.kind === "server" ? "servers" : "apis", a.api)}>${shown(a.api)}</a>`}<span class="faint num">${clock(a.at, false)}</span></li>`;
 
 export function Alerts() {
-  const state = useData("alerts", app.alerts), list = state.data ?? [], news = list.filter((a) => !a.seen), old = list.filter((a) => a.seen).slice(0, 50);
+  const state = useData("alerts", app.alerts), list = state.data ?? [], old = list.filter((a) => a.seen).slice(0, 50);
+  news = list.filter((a) => !a.seen);
   useEffect(() => { count(); }, [state.data]);
   return html`<main id="main"><div class="page" tabindex="-1">
-    <div class="row"><h1 class="grow title">Alerts</h1><button type="button" class="btn" disabled=${!news.length} onClick=${() => seen(news)}>All seen <${Kbd} keys=${["shift", "s"]} /></button></div>
+    <div class="row"><h1 class="grow title">Alerts</h1><button type="button" class="btn" disabled=${!news.length} onClick=${seen}>All seen <${Kbd} keys=${["shift", "s"]} /></button></div>
     <${Card} title="Not seen yet">${news.length ? html`<ol>${news.map((a) => html`<${One} key=${a.number} a=${a} />`)}</ol>` : html`<div class="pad"><${Wrong} state=${state} empty="Nothing new." /></div>`}</${Card}>
     ${old.length ? html`<${Card} title="Seen before"><ol>${old.map((a) => html`<${One} key=${a.number} a=${a} />`)}</ol></${Card}>` : null}
     <${Card} title="What is worth an alert"><table><tbody>${WORTH.map(([text, kind, where]) => html`<tr key=${kind}><td class="dotcell"><span class="dot"></span></td><td>${text}</td><td class="r faint">${where}</td></tr>`)}</tbody></table></${Card}>

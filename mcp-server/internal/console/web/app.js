@@ -31,6 +31,7 @@ addEventListener("keydown", (e) => {
   if (!app.in || e.isComposing) return;
   if ((e.ctrlKey || e.metaKey) && e.key === "k") { e.preventDefault(); return set({ dialog: "palette" }); }
   if (e.ctrlKey || e.metaKey || e.altKey || app.dialog || e.target.matches?.("input, textarea, select")) return;
+  if (e.repeat && e.key !== "j" && e.key !== "k") return; // a key that is held down decides once
   const { page, id } = app.route, key = e.key, after = chord && e.timeStamp - chord < 2000;
   chord = 0;
   if (after) { const p = PAGES.find((x) => x?.[3] === key); if (p) { e.preventDefault(); go(p[0]); } return; }

@@ -3,7 +3,7 @@ import { html, useEffect } from "./preact.js";
 import { Card, Chip, Command, Diff, Fact, Name, Note, Wrong } from "./parts.js";
 import { bytes, changes, clock, left, ms, odd, plain, plural, shown } from "./text.js";
 import { api } from "./session.js";
-import { address, app, go, needs, say, set, useData, useNow } from "./state.js";
+import { address, app, go, isSeen, needs, say, set, useData, useNow, useSeen } from "./state.js";
 import { Icon } from "./draw.js";
 import { stopRun } from "./run.js";
 import { list as runs } from "./runs.js";
@@ -23,10 +23,11 @@ export async function decide(h, approve) {
     say(!approve ? "Refused. The code is told to ask, and not to try another way." : done.waiting ? "Approved, and sent." : "Approved. Its run does not wait any more: the same request passes once within 15 minutes.");
   } catch (e) { say(e.message); }
   await read();
+  if (app.route.id === h.id && !app.held.some((x) => x.id === h.id)) go("held", "", "", true); // to what waits next
 }
 export const mine = (h) => !h.operator;
-/** current is what is shown of what waits: a request or a plan. */
-const current = () => [...app.held, ...app.plans].find((x) => x.id === app.route.id) ?? needs()[0] ?? app.held[0] ?? app.plans[0];
+/** current is what is shown of what waits, a request or a plan: what the address names, or what waits longest. */
+const current = () => app.route.id ? [...app.held, ...app.plans].find((x) => x.id === app.route.id) : needs()[0] ?? app.held[0] ?? app.plans[0];
 
 /** heldKeys are the keys of this page. */
 export function heldKeys(e) {
@@ -36,8 +37,9 @@ export function heldKeys(e) {
     if (to) go("held", to.id, "", true);
     return;
   }
-  if (h?.picture) return planKeys(e.key, h.id);
-  if (!h || h.approved || !mine(h)) return;
+  if (!h || !isSeen(h.id)) return;
+  if (h.picture) return planKeys(e.key, h.id);
+  if (h.approved || !mine(h)) return;
   if (e.key === "a") decide(h, true);
   if (e.key === "d") decide(h, false);
   if (e.key === "D") { decide(h, false); stopRun(h.run); }
@@ -91,7 +93,7 @@ function SoFar({ run, h }) {
 }
 
 export function Held() {
-  const now = useNow(1000), { id } = app.route, list = app.held, any = id || innerWidth > 760 ? current() : undefined, plan = any?.picture ? any.id : "", h = plan ? undefined : any;
+  const now = useNow(1000), { id } = app.route, list = app.held, any = id || innerWidth > 760 ? current() : undefined, plan = any?.picture ? any.id : "", h = plan ? undefined : any, early = !useSeen(h?.id ?? "");
   useEffect(() => { read(); }, [app.versions.held]);
   const rest = h ? Math.max(0, new Date(h.until) - now) : 0, whole_ = h ? new Date(h.until) - new Date(h.since) : 1, can = h && mine(h) && !h.approved;
   return html`<main id="main" class=${"split " + (id && h ? "one" : "many")}>
@@ -102,8 +104,8 @@ export function Held() {
         ${app.decided?.length ? html`<h2 class="pad">Decided here</h2><ol>${app.decided.map((x) => html`<li class="row decided"><span class=${x.approve ? "ok" : "bad"}><${Icon} name=${x.approve ? "ok" : "no"} /></span><span class="grow clip"><span class="mono soft">${shown(x.held.method)} ${shown(parts(x.held.url).host + parts(x.held.url).rest)}</span></span><span class="faint num">${clock(x.at, false)}</span></li>`)}</ol>` : null}</div></section>
     ${plan ? html`<${Plan} key=${plan} id=${plan} now=${now} />` : h ? html`<div class="withbar"><${Request} key=${h.id} h=${h} now=${now} />
       <div class="actions" role="group" aria-label="Decide"><svg class="ring" viewBox="0 0 34 34" role="img" aria-label=${"for " + left(h.until, now) + " minutes"}><circle cx="17" cy="17" r="14" /><circle cx="17" cy="17" r="14" pathLength="100" stroke-dasharray=${Math.round(rest / whole_ * 100) + " 100"} /></svg><div class="num hide-s count"><b>${left(h.until, now)}</b><div class="faint">to decide</div></div><span class="grow"></span>
-      ${can ? html`<button type="button" class="btn no" onClick=${() => decide(h, false)}>Deny <kbd>d</kbd></button><button type="button" class="btn no hide-s" onClick=${() => { decide(h, false); stopRun(h.run); }}>Deny and stop the run <kbd>shift</kbd><kbd>d</kbd></button><button type="button" class="btn main" onClick=${() => decide(h, true)}><${Icon} name="touch" />Approve once <kbd>a</kbd></button>`
+      ${can ? html`<button type="button" class="btn no" disabled=${early} onClick=${() => decide(h, false)}>Deny <kbd>d</kbd></button><button type="button" class="btn no hide-s" disabled=${early} onClick=${() => { decide(h, false); stopRun(h.run); }}>Deny and stop the run <kbd>shift</kbd><kbd>d</kbd></button><button type="button" class="btn main" disabled=${early} onClick=${() => decide(h, true)}><${Icon} name="touch" />Approve once <kbd>a</kbd></button>`
       : h.approved ? html`<span class="soft">Approved. Have the code run again within 15 minutes.</span>` : html`<div class="operator"><p class="soft">This rule wants whoever runs CodeForge, in a terminal:</p><${Command} text=${"codeforge approve " + plain(h.id)} /></div>`}</div></div>`
-      : html`<div class="page"><div class="empty"><${Icon} name="ok" /><h2>Nothing waits for you</h2><p class="faint">A request waits here when a rule of its API says <span class="mono">"then": "approve"</span>.</p></div></div>`}
+      : html`<div class="page"><div class="empty"><${Icon} name="ok" /><h2>${id ? "This does not wait any more" : "Nothing waits for you"}</h2>${id && needs().length ? html`<a class="btn" href=${address("held")}>What waits</a>` : null}<p class="faint">A request waits here when a rule of its API says <span class="mono">"then": "approve"</span>.</p></div></div>`}
   </main>`;
 }

@@ -3,7 +3,7 @@ import { html, useState } from "./preact.js";
 import { Card, Chip, Command, Fact, Name, Note, Wrong } from "./parts.js";
 import { bytes, clock, left, odd, plain, plural, shown } from "./text.js";
 import { api } from "./session.js";
-import { address, app, say, useData } from "./state.js";
+import { address, app, say, useData, useSeen } from "./state.js";
 import { Icon } from "./draw.js";
 import { Body, Headers, named, parts } from "./held.js";
 
@@ -58,7 +58,7 @@ function Step({ s, p, can, again }) {
 
 /** Plan is a plan with all of its requests. */
 export function Plan({ id, now }) {
-  const state = useData("plans/" + encodeURIComponent(id), app.versions.held), p = state.data, [, again] = useState(0);
+  const state = useData("plans/" + encodeURIComponent(id), app.versions.held), p = state.data, [, again] = useState(0), early = !useSeen(p?.id ?? "");
   if (!p) return html`<div class="page"><${Wrong} state=${state} /></div>`;
   seen = p;
   const [icon, cls, text] = stateOf(p), steps = p.steps ?? [], can = open(p) && !p.operator, n = chosen(p).length;
@@ -73,6 +73,6 @@ export function Plan({ id, now }) {
       ${steps.map((s) => html`<${Step} key=${s.n} s=${s} p=${p} can=${can} again=${() => again((x) => x + 1)} />`)}
       ${p.audit ? html`<p class="faint">In the ledger: <span class="mono">${shown(p.audit)}</span></p>` : null}</div>
     <div class="actions" role="group" aria-label="Decide">${open(p) ? html`<div class="num count"><b>${left(p.until, now)}</b><div class="faint">to decide</div></div>` : null}<span class="grow"></span>
-      ${can ? html`<button type="button" class="btn no" onClick=${() => decide(p, false)}>Refuse <kbd>d</kbd></button><button type="button" class="btn main" disabled=${!n} onClick=${() => decide(p, true)}><${Icon} name="touch" />Approve ${n === steps.length ? (n === 1 ? "it" : "all " + n) : `${n} of ${steps.length}`} <kbd>a</kbd></button>`
+      ${can ? html`<button type="button" class="btn no" disabled=${early} onClick=${() => decide(p, false)}>Refuse <kbd>d</kbd></button><button type="button" class="btn main" disabled=${early || !n} onClick=${() => decide(p, true)}><${Icon} name="touch" />Approve ${n === steps.length ? (n === 1 ? "it" : "all " + n) : `${n} of ${steps.length}`} <kbd>a</kbd></button>`
       : open(p) ? html`<div class="operator"><p class="soft">Whoever runs CodeForge decides about this plan, in a terminal:</p><${Command} text=${"codeforge plan approve " + plain(p.id)} /></div>` : html`<span class="soft">${text}.</span>`}</div></div>`;
 }

@@ -80,6 +80,22 @@ export function useNow(every) {
   return now;
 }
 
+// What has been on the screen for a second, so that a key or a click that was meant for what was there before does nothing.
+let seen = "";
+/** useSeen says whether this has been on the screen for long enough to be decided about; isSeen says so to keys. */
+export function useSeen(id) {
+  const [it, put] = useState("");
+  useEffect(() => {
+    let timer = 0;
+    const begin = () => { clearTimeout(timer); put(seen = ""); if (id && !document.hidden) timer = setTimeout(() => put(seen = id), 1000); };
+    begin();
+    document.addEventListener("visibilitychange", begin);
+    return () => { document.removeEventListener("visibilitychange", begin); clearTimeout(timer); seen = ""; };
+  }, [id]);
+  return it === id;
+}
+export const isSeen = (id) => seen === id;
+
 // The stream of what changes: one, while the page is visible. It goes on where it ended; what it missed is asked anew.
 let stop = null, after = "", watched = "", gapped = () => {}, told = () => {};
 export const onRuns = (runs, gap) => { told = runs; gapped = gap; };
