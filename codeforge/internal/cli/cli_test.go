@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -312,6 +314,49 @@ func TestInspect(t *testing.T) {
 	for i, f := range otherSettings(e, w) { // doctor says the same of .env
 		if line := map[doctor.Status]string{doctor.Warn: "warning", doctor.Fail: "error"}[f.Status] + ": " + f.Text; line != want[i] {
 			t.Errorf("doctor: %s, want %s", line, want[i])
+		}
+	}
+}
+
+// TestBrowserArguments: the code that opens the console is in no argument, which every user of the machine may read. It is
+// in a page that the user alone may read, which leads to the console.
+func TestBrowserArguments(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs xdg-open")
+	}
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "seen")
+	script := "#!/bin/sh\necho \"$@\" >" + seen + ".new\nmv " + seen + ".new " + seen + "\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+	address := operatorapi.ConsoleLogin{Code: "ABCD2345", Port: 8080}.Address()
+	if openBrowser(t.Context(), &Env{}, address) || openPage(t.Context(), &Env{}, address) {
+		t.Error("a browser without a screen")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cache", "codeforge", "console.html")); err == nil {
+		t.Error("a page that nothing opens")
+	}
+	for range 2 { // also over the page of the last time
+		if !openPage(t.Context(), &Env{Environ: []string{"DISPLAY=:0"}}, address) {
+			t.Fatal("no browser was opened")
+		}
+		testkit.WaitFor(t, func() bool { _, err := os.Stat(seen); return err == nil })
+		text, err := os.ReadFile(seen)
+		testkit.Must(t, err)
+		testkit.Must(t, os.Remove(seen))
+		path := strings.TrimSpace(string(text))
+		if strings.Contains(path, "ABCD2345") {
+			t.Fatalf("the code is an argument: %s", path)
+		}
+		page, err := os.ReadFile(path)
+		testkit.Must(t, err)
+		info, err := os.Stat(path)
+		testkit.Must(t, err)
+		folder, err := os.Stat(filepath.Dir(path))
+		testkit.Must(t, err)
+		if info.Mode().Perm() != 0o600 || folder.Mode().Perm() != 0o700 || !strings.Contains(string(page), `content="0; url=`+address+`"`) {
+			t.Errorf("%v in %v: %s", info.Mode(), folder.Mode(), page)
 		}
 	}
 }

@@ -4,8 +4,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"html"
+	"os"
+	"path/filepath"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
 func consoleCommand() command {
@@ -42,11 +46,30 @@ Exit codes: 0 printed; 1 CodeForge does not run.`,
 					return printJSON(e.Stdout, map[string]string{"address": login.Address()})
 				}
 				fmt.Fprintln(e.Stdout, login.Address())
-				if !*quiet && e.Stdout.IsTerminal() && openBrowser(ctx, e, login.Address()) {
+				if !*quiet && e.Stdout.IsTerminal() && openPage(ctx, e, login.Address()) {
 					fmt.Fprintln(e.Stderr, "It opens in your browser. It works once, within a minute.")
 				}
 				return nil
 			}
 		},
 	}
+}
+
+// openPage opens an address in the user's browser without an argument that has it, since every user of the machine may
+// read arguments: it opens a page that leads there, which the user alone may read. It reports whether there is a browser.
+func openPage(ctx context.Context, e *Env, address string) bool {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return false
+	}
+	path := filepath.Join(dir, "codeforge", "console.html")
+	page := `<!doctype html><meta http-equiv="refresh" content="0; url=` + html.EscapeString(address) + `">`
+	if os.MkdirAll(filepath.Dir(path), 0o700) != nil || atomicfile.Write(path, []byte(page), 0o600) != nil {
+		return false
+	}
+	if !openBrowser(ctx, e, path) {
+		_ = os.Remove(path) // its code works for a minute
+		return false
+	}
+	return true
 }

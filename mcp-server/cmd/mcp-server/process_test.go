@@ -186,6 +186,14 @@ func TestToken(t *testing.T) {
 	if strings.Contains(p.log.String(), "correct-horse") {
 		t.Error("the token is in the log")
 	}
+	p.proxy.Stop()
+	testkit.WaitFor(t, func() bool { code, _ := request(t, "GET", base+"/readyz", ""); return code == 503 })
+	for header, want := range map[string]bool{"Accept: */*": false, "Authorization: Bearer wrong": false, "Authorization: Bearer correct-horse-battery": true} {
+		code, body := request(t, "GET", base+"/readyz", "", header)
+		if code != 503 || !strings.Contains(body, `"ready":false`) || strings.Contains(body, "problem") != want {
+			t.Errorf("not ready, with %s: %d %s", header, code, body)
+		}
+	}
 }
 
 type bearer string

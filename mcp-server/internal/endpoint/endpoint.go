@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 		}
 		e.socket = netutil.LimitListener(l, maxConnections)
 	}
-	e.server = serverOf(cfg, e.routes(cfg.Guard.Clients, cfg.Guard.Bearer))
+	e.server = serverOf(cfg, e.routes(cfg.Guard.Clients, cfg.Guard.Bearer, cfg.Guard.Passes))
 	e.local = serverOf(cfg, e.localRoutes())
 	return e, nil
 }
@@ -164,14 +164,17 @@ func (e *Endpoint) Addrs() []net.Addr {
 	return out
 }
 
-// routes maps paths to handlers. Those that reveal something require the token; clients is who may use MCP.
-func (e *Endpoint) routes(clients, token func(http.Handler) http.Handler) *http.ServeMux {
+// routes maps paths to handlers. Those that reveal something require the token, which passes says of a request; clients
+// is who may use MCP.
+func (e *Endpoint) routes(
+	clients, token func(http.Handler) http.Handler, passes func(*http.Request) bool,
+) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", clients(e.cfg.MCP))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		httpjson.Answer(w, http.StatusOK, map[string]any{"ok": true})
 	})
-	mux.HandleFunc("GET /readyz", e.ready)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { e.ready(w, r, passes(r)) })
 	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
 	if e.cfg.Servers != nil {
 		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -191,20 +194,23 @@ func (e *Endpoint) routes(clients, token func(http.Handler) http.Handler) *http.
 // localRoutes are the routes of the socket: without a token, and with those for the operator.
 func (e *Endpoint) localRoutes() *http.ServeMux {
 	open := func(next http.Handler) http.Handler { return next }
-	mux := e.routes(open, open)
+	mux := e.routes(open, open, func(*http.Request) bool { return true })
 	if e.cfg.Operator != nil {
 		mux.Handle(operatorapi.Prefix, e.cfg.Operator)
 	}
 	return mux
 }
 
-// ready answers 200 if runs can be served. The reason why not is logged, and is in the answer only if a token protects
-// it.
-func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request) {
+// ready answers 200 if runs can be served. The reason why not is told only to who may see what requires the token.
+func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request, tell bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	if err := e.cfg.Ready(ctx); err != nil {
-		httpjson.Answer(w, http.StatusServiceUnavailable, map[string]any{"ready": false, "problem": err.Error()})
+		answer := map[string]any{"ready": false}
+		if tell {
+			answer["problem"] = err.Error()
+		}
+		httpjson.Answer(w, http.StatusServiceUnavailable, answer)
 		return
 	}
 	httpjson.Answer(w, http.StatusOK, map[string]any{"ready": true})

@@ -88,7 +88,7 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	}
 	bound := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.carriesToken(r) && !disarm.Off("mcp-bearer") {
+		if !g.Passes(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
 			want := "this server requires the bearer token MCP_AUTH_TOKEN"
 			if g.tenant != nil {
@@ -122,6 +122,11 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 func bearer(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
+}
+
+// Passes reports whether Bearer passes a request.
+func (g *Guard) Passes(r *http.Request) bool {
+	return !g.needs || g.carriesToken(r) || disarm.Off("mcp-bearer")
 }
 
 func (g *Guard) carriesToken(r *http.Request) bool {
