@@ -197,6 +197,8 @@ func skillError(err error) error {
 		return &told{http.StatusConflict, "This skill is pinned. Unpin it first."}
 	case errors.Is(err, skill.ErrChanged):
 		return &told{http.StatusConflict, "The skill is being changed by a run. Try again."}
+	case errors.Is(err, skill.ErrFull):
+		return &told{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):
 		return &told{http.StatusServiceUnavailable, "The skills' bucket did not confirm the change. The log says why."}
 	}

@@ -106,6 +106,11 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 	case s.Pinned(name):
 		return Skill{}, ErrPinned
 	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	if err := s.room(name, len(source)); err != nil {
+		return Skill{}, err
+	}
 	return s.write(name, source)
 }
 
