@@ -139,7 +139,8 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 		hidden = hidden || hides(name) || hidesName(field)
 		title, _ := shown(field["title"]).(string)
 		about, _ := shown(field["description"]).(string)
-		if secretField.MatchString(signature.Clean(name, len(name))) || secretField.MatchString(title) || secretWords.MatchString(about) {
+		if secretField.MatchString(signature.Clean(name, len(name))) || secretField.MatchString(title) ||
+			secretWords.MatchString(about) {
 			return nil, forbidden
 		}
 		for key, value := range field {
@@ -156,7 +157,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	return line, ""
 }
 
-// hides reports whether a name has characters that do not show. It is what the answer is under, so it cannot be cleaned.
+// hides reports whether a name has characters that do not show. The answer is under that name, so it is not cleaned.
 func hides(name string) bool { return signature.Clean(name, len(name)) != name }
 
 // hidesName reports whether a name within a value of a form does.

@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 )
 
-// The bounds of what calls hold in mcp-server's memory, for one holder and for all together, in bytes of arguments and of
-// answers that are not read yet. Memory holds each byte a few times.
+// The bounds of what calls hold in mcp-server's memory, for one holder and for all together, in bytes of arguments and
+// of answers that are not read yet. Memory holds each byte a few times.
 const (
 	maxOneHolds = 64 << 20
 	maxHolds    = 128 << 20

@@ -196,9 +196,11 @@ func skillError(err error) error {
 	case errors.Is(err, skill.ErrPinned):
 		return &told{http.StatusConflict, "This skill is pinned. Unpin it first."}
 	case errors.Is(err, skill.ErrTaken):
-		return &told{http.StatusConflict, "Another skill is imported by the same name, with _ for -. Delete one of them first."}
+		return &told{http.StatusConflict, "Another skill is imported by the same name, with _ for -. Delete one of them."}
 	case errors.Is(err, skill.ErrChanged):
 		return &told{http.StatusConflict, "The skill is being changed by a run. Try again."}
+	case errors.Is(err, skill.ErrFull):
+		return &told{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):
 		return &told{http.StatusServiceUnavailable, "The skills' bucket did not confirm the change. The log says why."}
 	}

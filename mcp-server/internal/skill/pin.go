@@ -68,8 +68,8 @@ func (s *Store) Unpin(name string) error {
 	return os.Remove(s.pin(name))
 }
 
-// PutBack restores pinned skills to their pinned sources, removes what would be imported in their place, and returns the
-// names of those that differed. It calls tell for each name before, while the skill still is as code left it.
+// PutBack restores pinned skills to their pinned sources, removes what would be imported in their place, and returns
+// the names of those that differed. It calls tell for each name before, while the skill still is as code left it.
 func (s *Store) PutBack(tell func(name string)) ([]string, error) {
 	if s.pins == "" || s.readOnly || disarm.Off("skill-pin") {
 		return nil, nil
@@ -121,6 +121,11 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 		return Skill{}, fmt.Errorf("restoring the skill: %d bytes are more than %d", len(source), MaxSize)
 	case s.Pinned(name):
 		return Skill{}, ErrPinned
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	if err := s.room(name, len(source)); err != nil {
+		return Skill{}, err
 	}
 	return s.write(name, source)
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,8 +29,10 @@ const (
 	MaxSize = 256 << 10
 	// MaxPatch is the largest patch, in bytes: one that replaces all of the largest skill.
 	MaxPatch = 2*MaxSize + 64<<10
-	// MaxCount is how many skills are listed.
+	// MaxCount is how many skills are listed, and how many there may be when one is made.
 	MaxCount = 200
+	// MaxTotal is how many bytes they may have in all.
+	MaxTotal = 16 << 20
 	// maxEntries is how many directory entries are read.
 	maxEntries = 2000
 	// headSize is how much of a file is read for its description.
@@ -45,6 +48,7 @@ var (
 	ErrName     = errors.New("not a skill name")
 	ErrReadOnly = errors.New("skills are read-only (SKILLS_READONLY)")
 	ErrChanged  = errors.New("the skill was changed in the meantime")
+	ErrFull     = fmt.Errorf("there is room for %d skills, of %d MiB in all", MaxCount, MaxTotal>>20)
 	// ErrTaken refuses a second skill that Python would import by the same name.
 	ErrTaken = errors.New("another skill is imported by this name")
 )
@@ -71,6 +75,7 @@ type Listing struct {
 // Store is the skills of one directory. It is safe for concurrent use, even while code changes the directory.
 type Store struct {
 	root     *os.Root
+	making   sync.Mutex // held from room to the end of the write
 	dir      string
 	readOnly bool
 	pins     string // the folder of PinIn
@@ -186,8 +191,25 @@ func (s *Store) Names() []string {
 	return names
 }
 
-// scan lists the skills without opening any.
+// scan lists the skills without opening any: at most MaxCount, with the shared ones.
 func (s *Store) scan() (Listing, error) {
+	l, err := s.own()
+	if err != nil {
+		return l, err
+	}
+	if len(l.Skills) > MaxCount {
+		l.Skipped["too many skills"] += len(l.Skills) - MaxCount
+		for _, k := range l.Skills[MaxCount:] {
+			l.strays[k.Name+extension] = fmt.Sprintf("there are more than %d", MaxCount)
+		}
+		l.Skills = l.Skills[:MaxCount]
+	}
+	s.mirror.addSkipped(&l)
+	return s.withShared(l), nil
+}
+
+// own lists all skills of the directory without opening any.
+func (s *Store) own() (Listing, error) {
 	l := Listing{Skipped: map[string]int{}, strays: map[string]string{}}
 	dir, err := s.root.Open(".")
 	if err != nil {
@@ -230,15 +252,7 @@ func (s *Store) scan() (Listing, error) {
 		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inode(info)})
 	}
 	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
-	if len(l.Skills) > MaxCount {
-		l.Skipped["too many skills"] += len(l.Skills) - MaxCount
-		for _, k := range l.Skills[MaxCount:] {
-			l.strays[k.Name+extension] = fmt.Sprintf("there are more than %d", MaxCount)
-		}
-		l.Skills = l.Skills[:MaxCount]
-	}
-	s.mirror.addSkipped(&l)
-	return s.withShared(l), nil
+	return l, nil
 }
 
 // refuse returns why a file is not a skill, or an empty string.

@@ -124,6 +124,66 @@ func TestTooMany(t *testing.T) {
 	t.Logf("2500 files in %v", time.Since(start))
 }
 
+// TestRoom: the skills that update_skill and the console make have a number and a size in all, also when many are made at
+// once. What is beyond is refused with both, what makes room is not.
+func TestRoom(t *testing.T) {
+	edit := func(s *skill.Store, name, search, replace string) error {
+		_, err := s.Patch(t.Context(), name, "<<<<<<< SEARCH\n"+search+"=======\n"+replace+">>>>>>> REPLACE")
+		return err
+	}
+	full := func(err error) bool {
+		return errors.Is(err, skill.ErrFull) && strings.Contains(err.Error(), "200 skills") && strings.Contains(err.Error(), "16 MiB")
+	}
+	s, dir := open(t, nil)
+	var refused atomic.Int32
+	var all sync.WaitGroup
+	for w := range 4 {
+		all.Go(func() {
+			for n := range skill.MaxCount/4 + 10 {
+				if err := edit(s, fmt.Sprintf("s%d-%d", w, n), "", "x\n"); full(err) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if entries, _ := os.ReadDir(dir); len(entries) != skill.MaxCount || refused.Load() != 40 {
+		t.Errorf("%d skills, %d refused", len(entries), refused.Load())
+	}
+	if _, err := s.Restore("other", "x"); !full(err) {
+		t.Errorf("restored: %v", err)
+	}
+	if err := edit(s, "s0-0", "x\n", "xx\n"); err != nil {
+		t.Errorf("a change of one that is there: %v", err)
+	}
+	testkit.Must(t, s.Delete("s0-0"))
+	if err := edit(s, "other", "", "x\n"); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	s, dir = open(t, nil)
+	large, n := strings.Repeat("x", skill.MaxSize-2)+"\n", 0
+	for ; n < skill.MaxCount; n++ {
+		if err := edit(s, fmt.Sprint("s", n), "", "y"+large); err != nil {
+			if !full(err) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if n != skill.MaxTotal/skill.MaxSize {
+		t.Errorf("%d of the largest skills", n)
+	}
+	put(t, dir, "code.ts", "a\n") // code is not bounded by this
+	if err := edit(s, "code", "a\n", "aa\n"); !full(err) {
+		t.Errorf("one that grows: %v", err)
+	}
+	if err := edit(s, "s0", "y"+large, "y\n"); err != nil {
+		t.Errorf("one that shrinks: %v", err)
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct{ name, source, want string }{
 		{"JSDoc", "/**\n * @description Adds two\n *   numbers.\n *\n * More.\n * @param a\n */\nexport {}", "Adds two numbers."},

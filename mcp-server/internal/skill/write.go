@@ -52,7 +52,34 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	if err != nil {
 		return Skill{}, err
 	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	if err := s.room(name, len(out)); err != nil {
+		return Skill{}, err
+	}
 	return s.replace(name, out, before, create)
+}
+
+// room refuses a skill of this size for which there is no room: one more than there may be, or one that grows. The
+// caller holds making.
+func (s *Store) room(name string, size int) error {
+	l, err := s.own()
+	if err != nil {
+		return err
+	}
+	more, total := int64(size), int64(size)
+	is := false
+	for _, k := range l.Skills {
+		if k.Name == name {
+			is, more = true, more-k.Size
+			continue
+		}
+		total += k.Size
+	}
+	if !is && len(l.Skills) >= MaxCount || more > 0 && total > MaxTotal {
+		return ErrFull
+	}
+	return nil
 }
 
 // replace writes a skill to a temporary file and renames it, unless the skill is no longer the one that was read.

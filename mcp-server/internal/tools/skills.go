@@ -124,6 +124,9 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, skill.ErrUnavailable):
 		return "The store of skills did not confirm the change of " + name + ". Read the skill before you try again, " +
 			"and tell the user to check the server's log. Code can still import what was stored before."
+	case errors.Is(err, skill.ErrFull):
+		return "Skill " + name + " was not changed: " + err.Error() + ". Delete skills that are no longer needed " +
+			"(delete_skill), then try again."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "There is no room left in /skills. Skill " + name + " was not changed. " +
 			"Delete skills that are no longer needed (delete_skill), then try again."

@@ -115,7 +115,7 @@ func (d *Draft) Add(s Step, version string) (int, error) {
 			size += len(name) + len(v)
 		}
 	}
-	if len(d.steps) >= MaxSteps || d.size+size > maxBytes || !d.book.take(size) {
+	if len(d.steps) >= MaxSteps || d.size+size > maxBytes || !d.book.take(d.tenant, size) {
 		d.ended = fmt.Sprintf("The plan has no room for more than these %d writes.", len(d.steps))
 		return 0, ErrFull
 	}
@@ -172,7 +172,7 @@ func (d *Draft) Read(s Step, body []byte) {
 		return
 	}
 	size := len(body) + s.size()
-	if d.kept+size > maxSeenBytes || !d.book.take(size) {
+	if d.kept+size > maxSeenBytes || !d.book.take(d.tenant, size) {
 		return
 	}
 	if d.seen == nil {

@@ -115,13 +115,16 @@ func (b *Book) Draft(run, tenant string, apis []string) *Draft {
 // newID is short enough to type: 40 random bits.
 func newID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// take reserves bytes, if there are any: the plans that are over give way.
-func (b *Book) take(n int) bool {
+// take reserves bytes for a tenant, if there are any: the plans that are over give way, and open ones of another tenant
+// who has more.
+func (b *Book) take(tenant string, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sweep(n)
-	if b.used+n > maxAll {
-		return false
+	for b.used+n > maxAll {
+		if who := b.most(tenant, func(e *entry) int { return e.size }); who == tenant || !b.drop(who) {
+			return false
+		}
 	}
 	b.used += n
 	return true
@@ -151,17 +154,42 @@ func (b *Book) sweep(n int) {
 	})
 }
 
+// most is the tenant whose open plans weigh most. It is the given one, who is about to have one more, if no other's do.
+// The caller holds the lock.
+func (b *Book) most(tenant string, weight func(*entry) int) string {
+	of := map[string]int{tenant: 1}
+	for _, e := range b.plans {
+		if e.state == planapi.Open {
+			of[e.tenant] += weight(e)
+		}
+	}
+	for name, n := range of {
+		if n > of[tenant] {
+			tenant = name
+		}
+	}
+	return tenant
+}
+
+// drop forgets a tenant's oldest open plan, if there is one. The caller holds the lock.
+func (b *Book) drop(tenant string) bool {
+	i := slices.IndexFunc(b.plans, func(e *entry) bool { return e.state == planapi.Open && e.tenant == tenant })
+	if i < 0 {
+		return false
+	}
+	b.used -= b.plans[i].size
+	b.plans = slices.Delete(b.plans, i, i+1)
+	return true
+}
+
 // add adds a plan, and gives it as a receipt shows it. One too many takes the place of the oldest that nobody has
-// decided about.
+// decided about, of the tenant who has most of them.
 func (b *Book) add(e *entry) *planapi.Plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sweep(0)
 	if len(b.plans) >= maxPlans {
-		if i := slices.IndexFunc(b.plans, func(e *entry) bool { return e.state == planapi.Open }); i >= 0 {
-			b.used -= b.plans[i].size
-			b.plans = slices.Delete(b.plans, i, i+1)
-		}
+		b.drop(b.most(e.tenant, func(*entry) int { return 1 }))
 	}
 	b.plans = append(b.plans, e)
 	out := e.brief()

@@ -75,7 +75,13 @@ func write(t testing.TB, method, address, body string) Step {
 // planOf is a plan with these bodies.
 func planOf(t testing.TB, b *Book, bodies ...string) *planapi.Plan {
 	t.Helper()
-	d := b.Draft("run", "", nil)
+	return planBy(t, b, "", bodies...)
+}
+
+// planBy is a tenant's plan with these bodies.
+func planBy(t testing.TB, b *Book, tenant string, bodies ...string) *planapi.Plan {
+	t.Helper()
+	d := b.Draft("run", tenant, nil)
 	for _, body := range bodies {
 		if _, err := d.Add(write(t, "POST", "https://demo.test/x", body), "v1"); err != nil {
 			t.Fatal(err)
@@ -267,6 +273,40 @@ func TestBounds(t *testing.T) {
 	}
 	if n := len(b.List()); n > maxPlans {
 		t.Errorf("%d plans", n)
+	}
+}
+
+// TestTenants: however many plans one tenant has open, and however long they are, those of others stay, and others have
+// room.
+func TestTenants(t *testing.T) {
+	for name, c := range map[string]struct {
+		plans, steps, size int
+	}{"many": {2 * maxPlans, 1, 1}, "long": {2 * maxAll / maxBytes, 15, MaxBody}} {
+		b := newBook(t, &sent{})
+		alice := planBy(t, b, "alice", "hers")
+		flood := func() (denied int) {
+			for range c.plans {
+				d := b.Draft("run", "mallory", nil)
+				for range c.steps {
+					if _, err := d.Add(write(t, "POST", "https://demo.test/x", strings.Repeat("m", c.size)), "v1"); err != nil {
+						denied++
+					}
+				}
+				d.Seal()
+			}
+			return denied
+		}
+		denied := flood()
+		bob := planBy(t, b, "bob", strings.Repeat("b", MaxBody))
+		flood()
+		for _, p := range []*planapi.Plan{alice, bob} {
+			if _, err := b.Get(p.ID); err != nil {
+				t.Errorf("%s: a plan of another tenant: %v", name, err)
+			}
+		}
+		if b.used > maxAll || len(b.plans) > maxPlans || (denied > 0) != (name == "long") {
+			t.Errorf("%s: %d plans of %d bytes, %d steps denied", name, len(b.plans), b.used, denied)
+		}
 	}
 }
 
