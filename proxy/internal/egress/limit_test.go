@@ -13,6 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // TestLimits: what is beyond a limit of an API is refused with the time to wait, and not sent; what cannot be added up is
@@ -57,6 +58,48 @@ func TestLimits(t *testing.T) {
 		got := refusal(t, resp)
 		if after := resp.Header.Get("Retry-After"); got.Code != row.code || up.count() != before || row.code == "limit_reached" && (resp.StatusCode != 429 || (after == "") != strings.Contains(row.body, "1000")) {
 			t.Errorf("%d, %s %s: %d %+v, Retry-After %q", i, row.line, row.body, resp.StatusCode, got, after)
+		}
+	}
+}
+
+// TestLimitsOfAnother: a run that may not learn of other APIs is told nothing of one whose limits and rules hold at its host
+// too: neither in answers nor in its receipt.
+func TestLimitsOfAnother(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{
+		"mine": demoAPI(``),
+		"acme-payroll": strings.Replace(demoAPI(`, "restricted_methods": ["DELETE"], "limits": {"writes": "1/h", "sum": {"path": "/pay", "field": "acme_bonus", "max": "100000/d"}},
+			"rules": [{"path": "/acme_secret/**", "then": "refuse"}, {"path": "/acme_ask/**", "then": "approve", "by": "any"}, {"path": "/**", "then": "allow"}]`),
+			`"`+tokenName+`": "`+secretValue+`"`, `"ACME_TOKEN": "sk_live_52other0123456789"`, 1),
+	}})
+	r.room.Wait = 50 * time.Millisecond
+	var up seen
+	r.upstreams.https(up.echo())
+	_, err := r.book.Begin(0, controlapi.Registration{Generation: 1, Run: "tenant-b", APIs: []string{"mine"}, Closed: true,
+		Deadline: time.Now().Add(10 * testkit.Patience)})
+	check(t, err)
+	for _, row := range []struct{ line, body, code string }{
+		{"DELETE /x", `{}`, "method_restricted"}, {"POST /acme_secret/x", `{}`, "rule_refused"},
+		{"POST /pay", `{}`, "rule_unreadable"}, {"POST /x", `{}`, ""}, {"POST /acme_ask/x", `{}`, "approval_timeout"}, {"POST /x", `{}`, "limit_reached"},
+	} {
+		in, _ := r.raw(demoHost, fmt.Sprintf("%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			row.line, demoHost, len(row.body), row.body))
+		resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
+		check(t, err)
+		text := body(t, resp)
+		if strings.Contains(text, "acme") || !strings.Contains(text, row.code) || row.code == "" && resp.StatusCode != 200 {
+			t.Errorf("%s %s: %d %s", row.line, row.body, resp.StatusCode, text)
+		}
+	}
+	for _, h := range r.room.List() {
+		if !h.Operator {
+			t.Errorf("the tenant is asked: %+v", h)
+		}
+	}
+	rec, err := r.book.End(0, 1)
+	check(t, err)
+	for _, h := range rec.Hints {
+		if strings.Contains(h.Text+h.Person, "acme") {
+			t.Errorf("a hint of the receipt: %+v", h)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 // refuse answers with a verdict's refusal.
 func (x *exchange) refuse(v policy.Verdict, cause error) {
+	v = v.For(x.lease)
 	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
 	x.note.Hints = append(x.note.Hints, v.Hint())
 	if v.RetryAfter != "" {

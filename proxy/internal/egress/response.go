@@ -200,6 +200,7 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 			v.Refusal.Person = v.Refusal.Hint
 		}
 	}
+	v = v.For(x.lease)
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
 		planned != nil {

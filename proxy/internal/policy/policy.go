@@ -132,17 +132,19 @@ type Verdict struct {
 	// APIs are the active APIs of the run that hold the host: their token names may be swapped. Empty for a host
 	// that only YOLO_MODE allows.
 	APIs []*catalog.API
+
+	named string // the APIs that the hint names, as names joins them
 }
 
-// Decide judges a request.
+// Decide judges a request. What the run is told of it is Verdict.For.
 func (r Rules) Decide(run Run, q Request) Verdict {
 	holders := r.holders(q.Host)
 	if run.Closed() && r.hidden(run, q.Host, holders) {
 		return refuse(CodeHostUnknown, q.Host, "")
 	}
 	v := r.decide(run, q, holders)
-	if run.Closed() {
-		v = v.without(run, holders)
+	if v.Hold != nil && run.Closed() && !run.Includes(v.Hold.API) {
+		v.Hold.ByAny = false // who is asked sees the API and its rule
 	}
 	return v
 }
@@ -155,12 +157,12 @@ func (r Rules) hidden(run Run, h catalog.Host, holders []*catalog.API) bool {
 	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return run.Includes(a.Name) })
 }
 
-// without is a refusal that names no API which the run does not include: the rules of all APIs of a host hold for it.
-func (v Verdict) without(run Run, holders []*catalog.API) Verdict {
-	for _, a := range holders {
-		if !run.Includes(a.Name) && strings.Contains(v.Refusal.Hint, "API "+a.Name+" ") {
-			return v.withHint(voice.Say("{The user has|You have} other rules for this host, which refuse it."))
-		}
+// For is a refusal as a run may be told of it. A closed run is told of no API which it does not include: the rules and
+// limits of all APIs of a host hold for it.
+func (v Verdict) For(run Run) Verdict {
+	other := func(api string) bool { return !run.Includes(api) }
+	if run.Closed() && v.named != "" && slices.ContainsFunc(strings.Split(v.named, ", "), other) {
+		return v.withHint(voice.Say("{The user has|You have} other rules for this host, which refuse it."))
 	}
 	return v
 }

@@ -397,6 +397,7 @@ func TestClosed(t *testing.T) {
 		"mine":   `{"description":"x","domains":["api.mine.com","shared.mine.com"],"credentials":{}}`,
 		"secret": `{"description":"x","domains":["api.secret.com","odd.secret.com:8443"],"credentials":{}}`,
 		"strict": `{"description":"x","domains":["shared.mine.com"],"restricted_methods":["POST"],"credentials":{}}`,
+		"waits":  `{"description":"x","domains":["shared.mine.com"],"credentials":{},"rules":[{"methods":["PUT"],"then":"approve","by":"any"},{"then":"allow"}]}`,
 		"off":    `{"description":"x","domains":["api.off.com"],"active":false,"credentials":{}}`,
 		"tools":  `{"description":"x","domains":["api.tools.com"],"mcp":{"package":"npm:a@1.0.0"}}`,
 	})}
@@ -406,7 +407,7 @@ func TestClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Decide(run, Request{Host: h, Methods: []string{method}, Path: "/", TLS: true})
+		return r.Decide(run, Request{Host: h, Methods: []string{method}, Path: "/", TLS: true}).For(run)
 	}
 	nowhere := ask(mine, "GET", "api.nowhere.com")
 	for _, yolo := range []bool{false, true} {
@@ -429,6 +430,12 @@ func TestClosed(t *testing.T) {
 	}
 	if got := ask(mine, "POST", "shared.mine.com"); got.Allow || strings.Contains(got.Refusal.Hint, "strict") {
 		t.Errorf("the rule of another API at its host: %+v", got)
+	}
+	if got := ask(mine, "PUT", "shared.mine.com"); got.Hold == nil || got.Hold.API != "waits" || got.Hold.ByAny {
+		t.Errorf("what a rule of another API holds is the operator's: %+v, %+v", got, got.Hold)
+	}
+	if got := ask(run{"mine", "waits"}, "PUT", "shared.mine.com"); got.Hold == nil || !got.Hold.ByAny {
+		t.Errorf("what its own rule holds: %+v, %+v", got, got.Hold)
 	}
 	if got := r.notFound(mine, "tools"); got != r.notFound(mine, "absent-server") {
 		t.Errorf("the server of another: %+v", got)

@@ -146,7 +146,10 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 		code, s = CodeNoPolicy, refusals[CodeNoPolicy]
 	}
 	hint := voice.Say(s.hint, "%API", apis, "%HOST", h.String())
-	return Verdict{Status: s.status, Refusal: controlapi.Refusal{
+	if !strings.Contains(s.hint, "%API") {
+		apis = ""
+	}
+	return Verdict{Status: s.status, named: apis, Refusal: controlapi.Refusal{
 		Error: s.error, Code: code, Host: h.String(), Hint: hint.Model, Person: hint.Person,
 	}}
 }
