@@ -167,7 +167,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 	}
 	// The same request of an ended run gives way to this one.
 	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return e.sum == sum && !e.Waiting })
-	if ofRun >= maxOfRun || !r.room(q.size()) {
+	if ofRun >= maxOfRun || !r.room(q) {
 		return nil, ErrFull
 	}
 	e := &entry{request: q, sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
@@ -183,22 +183,44 @@ func (r *Room) enter(q Request) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for one more request: the oldest ones that no run waits for and nobody approved give way. The caller
-// holds the lock.
-func (r *Room) room(size int) bool {
-	count := len(r.held) + 1
+// room makes room for one more request: those that no run waits for and nobody approved give way, the oldest of the
+// tenant who has most. The others of a tenant take half of the room at most. The caller holds the lock.
+func (r *Room) room(q Request) bool {
+	count, size := 1, q.size()
 	for _, e := range r.held {
-		size += e.size
-	}
-	r.held = slices.DeleteFunc(r.held, func(e *entry) bool {
-		gives := (count > maxAll || size > maxBytes) && !e.Waiting && !e.Approved
-		if gives {
-			count, size = count-1, size-e.size
+		if e.request.Tenant == q.Tenant && !e.gives() {
+			count, size = count+1, size+e.size
 		}
-		return gives
-	})
-	return count <= maxAll && size <= maxBytes
+	}
+	if q.Tenant != "" && (count > maxAll/2 || size > maxBytes/2) {
+		return false
+	}
+	for {
+		of, who, size := map[string]int{}, "", q.size()
+		for _, e := range r.held {
+			size += e.size
+			if e.gives() {
+				of[e.request.Tenant] += e.size + maxBytes/maxAll // and its place
+			}
+		}
+		if len(r.held) < maxAll && size <= maxBytes {
+			return true
+		}
+		for tenant, n := range of {
+			if n > of[who] {
+				who = tenant
+			}
+		}
+		i := slices.IndexFunc(r.held, func(e *entry) bool { return e.gives() && e.request.Tenant == who })
+		if i < 0 {
+			return false
+		}
+		r.held = slices.Delete(r.held, i, i+1)
+	}
 }
+
+// gives reports whether a request makes room for others.
+func (e *entry) gives() bool { return !e.Waiting && !e.Approved }
 
 // sweep forgets what is too old. The caller holds the lock.
 func (r *Room) sweep(now time.Time) {

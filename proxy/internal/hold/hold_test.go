@@ -202,6 +202,37 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestTenants: however many requests of one tenant are held, and however long they are, those of another stay, and there
+// is room for more of hers.
+func TestTenants(t *testing.T) {
+	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
+		of := func(tenant string, n int) Request {
+			q := refund(tenant + strconv.Itoa(n/maxOfRun))
+			q.Tenant, q.Body = tenant, strconv.Itoa(n)+body
+			return q
+		}
+		r := &Room{Wait: time.Millisecond}
+		_, _ = r.Pass(t.Context(), of("alice", 0))
+		for n := range maxAll + 50 { // nobody waits for them
+			_, _ = r.Pass(t.Context(), of("mallory", n))
+		}
+		if h := r.List()[0]; h.Run != "alice0" {
+			t.Errorf("%s: hers has given way to another tenant's", name)
+		}
+		r.Wait = testkit.Patience
+		var refused error
+		for n := 0; refused == nil && n < maxAll; n++ {
+			e, err := r.enter(of("mallory", n))
+			if refused = err; err == nil && e == nil {
+				t.Fatal("passed")
+			}
+		}
+		if _, err := r.enter(of("bob", 0)); err != nil || !errors.Is(refused, ErrFull) {
+			t.Errorf("%s: while one tenant's wait (%v): %v", name, refused, err)
+		}
+	}
+}
+
 // TestWaiting: a run's own requests are listed, with whether only the operator decides, and a change of them is told.
 func TestWaiting(t *testing.T) {
 	r := &Room{Wait: testkit.Patience}
