@@ -34,7 +34,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 	}
 	button := func(words string) {
 		t.Helper()
-		b.wait(t, fmt.Sprintf("[...document.querySelectorAll('main button')].find((e) => e.innerText.includes(%q) && !e.disabled)?.click() || true", words))
+		b.wait(t, fmt.Sprintf("[...document.querySelectorAll('main button')].some((e) => e.innerText.includes(%q) && !e.disabled && (e.click(), true))", words))
 	}
 
 	next := func() { // to what waits, as soon as the page knows of it

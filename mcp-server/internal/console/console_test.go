@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -358,7 +360,12 @@ func TestStopped(t *testing.T) {
 // TestDecides: keys and buttons decide about what has been on the screen for a second, and about nothing else: not about
 // what takes its place, nor for a key that is still held down.
 func TestDecides(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-prompt", "--no-config", "--allow-read", "testdata/decides.mjs", "../web")
+	script, err := os.Open("testdata/decides.mjs")
+	testkit.Must(t, err)
+	defer script.Close()
+	web := "file://" + filepath.Join(testkit.Root(t), "mcp-server", "internal", "console", "web")
+	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-prompt", "--no-config", "--allow-read", "--ext=js", "-", web)
+	cmd.Stdin = script
 	cmd.Env = []string{"NO_COLOR=1", "HOME=" + t.TempDir(), "DENO_NO_UPDATE_CHECK=1"}
 	out, err := cmd.CombinedOutput()
 	want := `at once: nothing

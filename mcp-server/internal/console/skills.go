@@ -2,8 +2,6 @@ package console
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -105,6 +103,7 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	}
 	return map[string]any{
 		"name": name, "description": k.Description, "size": k.Size, "modified": k.Modified, "source": source,
+		"sum":     skill.Sum(source),
 		"deleted": gone, "versions": versions, "pinned": c.cfg.Skills.Pinned(name), "read_only": c.cfg.Skills.ReadOnly(),
 	}, nil
 }
@@ -134,9 +133,8 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(source))
 	i := slices.IndexFunc(versions, func(v historyapi.SkillVersion) bool { return v.Version == n })
-	if i < 0 || versions[i].SHA != hex.EncodeToString(sum[:]) {
+	if i < 0 || versions[i].SHA != skill.Sum(source) {
 		return nil, &told{http.StatusConflict, "This version is not kept as it was: REDACTING_STRINGS were taken out."}
 	}
 	if _, err = c.cfg.Skills.Restore(name, source); err == nil {
@@ -145,14 +143,17 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	return struct{}{}, skillError(err)
 }
 
-// pinSkill pins a skill to its current source, or unpins it.
+// pinSkill pins a skill to the source that the page shows, or unpins it.
 func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		name, do, done := r.PathValue("name"), c.cfg.Skills.Unpin, "unpinned"
-		if pin {
-			do, done = c.cfg.Skills.Pin, "pinned"
+		name, done := r.PathValue("name"), "unpinned"
+		var seen struct{ Sum string }
+		var err error
+		if !pin {
+			err = c.cfg.Skills.Unpin(name)
+		} else if err = answerOf(r, &seen); err == nil {
+			done, err = "pinned", c.cfg.Skills.Pin(name, seen.Sum)
 		}
-		err := do(name)
 		if err == nil {
 			c.tell(r, done, name)
 		}
@@ -198,7 +199,7 @@ func skillError(err error) error {
 	case errors.Is(err, skill.ErrTaken):
 		return &told{http.StatusConflict, "Another skill is imported by the same name, with _ for -. Delete one of them."}
 	case errors.Is(err, skill.ErrChanged):
-		return &told{http.StatusConflict, "The skill is being changed by a run. Try again."}
+		return &told{http.StatusConflict, "The skill has changed in the meantime. Look at it again."}
 	case errors.Is(err, skill.ErrFull):
 		return &told{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):

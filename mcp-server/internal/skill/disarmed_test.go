@@ -15,7 +15,7 @@ func TestDisarmed(t *testing.T) {
 	t.Run("skill-pin", func(t *testing.T) {
 		s, dir := open(t, map[string]string{"a.ts": hello})
 		s.PinIn(filepath.Join(t.TempDir(), "pins"))
-		testkit.Must(t, s.Pin("a"))
+		testkit.Must(t, s.Pin("a", sumOf(t, s, "a")))
 		put(t, dir, "a.ts", "evil")
 		t.Setenv("CODEFORGE_DISARM", "skill-pin")
 		if _, err := s.PutBack(func(string) {}); err != nil {

@@ -95,7 +95,7 @@ func TestMirror(t *testing.T) {
 	if three, _ := mirror(t, b); !strings.Contains(source(three, "a"), "a = 2;") {
 		t.Error("one that starts later has another one")
 	}
-	testkit.Must(t, one.Pin("a"))
+	testkit.Must(t, one.Pin("a", sumOf(t, one, "a")))
 	testkit.WaitFor(t, func() bool { return two.Pinned("a") })
 	if err := two.Delete("a"); !errors.Is(err, skill.ErrPinned) {
 		t.Error(err)
@@ -341,7 +341,7 @@ func TestMirrorPutBack(t *testing.T) {
 	two, _ := mirror(t, b)
 	_, err := one.Patch(t.Context(), "a", create("good"))
 	testkit.Must(t, err)
-	testkit.Must(t, one.Pin("a"))
+	testkit.Must(t, one.Pin("a", sumOf(t, one, "a")))
 	testkit.WaitFor(t, func() bool { return two.Pinned("a") && source(two, "a") == "good" })
 	_, err = b.Put(t.Context(), "a.ts", []byte("evil"), bucket.Any)
 	testkit.Must(t, err)

@@ -2,6 +2,8 @@ package skill
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,12 +35,22 @@ func (s *Store) isPinned(name string) bool {
 	return err == nil
 }
 
-// Pin pins a skill to the source that it has now: tools refuse to change it, and PutBack undoes what code does to it.
-func (s *Store) Pin(name string) error {
+// Sum names a source: its SHA-256, in hexadecimal digits.
+func Sum(source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
+
+// Pin pins a skill to a source that somebody has seen, by its Sum: tools refuse to change it, and PutBack undoes what code
+// does to it. If the skill has another source by now, the error is ErrChanged.
+func (s *Store) Pin(name, sum string) error {
 	if s.pins == "" {
 		return errors.New("skills cannot be pinned: there is no folder for it")
 	}
 	_, source, err := s.Read(name)
+	if err == nil && Sum(source) != sum {
+		err = ErrChanged
+	}
 	if err == nil {
 		err = s.taken(name)
 	}

@@ -11,17 +11,31 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
+// sumOf is what a skill is now, for Pin.
+func sumOf(t *testing.T, s *skill.Store, name string) string {
+	t.Helper()
+	_, source, err := s.Read(name)
+	testkit.Must(t, err)
+	return skill.Sum(source)
+}
+
 // TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that
 // is opened later. An unpinned skill changes again.
 func TestPin(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello, "b.py": "x = 1\n", "c.ts": hello})
 	pins := filepath.Join(t.TempDir(), "pins")
-	if s.Pin("a") == nil {
+	if s.Pin("a", sumOf(t, s, "a")) == nil {
 		t.Error("it was pinned nowhere")
 	}
 	s.PinIn(pins)
-	testkit.Must(t, s.Pin("a"))
-	testkit.Must(t, s.Pin("b.py"))
+	seen := sumOf(t, s, "a")
+	put(t, dir, "a.ts", "evil")
+	if err := s.Pin("a", seen); !errors.Is(err, skill.ErrChanged) || s.Pinned("a") {
+		t.Errorf("pinned to what nobody has seen: %v", err)
+	}
+	put(t, dir, "a.ts", hello)
+	testkit.Must(t, s.Pin("a", seen))
+	testkit.Must(t, s.Pin("b.py", sumOf(t, s, "b.py")))
 	if !s.Pinned("a") || !s.Pinned("b.py") || s.Pinned("c") || s.Pinned("../a") {
 		t.Error("not these are pinned")
 	}
@@ -83,12 +97,12 @@ func TestOneNamePerModule(t *testing.T) {
 		t.Errorf("a restoration: %v", err)
 	}
 	put(t, dir, "open_report.py", "x = 3\n")
-	if err := s.Pin("open-report.py"); !errors.Is(err, skill.ErrTaken) {
+	if err := s.Pin("open-report.py", sumOf(t, s, "open-report.py")); !errors.Is(err, skill.ErrTaken) {
 		t.Errorf("pinned although something else is imported: %v", err)
 	}
 	path := filepath.Join(dir, "open_report.py")
 	testkit.Must(t, os.Remove(path))
-	testkit.Must(t, s.Pin("open-report.py"))
+	testkit.Must(t, s.Pin("open-report.py", sumOf(t, s, "open-report.py")))
 	if !s.Pinned("open_report.py") || s.Pinned("open_report") {
 		t.Error("the other name of a pinned skill is not pinned, or that of another language is")
 	}

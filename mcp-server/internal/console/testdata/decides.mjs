@@ -46,7 +46,8 @@ const { set, parse } = await import(Deno.args[0] + "/state.js"), { read } = awai
 await import(Deno.args[0] + "/app.js");
 const wait = (ms) => new Promise((done) => setTimeout(done, ms)), target = { matches: () => false };
 const press = (key, repeat = false) => { for (const f of keys) f({ key, repeat, target, timeStamp: performance.now(), preventDefault() {} }); };
-const click = (words) => { const b = root.all.find((n) => n.localName === "button" && n.text.includes(words)); if (b && !b.disabled) b.on.click({ type: "Click" }); };
+const button = (words) => root.all.find((n) => n.localName === "button" && n.text.includes(words));
+const click = (words) => { const b = button(words); if (b && !b.disabled) b.on.click({ type: "Click" }); };
 const shows = (text) => { if (!root.text.includes(text)) console.log("the page does not show", text); };
 async function show(hash, list, planned = []) {
   held = list.map(request); plans = planned;
@@ -90,10 +91,13 @@ await say("A is gone, and its address is still there");
 
 await show("#/held", ["A", "B"]);
 await wait(1100);
+const old = button("Approve once");
 held = [request("B")];
 await read();
 press("a");
 await wait(100);
+shows("bank.test/B");
+if (root.all.includes(old)) console.log("the button is that of A: what was pressed before is released on it");
 press("a");
 click("Approve once");
 await say("without an address, A is gone");

@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js"
 import { Card, Chip, Copy, Diff, Fact, Name, Note, Search, Wrong } from "./parts.js";
 import { ago, bytes, changes, clock, paint, plain, plural, shown } from "./text.js";
 import { api } from "./session.js";
-import { address, app, go, say, useData, useNow } from "./state.js";
+import { address, app, go, say, useData, useNow, useSeen } from "./state.js";
 import { Icon } from "./draw.js";
 
 let names = [];
@@ -20,8 +20,8 @@ function Source({ text, python }) {
 
 const HOW = { run: "written in a run", tool: "update_skill", outside: "from outside of runs", pin: "put back: it is pinned", console: "in the console" };
 /** change changes a skill, and says what came of it. */
-async function change(method, path, said) {
-  try { await api("skills/" + path, method); say(said); } catch (e) { say(e.message); }
+async function change(method, path, said, body) {
+  try { await api("skills/" + path, method, body); say(said); } catch (e) { say(e.message); }
 }
 function Version({ name, version, before }) {
   const path = (n) => n ? `skills/${encodeURIComponent(name)}/versions/${n}` : "";
@@ -32,14 +32,14 @@ function Version({ name, version, before }) {
 }
 
 function Skill({ name, use, most, readOnly }) {
-  const state = useData("skills/" + encodeURIComponent(name), app.versions.skills), d = state.data, [picked, pick] = useState(0), [sure, ask] = useState(false), path = encodeURIComponent(name), now = useNow(30000);
+  const state = useData("skills/" + encodeURIComponent(name), app.versions.skills), d = state.data, [picked, pick] = useState(0), [sure, ask] = useState(false), path = encodeURIComponent(name), now = useNow(30000), early = !useSeen(d?.sum ?? "");
   if (!d) return html`<div class="page"><${Wrong} state=${state} /></div>`;
   const versions = d.versions ?? [], chosen = versions.find((v) => v.version === picked) ?? versions[0], before = chosen && versions.find((v) => v.version < chosen.version);
   const tokens = [...new Set(d.source.match(/\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g) ?? [])].slice(0, 12), hosts = [...new Set([...d.source.matchAll(/https?:\/\/([A-Za-z0-9.-]+)/g)].map((m) => m[1]))].slice(0, 12);
   const imports = [...new Set([...d.source.matchAll(/\/skills\/([\w-]+(?:\.py)?)(?:\.ts)?/g)].map((m) => m[1]))].filter((n) => n !== name);
   return html`<div class="page" tabindex="-1">
     <div class="row wrap"><a class="btn quiet small back" href=${address("skills", "", app.route.q)} aria-label="Back to the list">←</a><h2 class="mono grow title">${shown(name)}</h2>${d.deleted ? null : html`<${Copy} text=${d.source} what="the source" />${d.pinned ? html`<${Chip} cls="ok" icon="lock">pinned</${Chip}>` : null}${d.read_only ? null : html`
-      <button type="button" class="btn" onClick=${() => change(d.pinned ? "DELETE" : "POST", path + "/pin", d.pinned ? "Unpinned: code and tools may change it again." : "Pinned: what changes it is undone, and told under Alerts.")}><${Icon} name="lock" />${d.pinned ? "Unpin" : "Pin this version"}</button>
+      <button type="button" class="btn" key=${d.sum} disabled=${early} onClick=${() => change(d.pinned ? "DELETE" : "POST", path + "/pin", d.pinned ? "Unpinned: code and tools may change it again." : "Pinned: what changes it is undone, and told under Alerts.", d.pinned ? undefined : { sum: d.sum })}><${Icon} name="lock" />${d.pinned ? "Unpin" : "Pin this version"}</button>
       ${sure ? html`<button type="button" class="btn no" onClick=${() => { ask(false); change("DELETE", path, versions.length ? "Deleted. Its versions stay: each can be restored." : "Deleted."); }}>Yes, delete</button><button type="button" class="btn quiet" onClick=${() => ask(false)}>Keep it</button>` : html`<button type="button" class="btn no" disabled=${d.pinned} onClick=${() => ask(true)}>Delete</button>`}`}`}</div>
     <p class="soft">${d.deleted ? "It was deleted. Restore one of its versions to have it again." : d.description ? shown(d.description) : "It does not say what it is for."}</p>
     <div class="m2"><div class="stack">
