@@ -690,3 +690,38 @@ func TestMintedUnderLoad(t *testing.T) {
 		t.Errorf("p99 is %v without a renewal and %v with one", before, during)
 	}
 }
+
+// TestTokenOfConstants: a server that gives tokens cannot end the runs that use other APIs, by giving a text as its token
+// that their requests always have.
+func TestTokenOfConstants(t *testing.T) {
+	for constant, header := range map[string][2]string{
+		"AWS4-HMAC-SHA256":               {"Authorization", "AWS4-HMAC-SHA256 SIGN_AWS"},
+		"application/vnd.github.v3+json": {"Accept", "application/vnd.github.v3+json"},
+	} {
+		s := &tokenServer{token: func(w http.ResponseWriter, _ *http.Request) { giveToken(w, constant) }, api: func(http.ResponseWriter, *http.Request) {}}
+		r := newRig(t, setup{apis: map[string]string{
+			"hostile": strings.ReplaceAll(strings.Replace(mintedAPI(""), `"`+tokenName+`": "`+secretValue+`",`, "", 1), demoHost, "mcp.hostile.test"),
+			"s3":      strings.ReplaceAll(signingAPI, demoHost, "s3.demo.test"),
+		}})
+		r.upstreams.https(s)
+		end := r.begin()
+		for _, row := range []struct {
+			host, name, value string
+			status            int
+		}{
+			{"s3.demo.test", header[0], header[1], 200}, {"mcp.hostile.test", "Authorization", "Bearer " + mintedName, 503}, {"s3.demo.test", header[0], header[1], 200},
+		} {
+			req, err := http.NewRequest(http.MethodGet, "https://"+row.host+"/", http.NoBody)
+			check(t, err)
+			req.Header.Set(row.name, row.value)
+			resp, err := r.client(false).Do(req)
+			check(t, err)
+			if text := body(t, resp); resp.StatusCode != row.status {
+				t.Errorf("%s, %s: %d %s", constant, row.host, resp.StatusCode, text)
+			}
+		}
+		if rec := end(); rec.Alarm != nil {
+			t.Errorf("%s: an honest request is an alarm: %+v", constant, rec.Alarm)
+		}
+	}
+}

@@ -35,11 +35,11 @@ func TestDisarmed(t *testing.T) {
 		"stale-token": func(t *testing.T, w *world) bool {
 			w.login(t)
 			w.clock.move(48 * time.Hour)
-			return w.value(t) == "minted-canary-0001"
+			return w.value(t) == "minted-canary-9f8e7d6c5b4a3f2e-0001"
 		},
 		"minted-layer": func(t *testing.T, w *world) bool {
 			w.login(t)
-			return scrub.New(nil).With(w.values).String("minted-canary-0001") == "minted-canary-0001"
+			return scrub.New(nil).With(w.values).String("minted-canary-9f8e7d6c5b4a3f2e-0001") == "minted-canary-9f8e7d6c5b4a3f2e-0001"
 		},
 		"store-first": func(t *testing.T, w *world) bool {
 			w.login(t)
@@ -48,7 +48,7 @@ func TestDisarmed(t *testing.T) {
 		},
 		"publish-first": func(t *testing.T, w *world) bool {
 			w.login(t)
-			return w.value(t) == "minted-canary-0001" && w.values.Len() == 0
+			return w.value(t) == "minted-canary-9f8e7d6c5b4a3f2e-0001" && w.values.Len() == 0
 		},
 		"single-flight": func(t *testing.T, w *world) bool {
 			w.login(t)
@@ -62,7 +62,7 @@ func TestDisarmed(t *testing.T) {
 		},
 		"mint-echo": func(t *testing.T, w *world) bool {
 			w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-				_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": "inner-canary-123456", "refresh_token": "refresh-canary-1"})
+				_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": "inner-canary-123456", "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e-1"})
 			})
 			return finish(t, w, func(*credentialapi.Redirect) {}) && w.value(t) == "inner-canary-123456"
 		},

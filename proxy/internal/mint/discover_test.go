@@ -48,7 +48,7 @@ func TestResource(t *testing.T) {
 				case "login.test/register":
 					_ = json.NewDecoder(r.Body).Decode(&registered)
 					w.WriteHeader(http.StatusCreated)
-					_, _ = w.Write([]byte(`{"client_id": "registered-1", "client_secret": "inner-canary-registered-1"}`))
+					_, _ = w.Write([]byte(`{"client_id": "registered-1", "client_secret": "inner-canary-registered-9f8e7d6c5b4a3f2e"}`))
 				case "login.test/token":
 					server.ServeHTTP(w, r)
 				default:
@@ -81,7 +81,7 @@ func TestResource(t *testing.T) {
 			r = w.approve(t, s)
 			r.Issuer = "https://login.test/tenant"
 			testkit.Must(t, w.Finish(t.Context(), r))
-			if w.value(t) == "" || !w.values.Above(nil).Contains("inner-canary-registered-1") {
+			if w.value(t) == "" || !w.values.Above(nil).Contains("inner-canary-registered-9f8e7d6c5b4a3f2e") {
 				t.Error("not logged in, or the client's secret is not scrubbed")
 			}
 			w.Close()

@@ -39,6 +39,7 @@ const (
 	detailNoToken     = "answer_has_no_token"
 	detailLifetime    = "answer_has_no_usable_lifetime"
 	detailUnusable    = "token_is_unusable"
+	detailPlain       = "token_does_not_look_random"
 	detailEcho        = "token_contains_a_secret"
 	detailStatus      = "unexpected_status"
 	detailStorage     = "cannot_be_stored"

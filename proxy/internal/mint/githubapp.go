@@ -84,12 +84,10 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 		return grant{}, unavailable(detailNotJSON)
 	case answer.Token == "":
 		return grant{}, unavailable(detailNoToken)
-	case !plausible(answer.Token):
-		return grant{}, unavailable(detailUnusable)
 	case !answer.Expires.After(now):
 		return grant{}, unavailable(detailLifetime)
 	}
-	return grant{Access: answer.Token, Life: answer.Expires.Sub(now)}, nil
+	return grant{Access: answer.Token, Issued: true, Life: answer.Expires.Sub(now)}, nil
 }
 
 // Further details.

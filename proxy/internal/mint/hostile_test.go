@@ -42,7 +42,7 @@ func authorize(server *loginServer, secret, issuer string, answer func() map[str
 }
 
 func proper() map[string]any {
-	return map[string]any{"access_token": "minted-canary-0001", "refresh_token": "refresh-canary-0001", "expires_in": 3600}
+	return map[string]any{"access_token": "minted-canary-9f8e7d6c5b4a3f2e-0001", "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e-0001", "expires_in": 3600}
 }
 
 // begin begins a login as the command does.
@@ -54,10 +54,10 @@ func (w *world) begin(t testing.TB) (credentialapi.Started, error) {
 // TestPlainInner is TestPlainTexts for what is scrubbed beside the token: a refresh token and the secret of a registered
 // client. A request with one is refused, and is an alarm.
 func TestPlainInner(t *testing.T) {
-	for _, text := range []string{"https://", "password", "application/json", "x", "a b", loginName, "aaaaaaaaaaaaaaaaaaaaaaaa"} {
+	for _, text := range []string{"https://", "password", "application/json", "x", "a b", loginName, "aaaaaaaaaaaaaaaaaaaaaaaa", "AWS4-HMAC-SHA256", "application/vnd.github.v3+json"} {
 		for _, field := range []string{"refresh_token", "client_secret"} {
 			server := newLoginServer(t)
-			answer, secret := proper(), "inner-canary-registered-1"
+			answer, secret := proper(), "inner-canary-registered-9f8e7d6c5b4a3f2e"
 			if field == "client_secret" {
 				secret = text
 			} else {
@@ -105,14 +105,14 @@ func TestLogoutDuringExchange(t *testing.T) {
 func TestClientOfResource(t *testing.T) {
 	server := newLoginServer(t)
 	authorize(server, "", "https://login.test", func() map[string]any {
-		return map[string]any{"access_token": "minted-canary-0001", "expires_in": 3600}
+		return map[string]any{"access_token": "minted-canary-9f8e7d6c5b4a3f2e-0001", "expires_in": 3600}
 	})
 	dir := t.TempDir()
 	w := newWorld(t, server, dir)
 	w.configure(t, strings.Replace(resourceConfig, `{"resource"`,
 		`{"grant": "client_credentials", "client_id": "mail", "client_secret": "inner-canary-123456", "resource"`, 1))
 	for range 2 {
-		if got := w.value(t); got != "minted-canary-0001" || server.last().Get("grant_type") != "client_credentials" ||
+		if got := w.value(t); got != "minted-canary-9f8e7d6c5b4a3f2e-0001" || server.last().Get("grant_type") != "client_credentials" ||
 			server.last().Get("resource") != "https://mcp.mail.test/mcp" || server.last().Get("client_secret") != "inner-canary-123456" {
 			t.Errorf("%q by %v", got, server.last())
 		}

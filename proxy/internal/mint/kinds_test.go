@@ -225,7 +225,7 @@ func TestGitHubApp(t *testing.T) {
 			req.Header.Get("Accept") != "application/vnd.github+json" || req.Header.Get("X-GitHub-Api-Version") != "2022-11-28" {
 			t.Errorf("%s %s %s %v", req.Method, req.URL, body, req.Header)
 		}
-		return 201, `{"token": "ghs_hunter2hunter2", "expires_at": "` + ends.Format(time.RFC3339) + `", "permissions": {"issues": "write"},
+		return 201, `{"token": "ghs_hunter2hunter29f8e7d6c5b4a3f2e", "expires_at": "` + ends.Format(time.RFC3339) + `", "permissions": {"issues": "write"},
 			"repository_selection": "selected"}`
 	}}
 	files := map[string]string{
@@ -236,7 +236,7 @@ func TestGitHubApp(t *testing.T) {
 	}
 	m, _, _, logged := minter(t, s, files)
 	got, err := value(t, m, "GH_TOKEN")
-	if got != "ghs_hunter2hunter2" || err != nil {
+	if got != "ghs_hunter2hunter29f8e7d6c5b4a3f2e" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	if l := m.List()[0]; l.Kind != "github_app" || l.ValidUntil == nil || l.ValidUntil.Sub(ends).Abs() > time.Minute {
@@ -255,8 +255,8 @@ func TestGitHubApp(t *testing.T) {
 		}
 		hidden(t, m, logged, err, "hunter2", "Bearer")
 	}
-	for _, body := range []string{"", "hunter2", `{"token": ""}`, `{"token": "ghs_hunter2hunter2"}`, `{"token": 1, "expires_at": 2}`,
-		`{"token": "ghs_hunter2hunter2", "expires_at": "1999-01-01T00:00:00Z"}`, `{"token": "ghs_hunter2", "expires_at": "never"}`} {
+	for _, body := range []string{"", "hunter2", `{"token": ""}`, `{"token": "ghs_hunter2hunter29f8e7d6c5b4a3f2e"}`, `{"token": 1, "expires_at": 2}`,
+		`{"token": "ghs_hunter2hunter29f8e7d6c5b4a3f2e", "expires_at": "1999-01-01T00:00:00Z"}`, `{"token": "ghs_hunter2", "expires_at": "never"}`} {
 		s.answer = func(*http.Request, string) (int, string) { return 201, body }
 		m, _, _, logged := minter(t, s, files)
 		got, err := value(t, m, "GH_TOKEN")
@@ -286,7 +286,7 @@ func TestGoogle(t *testing.T) {
 			c["exp"].(float64)-c["iat"].(float64) != 3600 {
 			t.Errorf("%v %v", header, c)
 		}
-		return 200, `{"access_token": "ya29.hunter2hunter2", "expires_in": 3599, "token_type": "Bearer"}`
+		return 200, `{"access_token": "ya29.hunter2hunter29f8e7d6c5b4a3f2e", "expires_in": 3599, "token_type": "Bearer"}`
 	}}
 	m, _, _, logged := minter(t, s, map[string]string{
 		"g/config.json": config(t, "storage.googleapis.com", `{"GCP_TOKEN": {"google": {"key": {"file": "sa.json"},
@@ -294,7 +294,7 @@ func TestGoogle(t *testing.T) {
 		"g/sa.json": string(sa),
 	})
 	got, err := value(t, m, "GCP_TOKEN")
-	if got != "ya29.hunter2hunter2" || err != nil {
+	if got != "ya29.hunter2hunter29f8e7d6c5b4a3f2e" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	hidden(t, m, logged, err, got, strings.Split(key, "\n")[1])
@@ -694,8 +694,8 @@ func TestFetchThroughAnother(t *testing.T) {
 		case req.URL.Host == "login.example.com" && fail:
 			return 400, `{"error": "invalid_client", "error_description": "hunter2"}`
 		case req.URL.Host == "login.example.com":
-			return 200, `{"access_token": "hunter2-access-token", "expires_in": 3600}`
-		case req.Header.Get("Authorization") != "Bearer hunter2-access-token":
+			return 200, `{"access_token": "hunter2-access-token-9f8e7d6c5b4a3f2e", "expires_in": 3600}`
+		case req.Header.Get("Authorization") != "Bearer hunter2-access-token-9f8e7d6c5b4a3f2e":
 			return 401, ""
 		}
 		return 200, `{"value": "hunter2-value"}`
@@ -770,10 +770,10 @@ func TestWatchedFile(t *testing.T) {
 
 // TestFetchEcho: a source that gives back what it was asked with gives no credential, which would go to another host.
 func TestFetchEcho(t *testing.T) {
-	for name, echo := range map[string]string{"as it is": "hunter2-access-token", "encoded": base64.StdEncoding.EncodeToString([]byte("Bearer hunter2-access-token"))} {
+	for name, echo := range map[string]string{"as it is": "hunter2-access-token-9f8e7d6c5b4a3f2e", "encoded": base64.StdEncoding.EncodeToString([]byte("Bearer hunter2-access-token-9f8e7d6c5b4a3f2e"))} {
 		s := &server{answer: func(req *http.Request, _ string) (int, string) {
 			if req.URL.Host == "login.example.com" {
-				return 200, `{"access_token": "hunter2-access-token", "expires_in": 3600}`
+				return 200, `{"access_token": "hunter2-access-token-9f8e7d6c5b4a3f2e", "expires_in": 3600}`
 			}
 			return 200, `{"value": "` + echo + `"}`
 		}}

@@ -123,6 +123,8 @@ type kind interface {
 // grant is what a kind obtained.
 type grant struct {
 	Access string
+	// Issued: a server for tokens chose it, and not the user.
+	Issued bool
 	// Life is how long it lives. 0: the server does not say.
 	Life time.Duration
 	// Stale is how long it may be used beyond Life while nothing replaces it.

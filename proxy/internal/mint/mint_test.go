@@ -114,9 +114,9 @@ func (s *loginServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.n++
-	answer := map[string]any{"access_token": fmt.Sprintf("minted-canary-%04d", s.n), "token_type": "Bearer", "expires_in": 3600}
+	answer := map[string]any{"access_token": fmt.Sprintf("minted-canary-9f8e7d6c5b4a3f2e-%04d", s.n), "token_type": "Bearer", "expires_in": 3600}
 	if s.rotates || s.valid == "" {
-		s.grace, s.valid = s.valid, fmt.Sprintf("refresh-canary-%04d", s.n)
+		s.grace, s.valid = s.valid, fmt.Sprintf("refresh-canary-9f8e7d6c5b4a3f2e-%04d", s.n)
 		answer["refresh_token"] = s.valid
 	}
 	_ = json.NewEncoder(w).Encode(answer)
@@ -255,7 +255,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("address %s", started.URL)
 	}
 	testkit.Must(t, w.Finish(t.Context(), w.approve(t, started)))
-	if v := w.value(t); v != "minted-canary-0001" {
+	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" {
 		t.Errorf("value %q", v)
 	}
 	if f := w.server.last(); f.Get("redirect_uri") != "http://127.0.0.1:49152/callback" || f.Get("client_secret") != "inner-canary-123456" || len(f.Get("code_verifier")) < 43 {
@@ -369,19 +369,19 @@ func TestDevice(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.login(t)
-	if v := w.value(t); v != "minted-canary-0001" {
+	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" {
 		t.Fatal(v)
 	}
 	w.clock.move(50 * time.Minute)
-	if v := w.value(t); v != "minted-canary-0001" || w.server.count() != 1 {
+	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" || w.server.count() != 1 {
 		t.Errorf("renewed before its time: %q after %d requests", v, w.server.count())
 	}
 	w.clock.move(8 * time.Minute) // a tenth of its life is left, and a fifth of that for chance
-	if v := w.value(t); v != "minted-canary-0001" {
+	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" {
 		t.Errorf("a request waited for an early renewal: %q", v)
 	}
-	testkit.WaitFor(t, func() bool { return w.value(t) == "minted-canary-0002" })
-	if f := w.server.last(); f.Get("refresh_token") != "refresh-canary-0001" {
+	testkit.WaitFor(t, func() bool { return w.value(t) == "minted-canary-9f8e7d6c5b4a3f2e-0002" })
+	if f := w.server.last(); f.Get("refresh_token") != "refresh-canary-9f8e7d6c5b4a3f2e-0001" {
 		t.Errorf("renewed with %v", f)
 	}
 	w.server.mu.Lock()
@@ -390,7 +390,7 @@ func TestRenewal(t *testing.T) {
 	for range 3 { // an answer without a refresh token keeps the old one
 		w.clock.move(2 * time.Hour)
 		w.value(t)
-		if f := w.server.last(); f.Get("refresh_token") != "refresh-canary-0002" {
+		if f := w.server.last(); f.Get("refresh_token") != "refresh-canary-9f8e7d6c5b4a3f2e-0002" {
 			t.Errorf("renewed with %v", f)
 		}
 	}
@@ -398,7 +398,7 @@ func TestRenewal(t *testing.T) {
 	w.server.dead = "temporarily_unavailable"
 	w.server.mu.Unlock()
 	w.clock.move(59 * time.Minute)
-	if v := w.value(t); v != "minted-canary-0005" {
+	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0005" {
 		t.Errorf("while the server is down, before the end: %q", v)
 	}
 	w.clock.move(time.Minute)
@@ -460,7 +460,7 @@ func TestStored(t *testing.T) {
 	w.login(t)
 	w.Close()
 	again := newWorld(t, server, dir)
-	if v := again.value(t); v != "minted-canary-0001" || server.count() != 1 {
+	if v := again.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" || server.count() != 1 {
 		t.Errorf("after a restart: %q after %d requests", v, server.count())
 	}
 	if again.values.Len() != 2 {
@@ -521,11 +521,11 @@ func TestDiskFull(t *testing.T) {
 	w.clock.move(time.Minute)
 	step = old
 	asked = server.count()
-	if v := w.value(t); v != "minted-canary-0002" || server.count() != asked {
+	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0002" || server.count() != asked {
 		t.Errorf("what the server gave was lost: %q after %d requests", v, server.count()-asked)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, loginName+".json"))
-	if err != nil || !strings.Contains(string(data), "refresh-canary-0002") {
+	if err != nil || !strings.Contains(string(data), "refresh-canary-9f8e7d6c5b4a3f2e-0002") {
 		t.Errorf("stored: %s, %v", data, err)
 	}
 }
@@ -611,8 +611,8 @@ func TestOrder(t *testing.T) {
 	var seen []string
 	step = func(at string) {
 		data, _ := os.ReadFile(path)
-		stored := strings.Contains(string(data), "minted-canary-0002") && strings.Contains(string(data), "refresh-canary-0002")
-		known := w.values.Above(nil).Contains("minted-canary-0002") && w.values.Above(nil).Contains("refresh-canary-0002")
+		stored := strings.Contains(string(data), "minted-canary-9f8e7d6c5b4a3f2e-0002") && strings.Contains(string(data), "refresh-canary-9f8e7d6c5b4a3f2e-0002")
+		known := w.values.Above(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0002") && w.values.Above(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0002")
 		seen = append(seen, fmt.Sprintf("%s %v %v", at, stored, known))
 	}
 	w.value(t)
@@ -778,16 +778,16 @@ func TestRemovedMeanwhile(t *testing.T) {
 			if !back {
 				testkit.WaitFor(t, func() bool {
 					data, _ := os.ReadFile(filepath.Join(w.dir, loginName+".json"))
-					return strings.Contains(string(data), "refresh-canary-0002")
+					return strings.Contains(string(data), "refresh-canary-9f8e7d6c5b4a3f2e-0002")
 				})
 				w.configure(t, loginConfig)
 			}
-			if v := w.value(t); v != "minted-canary-0002" {
+			if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0002" {
 				t.Errorf("used %q", v)
 			}
 			w.clock.move(2 * time.Hour)
 			w.value(t)
-			if w.values.Above(nil).Contains("minted-canary-0003") != true {
+			if w.values.Above(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0003") != true {
 				t.Error("the next one is not known")
 			}
 		})
@@ -819,7 +819,7 @@ func TestOneProxy(t *testing.T) {
 	}
 	w.Close()
 	next.clock.move(2 * time.Minute)
-	if v := next.value(t); v != "minted-canary-0001" || !next.values.Above(nil).Contains("minted-canary-0001") {
+	if v := next.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" || !next.values.Above(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0001") {
 		t.Errorf("after the first has ended: %q", v)
 	}
 }
@@ -860,10 +860,10 @@ func TestLogoutEndsLogins(t *testing.T) {
 // it stands, in the responses of all APIs.
 func TestPlainTexts(t *testing.T) {
 	for _, text := range []string{"https://", "password", "application/json", "text/html; charset=utf-8", loginName, "x " + loginName,
-		"aaaaaaaaaaaaaaaaaaaaaaaa", "the quick brown fox jumps"} {
+		"aaaaaaaaaaaaaaaaaaaaaaaa", "AWS4-HMAC-SHA256", "application/vnd.github.v3+json", "the quick brown fox jumps"} {
 		w := newWorld(t, newLoginServer(t), t.TempDir())
 		w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": text, "refresh_token": "refresh-canary-1", "expires_in": 3600})
+			_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": text, "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e-1", "expires_in": 3600})
 		})
 		started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 		testkit.Must(t, err)
@@ -873,11 +873,46 @@ func TestPlainTexts(t *testing.T) {
 	}
 }
 
+// TestTokensLookRandom: what looks random is a token, in each form that servers use, and what honest requests to other APIs
+// are full of is none: it would make each of them an alarm.
+func TestTokensLookRandom(t *testing.T) {
+	for _, text := range []string{
+		"f47ac10b-58cc-4372-a567-0e02b2c3d479", "F47AC10B-58CC-4372-A567-0E02B2C3D479", "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", "9f8e7d6c5b4a3f2e1d0c9b8a7f6e5d4c",
+		"ghs_16C7e42F292c6912E7710c838347Ae178B4a", "rfx2uswqe8l4g1mkagrvg5tv0ks3ab", "1000.8cb99d4f6a2e1b7c3d5e9f0a1b2c3d4e.b1c2", "mF_9.B5f-4.1JqMkP3xZt7Qw2",
+		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI0MiJ9.s5RxWQ3pZk", "ya29.a0AfB_byC3nPq-7tZkLmW9xYv", "2YotnFZFEjr1zCsicMWpAA", "xoxb-1234567890-1234567890-AbC1dEf2GhI3jKl4",
+		"SlAV32hkKG9fZx7Qp3Lm", "minted-canary-9f8e7d6c5b4a3f2e-0001", "tGzv3JOkF0XG5Qx2TlKWIA==", "A1b2/C3d4+E5f6/G7h8+I9j0K==",
+	} {
+		if !plausible(text) {
+			t.Errorf("%s is no token", text)
+		}
+	}
+	for _, text := range []string{
+		"AWS4-HMAC-SHA256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER", "application/vnd.github.v3+json",
+		"application/x-amz-json-1.1", "DynamoDB_20120810.GetItem", "AWSSecurityTokenServiceV20110615.AssumeRole", "X-Amz-Content-Sha256", "TrentService.GenerateDataKey",
+		"claude-3-5-sonnet-20241022", "2026-01-01T00:00:00.000Z", "urn:ietf:params:oauth:grant-type:jwt-bearer", "https://api.github.com/repos/a1/b2/issues",
+		"00000000-0000-0000-0000-000000000000", "0000000000000001", "multipart/form-data;boundary=", "Mozilla/5.0(X11;Linux;x86_64)", "",
+		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "E3B0C44298FC1C149AFBF4C8996FB924", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+	} {
+		if plausible(text) {
+			t.Errorf("%s is a token", text)
+		}
+	}
+	w := newWorld(t, newLoginServer(t), t.TempDir())
+	w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": "application/vnd.github.v3+json", "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e", "expires_in": 3600})
+	})
+	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	testkit.Must(t, err)
+	if err := w.Finish(t.Context(), w.approve(t, started)); err == nil || !strings.Contains(err.Error(), "token_does_not_look_random") || w.values.Len() != 0 {
+		t.Errorf("the operator is told: %v", err)
+	}
+}
+
 // TestRefreshIsKept: an answer that gives no usable token, but another refresh token, ends no login.
 func TestRefreshIsKept(t *testing.T) {
 	for name, answer := range map[string]map[string]any{
-		"an empty lifetime": {"access_token": "minted-canary-0002", "expires_in": -1},
-		"too long":          {"access_token": strings.Repeat("minted-canary-0002", 600), "expires_in": 3600},
+		"an empty lifetime": {"access_token": "minted-canary-9f8e7d6c5b4a3f2e-0002", "expires_in": -1},
+		"too long":          {"access_token": strings.Repeat("minted-canary-9f8e7d6c5b4a3f2e-0002", 600), "expires_in": 3600},
 		"no token":          {"expires_in": 3600},
 		"a secret":          {"access_token": "x-inner-canary-123456", "expires_in": 3600},
 	} {
@@ -888,15 +923,15 @@ func TestRefreshIsKept(t *testing.T) {
 		proper := server.Config.Handler
 		server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			server.mu.Lock()
-			server.valid, server.grace = "refresh-canary-0777", ""
+			server.valid, server.grace = "refresh-canary-9f8e7d6c5b4a3f2e-0777", ""
 			server.mu.Unlock()
-			answer["refresh_token"] = "refresh-canary-0777"
+			answer["refresh_token"] = "refresh-canary-9f8e7d6c5b4a3f2e-0777"
 			_ = json.NewEncoder(rw).Encode(answer)
 		})
 		if v, err := w.Value(t.Context(), w.cred); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %q, %v", name, v, err)
 		}
-		if !w.values.Above(nil).Contains("refresh-canary-0777") {
+		if !w.values.Above(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0777") {
 			t.Errorf("%s: the refresh token is not scrubbed", name)
 		}
 		server.Config.Handler = proper

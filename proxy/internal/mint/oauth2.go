@@ -150,12 +150,10 @@ func parseToken(a *Answer) (grant, error) {
 		return grant{}, unavailable(detailStatus)
 	case t.Access == nil || *t.Access == "":
 		return g, unavailable(detailNoToken)
-	case !plausible(*t.Access):
-		return g, unavailable(detailUnusable)
 	case strings.EqualFold(t.Type, "dpop"), strings.EqualFold(t.Type, "mac"):
 		return g, unavailable(detailUnusable)
 	}
-	g.Access = *t.Access
+	g.Access, g.Issued = *t.Access, true
 	if len(t.Life) > 0 && string(t.Life) != "null" {
 		seconds, ok := seconds(t.Life)
 		if !ok || seconds <= 0 {
@@ -166,13 +164,59 @@ func parseToken(a *Answer) (grant, error) {
 	return g, nil
 }
 
-// plausible reports whether a text may be a token, rather than one that responses are full of: it is replaced wherever
-// a response has it, of whatever API.
+// plausible reports whether a text may be a token, rather than one that requests and responses are full of: it is
+// replaced wherever a response has it, of whatever API, and a request that has it is an alarm.
 func plausible(token string) bool {
-	const shortest = 16 // RFC 6749, 10.10, wants at least 128 bits
-	has := func(chars string) bool { return strings.ContainsAny(token, chars) }
-	return len(token) >= shortest && strings.Trim(token, token[:1]) != "" && !has(" ") &&
-		(has("0123456789") || strings.ToLower(token) != token && strings.ToUpper(token) != token)
+	return !strings.Contains(token, " ") && random(token) && !slices.ContainsFunc(ofNothing, func(hash string) bool {
+		return strings.Contains(hash, strings.ToLower(token))
+	})
+}
+
+// ofNothing are the hashes of an empty body, which SDKs send.
+var ofNothing = []string{
+	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+	"d41d8cd98f00b204e9800998ecf8427e",
+}
+
+// random reports whether a text has a stretch that nobody writes, nor a standard: most UUIDs and other hexadecimal
+// digits, 20 letters in both cases and digits whose kind keeps changing, or a word of 16 in which it changes three
+// times. catalog.LooksSecret wants more, and takes many tokens for names.
+func random(text string) bool {
+	const hex, mixed, word = 32, 20, 16
+	has := func(s, class string) bool { return strings.ContainsAny(s, class) }
+	other := func(r rune) bool { return !has(string(r), digits+lower+upper) }
+	all := strings.Join(strings.FieldsFunc(text, other), "")
+	n, turns := len(all), changes(all)
+	switch {
+	case len(text) < word:
+		return false
+	case n >= hex && strings.Trim(strings.ToLower(all), digits+"abcdef") == "" && turns > 0:
+		return true
+	case n >= mixed && has(all, lower) && has(all, upper) && (3*turns > n && has(all, digits) || 5*turns >= 2*n):
+		return true
+	}
+	for _, set := range []string{digits + lower, digits + upper} {
+		for _, w := range strings.FieldsFunc(text, func(r rune) bool { return !has(string(r), set) }) {
+			if len(w) >= word && changes(w) >= 3 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// changes counts where letters and digits of one kind end and those of another begin. There are no others.
+func changes(text string) int {
+	kind := func(c byte) byte { return c & 0x60 } // 0x20: a digit, 0x40: upper case, 0x60: lower case
+	n := 0
+	for i := 1; i < len(text); i++ {
+		if kind(text[i]) != kind(text[i-1]) {
+			n++
+		}
+	}
+	return n
 }
 
 // seconds reads a number, which some servers write as a string.

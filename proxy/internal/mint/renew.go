@@ -277,7 +277,10 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 			return kept{}, unavailable(detailEcho)
 		}
 	}
-	if next.Refresh != old.Refresh && !m.fits(next.Refresh) {
+	switch another := next.Refresh != old.Refresh; {
+	case g.Issued && !plausible(next.Access), another && !plausible(next.Refresh):
+		return kept{}, unavailable(detailPlain)
+	case another && !m.fits(next.Refresh):
 		return kept{}, unavailable(detailUnusable)
 	}
 	return next, nil
