@@ -56,7 +56,8 @@ Exit codes: 0 printed; 1 CodeForge does not run.`,
 }
 
 // openPage opens an address in the user's browser without an argument that has it, since every user of the machine may
-// read arguments: it opens a page that leads there, which the user alone may read. It reports whether there is a browser.
+// read arguments: it opens a page that leads there, which the user alone may read. It reports whether there is a
+// browser.
 func openPage(ctx context.Context, e *Env, address string) bool {
 	dir, err := os.UserCacheDir()
 	if err != nil {

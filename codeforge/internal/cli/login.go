@@ -178,8 +178,8 @@ func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name str
 	}
 }
 
-// openBrowser opens an address, which is https, or a file in the user's browser. Every user of the machine may read which.
-// It reports whether there is a browser to open it in.
+// openBrowser opens an address, which is https, or a file in the user's browser. Every user of the machine may read
+// which. It reports whether there is a browser to open it in.
 func openBrowser(ctx context.Context, e *Env, address string) bool {
 	var cmd *exec.Cmd
 	switch {

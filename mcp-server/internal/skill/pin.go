@@ -41,8 +41,8 @@ func Sum(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Pin pins a skill to a source that somebody has seen, by its Sum: tools refuse to change it, and PutBack undoes what code
-// does to it. If the skill has another source by now, the error is ErrChanged.
+// Pin pins a skill to a source that somebody has seen, by its Sum: tools refuse to change it, and PutBack undoes what
+// code does to it. If the skill has another source by now, the error is ErrChanged.
 func (s *Store) Pin(name, sum string) error {
 	if s.pins == "" {
 		return errors.New("skills cannot be pinned: there is no folder for it")
