@@ -288,7 +288,9 @@ type Exchange struct {
 	Sanitized int    `json:"sanitized,omitempty"`
 	// Scrubbed are the credentials that Sanitized counts, by their names, and the part of the answer each was in.
 	Scrubbed []Swap `json:"scrubbed,omitempty"`
-	Redacted int    `json:"redacted,omitempty"`
+	// Unlisted is how many more there were in a receipt and in the ledger, which list 32 of Swapped and of Scrubbed.
+	Unlisted int `json:"unlisted,omitempty"`
+	Redacted int `json:"redacted,omitempty"`
 	// BytesUp and BytesDown are those of the bodies, HeadUp those of the method, path, query and headers as code wrote
 	// them.
 	BytesUp   int64 `json:"bytes_up"`

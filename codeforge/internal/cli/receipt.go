@@ -64,6 +64,9 @@ func exchangeLine(p painter, x controlapi.Exchange) string {
 	for _, s := range x.Swapped {
 		changes = append(changes, visible.Line(s.Name)+" in "+visible.Line(s.In))
 	}
+	if x.Unlisted > 0 {
+		changes = append(changes, fmt.Sprintf("%d more names", x.Unlisted))
+	}
 	if x.Sanitized > 0 {
 		changes = append(changes, fmt.Sprintf("%d sanitized", x.Sanitized))
 	}

@@ -248,7 +248,7 @@ var errWrongCount = errors.New("it counts what cannot be")
 
 // checkExchange checks what of an exchange is summed up, or shown as it is.
 func checkExchange(x controlapi.Exchange) error {
-	ok := counted(x.BytesUp, x.HeadUp, x.BytesDown, int64(x.Sanitized), int64(x.Redacted))
+	ok := counted(x.BytesUp, x.HeadUp, x.BytesDown, int64(x.Sanitized), int64(x.Redacted), int64(x.Unlisted))
 	for _, ms := range []float64{x.Milliseconds, x.HeldMS, x.FirstMS} {
 		ok = ok && 0 <= ms && ms <= maxCount
 	}

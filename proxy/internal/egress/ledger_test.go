@@ -2,12 +2,14 @@ package egress_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // TestLedgerRequired: where the ledger is required, what may change something is in it before it leaves, and does not
@@ -108,5 +110,50 @@ func TestLedger(t *testing.T) {
 		if strings.Contains(e.Exchange.URL, secretValue) || strings.Contains(e.Exchange.URL, "Acme") {
 			t.Errorf("the ledger has %s", e.Exchange.URL)
 		}
+	}
+}
+
+// TestLedgerOfMany: a record of the ledger and an entry of a receipt name the credentials that left, or say how many more
+// there were.
+func TestLedgerOfMany(t *testing.T) {
+	const n = 40
+	var mu sync.Mutex
+	var kept []controlapi.Exchange
+	var creds []string
+	for i := range n {
+		creds = append(creds, fmt.Sprintf(`"MANY_TOKEN_%02d": "sk_live_%02dcanary0123456789"`, i, i))
+	}
+	r := newRig(t, setup{
+		apis: map[string]string{"demo": strings.Replace(demoAPI(""), `"`+tokenName+`": "`+secretValue+`"`, strings.Join(creds, ","), 1)},
+		ledger: func(e audit.Entry) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Exchange != nil {
+				kept = append(kept, *e.Exchange)
+			}
+			return nil
+		},
+	})
+	var up seen
+	r.upstreams.https(up.echo())
+	end := r.begin()
+	req, err := http.NewRequest(http.MethodGet, "https://"+demoHost+"/", http.NoBody)
+	check(t, err)
+	for i := range n {
+		req.Header.Set(fmt.Sprintf("Y-Key-%02d", i), fmt.Sprintf("MANY_TOKEN_%02d", i))
+	}
+	resp, err := r.client(false).Do(req)
+	check(t, err)
+	_ = body(t, resp)
+	rec := end()
+	mu.Lock()
+	defer mu.Unlock()
+	for _, x := range append(kept, rec.Exchanges...) {
+		if len(x.Swapped)+x.Unlisted != n || len(x.Swapped) == n {
+			t.Errorf("%d credentials left; %d are listed, and %d are not", n, len(x.Swapped), x.Unlisted)
+		}
+	}
+	if len(kept) != 1 || len(rec.Exchanges) != 1 {
+		t.Errorf("%d records, %d entries", len(kept), len(rec.Exchanges))
 	}
 }

@@ -113,7 +113,10 @@ func bounded(e controlapi.Exchange) controlapi.Exchange {
 	if len(e.URL) > maxURL {
 		e.URL = e.URL[:maxURL] + "..."
 	}
-	e.Swapped = e.Swapped[:min(len(e.Swapped), maxEntryList)]
-	e.Scrubbed = e.Scrubbed[:min(len(e.Scrubbed), maxEntryList)]
+	for _, list := range []*[]controlapi.Swap{&e.Swapped, &e.Scrubbed} {
+		n := min(len(*list), maxEntryList)
+		e.Unlisted += len(*list) - n
+		*list = (*list)[:n]
+	}
 	return e
 }

@@ -19,7 +19,7 @@ func TestBounds(t *testing.T) {
 	for i := range MaxExchanges + 50 {
 		r.Add(controlapi.Exchange{
 			Outcome: controlapi.OutcomeDenied, URL: strings.Repeat("u", 100_000), BytesUp: 1, BytesDown: 2, Sanitized: 3,
-			Swapped: make([]controlapi.Swap, 100),
+			Swapped: make([]controlapi.Swap, 100), Scrubbed: make([]controlapi.Swap, maxEntryList+2),
 		}, []controlapi.Hint{{Code: fmt.Sprint(i)}, {Code: "same"}})
 	}
 	got := r.Receipt()
@@ -31,8 +31,8 @@ func TestBounds(t *testing.T) {
 		t.Errorf("the count is %+v", got.Count)
 	}
 	for _, e := range got.Exchanges {
-		if len(e.URL) > maxURL+3 || len(e.Swapped) > maxEntryList {
-			t.Fatalf("an entry of %d bytes and %d swaps", len(e.URL), len(e.Swapped))
+		if len(e.URL) > maxURL+3 || len(e.Swapped) > maxEntryList || len(e.Swapped)+len(e.Scrubbed)+e.Unlisted != 100+maxEntryList+2 {
+			t.Fatalf("an entry of %d bytes and %d swaps, %d unlisted", len(e.URL), len(e.Swapped), e.Unlisted)
 		}
 	}
 	got.Exchanges[0].URL = "changed"
