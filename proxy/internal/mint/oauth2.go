@@ -179,20 +179,22 @@ var ofNothing = []string{
 }
 
 // random reports whether a text has a stretch that nobody writes, nor a standard: most UUIDs and other hexadecimal
-// digits, 20 letters in both cases and digits whose kind keeps changing, or a word of 16 in which it changes three
-// times. catalog.LooksSecret wants more, and takes many tokens for names.
+// digits, letters in both cases and digits whose kind keeps changing, or a word of 16 in which it changes three times.
+// catalog.LooksSecret wants more, and takes many tokens for names. Of random texts of 22 characters of base64url it
+// refuses one in 140.
 func random(text string) bool {
-	const hex, mixed, word = 32, 20, 16
+	const hex, mixed, word = 32, 18, 16
 	has := func(s, class string) bool { return strings.ContainsAny(s, class) }
 	other := func(r rune) bool { return !has(string(r), digits+lower+upper) }
 	all := strings.Join(strings.FieldsFunc(text, other), "")
-	n, turns := len(all), changes(all)
+	n, turns, varied := len(all), changes(all), 5*distinct(all) >= 4*len(all)
 	switch {
 	case len(text) < word:
 		return false
 	case n >= hex && strings.Trim(strings.ToLower(all), digits+"abcdef") == "" && turns > 0:
 		return true
-	case n >= mixed && has(all, lower) && has(all, upper) && (3*turns > n && has(all, digits) || 5*turns >= 2*n):
+	case n < mixed, !has(all, lower), !has(all, upper): // looked at below
+	case 5*turns >= 2*n, 3*turns > n && (has(all, digits) || varied), 4*turns >= n && has(all, digits) && varied:
 		return true
 	}
 	for _, set := range []string{digits + lower, digits + upper} {
@@ -213,6 +215,19 @@ func changes(text string) int {
 	n := 0
 	for i := 1; i < len(text); i++ {
 		if kind(text[i]) != kind(text[i-1]) {
+			n++
+		}
+	}
+	return n
+}
+
+// distinct counts the different bytes of a text.
+func distinct(text string) int {
+	var seen [256]bool
+	n := 0
+	for _, c := range []byte(text) {
+		if !seen[c] {
+			seen[c] = true
 			n++
 		}
 	}
