@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -37,10 +38,12 @@ func plans(t *testing.T, w *world.World, b *tab) {
 		b.wait(t, fmt.Sprintf("[...document.querySelectorAll('main button')].some((e) => e.innerText.includes(%q) && !e.disabled && (e.click(), true))", words))
 	}
 
-	next := func() { // to what waits, as soon as the page knows of it
+	next := func(p *planapi.Plan) { // to what waits, as soon as the page knows of it
 		t.Helper()
-		b.see(t, ".rail .badge.hot", "1")
-		b.press(t, "n")
+		testkit.WaitFor(t, func() bool {
+			b.press(t, "n")
+			return eval[string](t, b, "location.hash") == "#/held/"+p.ID
+		})
 		b.see(t, ".page .status", "Waits for you")
 	}
 
@@ -53,7 +56,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 	if n := eval[int](t, b, "document.querySelectorAll('.wf .bad, .wf i.err, .why .bad').length"); n != 0 {
 		t.Errorf("%d things of a dry run are drawn like a failure", n)
 	}
-	next()
+	next(p)
 	b.see(t, ".step h2", "POST "+asked+"/anything/refunds?t="+trial)
 	b.see(t, ".step .name", "RULED_TOKEN")
 	b.see(t, ".step", "asked for by a rule")
@@ -83,12 +86,12 @@ func plans(t *testing.T, w *world.World, b *tab) {
 	}
 	b.see(t, ".step header", "200")
 
-	_, trial = dry("/anything/refunds")
-	next()
+	p, trial = dry("/anything/refunds")
+	next(p)
 	button("Refuse")
 	b.see(t, ".page .status", "Refused")
-	_, all := dry("/anything/refunds")
-	next()
+	p, all := dry("/anything/refunds")
+	next(p)
 	button("Approve all 3")
 	b.see(t, ".page .status", "Sent")
 	if refused, list := sent(trial), fmt.Sprint(sent(all)); len(refused) != 0 || list != "[1 2 3]" {
@@ -97,7 +100,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 
 	// What is the operator's alone is shown, and not decided here.
 	p, trial = dry("/anything/payouts")
-	next()
+	next(p)
 	b.see(t, ".actions", "codeforge plan approve "+p.ID)
 	time.Sleep(1500 * time.Millisecond) // until keys decide
 	b.press(t, "a", "d")
