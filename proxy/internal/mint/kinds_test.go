@@ -33,6 +33,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/sigv4"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
@@ -153,7 +154,7 @@ func (s *server) RoundTrip(req *http.Request, w upstream.Want) (*http.Response, 
 }
 
 // minter is one of a catalog of the given files, with its clock at now.
-func minter(t *testing.T, s *server, files map[string]string) (m *Minter, c *catalog.Catalog, dir string, logged *strings.Builder) {
+func minter(t *testing.T, s *server, files map[string]string) (m *Minter, c *catalog.Catalog, dir string, logged *testkit.Buffer) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, data := range files {
@@ -169,7 +170,7 @@ func minter(t *testing.T, s *server, files map[string]string) (m *Minter, c *cat
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	logged = &strings.Builder{}
+	logged = &testkit.Buffer{}
 	m = New(Config{Transport: s, Values: minted.New(nil), Dir: filepath.Join(t.TempDir(), "tokens"), APIs: dir,
 		UserAgent: "test", Log: slog.New(slog.NewTextHandler(logged, nil))})
 	t.Cleanup(m.Close)
@@ -190,7 +191,7 @@ func value(t *testing.T, m *Minter, name string) (string, error) {
 }
 
 // hidden reports whether nothing of a secret is in an error, in the log and in what is listed.
-func hidden(t *testing.T, m *Minter, logged *strings.Builder, err error, secrets ...string) {
+func hidden(t *testing.T, m *Minter, logged *testkit.Buffer, err error, secrets ...string) {
 	t.Helper()
 	listed, jsonErr := json.Marshal(m.List())
 	if jsonErr != nil {
