@@ -130,8 +130,8 @@ unit() {
 
 embedded() {
 	heading "end to end, embedded mode"
-	# The attacks take longest, so they start first.
-	(cd e2e && CODEFORGE_E2E_MODE=embedded gotest -vet=off -count=1 -timeout 30m -p 3 -- ./attack . ./walk ./negative ./...)
+	# What takes longest starts first.
+	(cd e2e && CODEFORGE_E2E_MODE=embedded gotest -vet=off -count=1 -timeout 30m -p 3 -- ./attack ./crash ./console . ./walk ./negative ./servers ./...)
 }
 
 # engine succeeds if a Docker engine is running.
