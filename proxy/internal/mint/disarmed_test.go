@@ -62,9 +62,9 @@ func TestDisarmed(t *testing.T) {
 		},
 		"mint-echo": func(t *testing.T, w *world) bool {
 			w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-				_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": "inner-canary-123456", "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e-1"})
+				_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": "inner-canary-123456-9f8e7d6c5b4a3f2e", "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e-1"})
 			})
-			return finish(t, w, func(*credentialapi.Redirect) {}) && w.value(t) == "inner-canary-123456"
+			return finish(t, w, func(*credentialapi.Redirect) {}) && w.value(t) == "inner-canary-123456-9f8e7d6c5b4a3f2e"
 		},
 	} {
 		t.Run(defence, func(t *testing.T) {

@@ -914,7 +914,7 @@ func TestRefreshIsKept(t *testing.T) {
 		"an empty lifetime": {"access_token": "minted-canary-9f8e7d6c5b4a3f2e-0002", "expires_in": -1},
 		"too long":          {"access_token": strings.Repeat("minted-canary-9f8e7d6c5b4a3f2e-0002", 600), "expires_in": 3600},
 		"no token":          {"expires_in": 3600},
-		"a secret":          {"access_token": "x-inner-canary-123456", "expires_in": 3600},
+		"a secret":          {"access_token": "x-inner-canary-123456-9f8e7d6c5b4a3f2e", "expires_in": 3600},
 	} {
 		server := newLoginServer(t)
 		w := newWorld(t, server, t.TempDir())
