@@ -1,10 +1,13 @@
 package broker
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
@@ -107,5 +110,36 @@ func TestRoomOfTenant(t *testing.T) {
 	first.free()
 	if !second.take(1) {
 		t.Error("nothing is given back")
+	}
+}
+
+// TestListWithOneSlot: where each session or run has its own process, the one that lists the tools gives it the only slot.
+func TestListWithOneSlot(t *testing.T) {
+	for _, state := range []string{"shared", "session", "run"} {
+		w := newWorld(t, 1, hostile(t, "a", func(s *controlapi.Server) { s.State = state }))
+		if got := w.send(t.Context(), "s1-r1", http.MethodPost, "/a/echo", `{"text":"hi"}`, 0); got.text() != "hi" {
+			t.Errorf("%s: %s", state, got.body)
+		}
+	}
+}
+
+// TestStashEntries: many small values count with the memory that their places take.
+func TestStashEntries(t *testing.T) {
+	var s stashes
+	s.all = map[string]map[string]stashed{}
+	for n := range maxStash / weight("k", nil) / maxKeys {
+		one := map[string]stashed{}
+		for k := range maxKeys {
+			one[string(rune(k+1))] = stashed{until: time.Now().Add(time.Hour)}
+		}
+		s.all[(&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session(fmt.Sprint(n))] = one
+	}
+	big := json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)
+	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("new")
+	if _, f := s.do(mallory, "set", stashRequest{Key: "k", Value: big}); f == nil || f.code != stashFull {
+		t.Errorf("a tenant's stash is without bound: %v", f)
+	}
+	if _, f := s.do("another", "set", stashRequest{Key: "k", Value: big}); f != nil {
+		t.Errorf("another's: %v", f)
 	}
 }

@@ -97,17 +97,15 @@ func once(req *http.Request) *http.Request {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return req
 	}
-	header := req.Header
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		if values, ok := header[name]; ok {
-			header = maps.Clone(header)
-			delete(header, name)
-			header[strings.ToLower(name)] = values
+		if values, ok := req.Header[name]; ok {
+			req = req.WithContext(req.Context()) // a copy, since the caller's stays as it is
+			req.Header = maps.Clone(req.Header)
+			delete(req.Header, name)
+			req.Header[strings.ToLower(name)] = values
 		}
 	}
-	again := *req
-	again.Header = header
-	return &again
+	return req
 }
 
 func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
