@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -87,8 +88,11 @@ func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error
 	var none T
 	select {
 	case <-ctx.Done():
-		if stateErr == nil {
-			_ = term.Restore(fd, before)
+		for range 20 { // read hides what is typed first of all, perhaps only now
+			if stateErr == nil {
+				_ = term.Restore(fd, before)
+			}
+			time.Sleep(time.Millisecond)
 		}
 		fmt.Fprintln(e.Stderr)
 		return none, silent(ExitInterrupted)
