@@ -98,7 +98,7 @@ long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 # bash ignores set -e in what start runs.
 # shellcheck disable=SC2086
 unit() {
-	local usual="-vet=off -timeout 15m -p 2" others='' quiet='' status=0 beside dir
+	local usual="-vet=off -timeout 30m -p 2" others='' quiet='' status=0 beside dir
 	for dir in $($go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...); do
 		dir=${dir#"$PWD"/}
 		case " ${plain//[[:space:]]/ } ${mixed//[[:space:]]/ } $long " in
