@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,5 +91,18 @@ func TestForeignState(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestCompleteNames: a folder in somebody's project cannot put commands of its own into the line that a shell completes.
+func TestCompleteNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"shop", "$(id)", "`id`", "a;id", "a b", "a\nb", "-x", "*", "\x1b[2K"} {
+		dir := filepath.Join("apis", name)
+		testkit.Must(t, os.MkdirAll(dir, 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600))
+	}
+	if got := complete(&Env{}, []string{"api", "edit", ""}); !slices.Equal(got, []string{"shop"}) {
+		t.Errorf("%q", got)
 	}
 }
