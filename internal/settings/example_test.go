@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // outside are the variables behind those of the list: what Compose reads, in the order of .env.example, and the paths
 // of Deno and Python.
-const outside = "SANDBOX_MEMORY_TOTAL SANDBOX_PYTHON_PACKAGES CODEFORGE_APIS CODEFORGE_IMAGES CODEFORGE_TAG DOCKER_SOCK " +
-	"DENO_PATH PYTHON_PATH"
+const outside = "SANDBOX_MEMORY_TOTAL SANDBOX_PYTHON_PACKAGES CODEFORGE_APIS CODEFORGE_IMAGES CODEFORGE_TAG " +
+	"CODEFORGE_PULL DOCKER_SOCK DENO_PATH PYTHON_PATH"
 
 // expansion is a variable in a Compose file, with its default. Those of Dockerfiles are not settings.
 var expansion = regexp.MustCompile(`\$\{([A-Z][A-Z_]*)(?::-([^}]*))?`)
@@ -82,6 +84,29 @@ func composeDefaults(t *testing.T) map[string]string {
 		}
 	}
 	return defaults
+}
+
+// TestImagesAreBuiltHere: Docker fetches no image of a service unless .env says so. The names that they have here mean
+// somebody else's on a public registry.
+func TestImagesAreBuiltHere(t *testing.T) {
+	data, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			Image string `yaml:"image"`
+			Pull  string `yaml:"pull_policy"`
+		} `yaml:"services"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil || len(file.Services) == 0 {
+		t.Fatal(file, err)
+	}
+	for name, s := range file.Services {
+		if !strings.HasPrefix(s.Image, "${CODEFORGE_IMAGES:-codeforge}/") || s.Pull != "${CODEFORGE_PULL:-never}" {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
 }
 
 // TestComposeChecks: the service that checks the settings in Docker gets all of them, except paths of the host, which

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
 )
 
@@ -173,7 +174,8 @@ func (c command) flagNames(verb string) []string {
 	return out
 }
 
-// apiNames are the folders in apis/ that hold an API.
+// apiNames are the folders in apis/ that hold an API. Shells put what they are told into the command line as it is, so
+// a folder whose name is no API's, in somebody else's project, is left out.
 func apiNames(e *Env) []string {
 	if e.setHome() != nil {
 		return nil
@@ -181,7 +183,7 @@ func apiNames(e *Env) []string {
 	found, _ := filepath.Glob(filepath.Join(e.inHome("apis"), "*", "config.json")) // the pattern is valid
 	var out []string
 	for _, path := range found {
-		if name := filepath.Base(filepath.Dir(path)); name[0] != '.' && filepath.Base(name) == name {
+		if name := filepath.Base(filepath.Dir(path)); catalog.CheckName(name) == nil {
 			out = append(out, name)
 		}
 	}

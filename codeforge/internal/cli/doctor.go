@@ -7,7 +7,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
@@ -35,7 +34,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 
 			attack := fs.Bool("attack", false, "attack the running CodeForge")
 			bin := fs.String("bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
 			return func(ctx context.Context, e *Env, args []string) error {
-				dir, err := statedir.Find(*state)
+				dir, err := findState(e, *state, target{flags: fs}.given("state"))
 				if err != nil {
 					return err
 				}

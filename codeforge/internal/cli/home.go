@@ -68,6 +68,18 @@ func (e *Env) setHome() error {
 	return nil
 }
 
+// findState is the state directory at path. Another user's is refused if this one can look into it, which no directory
+// of CodeForge's lets others: what is in there says where code is sent, and which process down ends. Root may name it
+// with --state (chosen).
+func findState(e *Env, path string, chosen bool) (statedir.Dir, error) {
+	dir, err := statedir.Find(path)
+	if err == nil && planted(e, dir.Path(), chosen) {
+		err = fmt.Errorf("the state directory %s belongs to another user: go to a folder of your own, or set %s",
+			dir.Path(), homeVariable)
+	}
+	return dir, err
+}
+
 // inHome is a path below the folder. It is relative if that is the working directory.
 func (e *Env) inHome(name string) string { return filepath.Join(e.home, name) }
 

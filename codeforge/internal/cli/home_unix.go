@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,6 +34,16 @@ func foreign(e *Env, dir string, names ...string) string {
 		}
 	}
 	return ""
+}
+
+// planted reports whether a state directory is another user's, other than root's, and open to this one.
+func planted(e *Env, dir string, chosen bool) bool {
+	info, err := os.Stat(dir)
+	if err != nil || mine(e, info) || uid(info) == 0 || chosen && os.Geteuid() == 0 {
+		return false
+	}
+	_, err = os.Lstat(filepath.Join(dir, "lock"))
+	return !errors.Is(err, fs.ErrPermission)
 }
 
 // mine reports whether a file is the user's, or with sudo that of the user who called it.

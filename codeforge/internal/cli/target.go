@@ -10,7 +10,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/docker"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
-	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -36,7 +35,7 @@ func (t target) config(e *Env) (server.Config, error) {
 	if err != nil {
 		return server.Config{}, err
 	}
-	dir, err := statedir.Find(*t.state)
+	dir, err := findState(e, *t.state, t.given("state"))
 	if err != nil {
 		return server.Config{}, err
 	}

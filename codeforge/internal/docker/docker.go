@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -58,7 +59,7 @@ func running(ctx context.Context, service string) ([]container, error) {
 		`{{.Names}}`+"\t"+`{{.Label "com.docker.compose.project"}}`+"\t"+
 			`{{.Label "com.docker.compose.project.working_dir"}}`)
 	out, err := cmd.Output()
-	return list(out), err
+	return list(out, service), err
 }
 
 // FindProxy is the name of the proxy's container in the stack of which server is mcp-server's container.
@@ -86,16 +87,24 @@ func beside(servers, proxies []container, server string) (string, error) {
 	return "", fmt.Errorf("no %s runs in the stack of %s", Proxy, server)
 }
 
-// list parses what docker ps printed.
-func list(out []byte) []container {
+// list parses what docker ps printed of the containers of a service. A container has the labels of its image too, whose
+// author can claim any stack and folder, but not the name: Compose chose that, or the user.
+func list(out []byte, service string) []container {
 	var all []container
 	for line := range bytes.Lines(out) {
 		f := strings.Split(strings.TrimRight(string(line), "\r\n"), "\t")
-		if len(f) == 3 && CheckName(f[0]) == nil {
+		if len(f) == 3 && CheckName(f[0]) == nil && named(f[0], f[1], service) {
 			all = append(all, container{f[0], f[1], f[2]})
 		}
 	}
 	return all
+}
+
+// named reports whether a name is one that Compose gives: PROJECT-SERVICE-NUMBER.
+func named(name, project, service string) bool {
+	number, ok := strings.CutPrefix(name, project+"-"+service+"-")
+	_, err := strconv.ParseUint(number, 10, 16)
+	return ok && err == nil
 }
 
 // pick chooses the container of the stack that was started in home.

@@ -38,7 +38,7 @@ func TestPick(t *testing.T) {
 	if err := os.Symlink(home, link); err != nil {
 		t.Skip(err) // Windows, without the right to make links
 	}
-	all := list([]byte("a-mcp-server-1\ta\t" + home + "\r\nb-mcp-server-1\tb\t" + t.TempDir() + "\nnot a line\n--evil\tx\t" + home + "\n"))
+	all := list([]byte("a-mcp-server-1\ta\t"+home+"\r\nb-mcp-server-1\tb\t"+t.TempDir()+"\nnot a line\n--evil\tx\t"+home+"\n"), Service)
 	if len(all) != 2 {
 		t.Fatalf("%+v", all)
 	}
@@ -60,6 +60,25 @@ func TestPick(t *testing.T) {
 		if got != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
 			t.Errorf("%+v: %q, %v", row, got, err)
 		}
+	}
+}
+
+// TestForeignImage: an image whose author gave it the labels of a stack is not taken for a part of one, whatever folder it
+// names: it would be sent code, decisions and logins.
+func TestForeignImage(t *testing.T) {
+	home := t.TempDir()
+	t.Chdir(home)
+	for _, dir := range []string{".", "/proc/self/cwd", home} {
+		for _, name := range []string{"happy_curie", "x-mcp-server-1", "codeforge-mcp-server", "codeforge-mcp-server-run-0f3a", "codeforge-proxy-1"} {
+			if got, err := pick(list([]byte(name+"\tcodeforge\t"+dir+"\n"), Service), home, ""); got != "" || err != nil {
+				t.Errorf("%s in %s: %q, %v", name, dir, got, err)
+			}
+		}
+	}
+	servers := list([]byte("codeforge-mcp-server-1\tcodeforge\t"+home+"\n"), Service)
+	proxies := list([]byte("happy_curie\tcodeforge\t"+home+"\ncodeforge-proxy-1\tcodeforge\t"+home+"\n"), Proxy)
+	if got, err := beside(servers, proxies, "codeforge-mcp-server-1"); got != "codeforge-proxy-1" || err != nil {
+		t.Errorf("the proxy: %q, %v", got, err)
 	}
 }
 

@@ -57,7 +57,7 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 		c.Settings.BucketCAFile,
 	}, p.Pythons...)
 	p.Port, err = Port(ctx, c.Port)
-	return p, warnings, err
+	return p, append(warnings, namesakes(ctx, p)...), err
 }
 
 // ownerUID is the user who may connect to what root started: the one behind sudo, else root.

@@ -3,6 +3,7 @@
 package google
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
 
@@ -11,8 +12,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/tree"
 )
 
-// Import imports a document in JSON.
+// Import imports a document in JSON. In YAML, which none of Google's is in, values may be shared, and what is written
+// of them would grow without end.
 func Import(text []byte, o document.Options) (*document.Document, error) {
+	if !bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\ufeff")), " \t\r\n"), []byte("{")) {
+		return nil, &document.Refused{Found: "no JSON", Want: "a document of Google's discovery service in JSON"}
+	}
 	root, err := tree.Parse(text, nil)
 	if err != nil {
 		return nil, err

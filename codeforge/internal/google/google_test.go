@@ -97,6 +97,20 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestAliases: values of YAML that share others are not written out again and again.
+func TestAliases(t *testing.T) {
+	const levels = 10 // 30 would take more memory than machines have
+	bomb := "discoveryVersion: v1\nrootUrl: https://a.test/\nmethods: {m: {httpMethod: GET, path: x, id: m}}\nschemas:\n  A0: &a0 {type: string}\n"
+	for i := range levels {
+		bomb += fmt.Sprintf("  A%d: &a%d {properties: {a: *a%d, b: *a%d, c: *a%d}}\n", i+1, i+1, i, i, i)
+	}
+	for _, text := range []string{bomb, "\n# a comment\n" + bomb} {
+		if doc, err := Import([]byte(text), document.Options{Name: "x"}); err == nil {
+			t.Errorf("%d types", len(doc.Types))
+		}
+	}
+}
+
 func FuzzImport(f *testing.F) {
 	f.Add([]byte(notes))
 	f.Fuzz(func(t *testing.T, text []byte) {

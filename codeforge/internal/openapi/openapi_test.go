@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/document"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/openapi"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 )
 
 const head = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.t.example"}],`
@@ -263,6 +264,47 @@ func TestHostile(t *testing.T) {
 				t.Errorf("%s: %q in %s", name, bad, out)
 			}
 		}
+	}
+}
+
+// TestShared: what many operations share, and what a schema says of many properties, is not gone through without end.
+func TestShared(t *testing.T) {
+	list := func(n int, text string) string { return strings.Repeat(text+",", n-1) + text }
+	numbered := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	referring := func(n int, item string) string {
+		return head + `"paths":{` + numbered(n, `"/p%d":{"$ref":"#/x-item"},`) + `},"x-item":` + item + `}`
+	}
+	for name, doc := range map[string]func(n int) string{
+		"requirements": func(n int) string {
+			return head + `"security":[` + list(n, `{"a":[]}`) + `],"paths":{` + numbered(n, `"/p%d":{"get":{}},`) + `}}`
+		},
+		"parameters": func(n int) string { return referring(n, `{"parameters":[`+list(n, `{}`)+`],"get":{}}`) },
+		"servers":    func(n int) string { return referring(n, `{"servers":[`+list(20*n, `1`)+`],"get":{}}`) },
+		"tags":       func(n int) string { return referring(n, `{"get":{"tags":[`+list(n, `""`)+`]}}`) },
+		"members":    func(n int) string { return referring(n, `{`+numbered(n, `"x-%d":1,`)+`,"get":{}}`) },
+		"consumes": func(n int) string {
+			return `{"swagger":"2.0","host":"a.example","consumes":[` + list(n, `"x/y"`) + `],"paths":{` +
+				numbered(n, `"/p%d":{"post":{"parameters":[{"in":"body","name":"b","schema":{}}]}},`) + `}}`
+		},
+		"required": func(n int) string {
+			return withSchemas(`{"A":{"required":[` + list(8*n, `"none"`) + `],"properties":{` + numbered(8*n, `"p%d":{},`) + `}}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			growth.Linear(t, 1500, func(n int) func() {
+				root, err := tree.Parse([]byte(doc(n)), openapi.Skip)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return func() { _, _ = openapi.FromTree(root, document.Options{Name: "t"}) }
+			})
+		})
 	}
 }
 

@@ -10,20 +10,33 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/tree"
 )
 
-// maxOperations bounds the operations of a document.
-const maxOperations = 100_000
+const (
+	// maxOperations bounds the operations of a document, maxMembers the members of its paths and operations. Both may be
+	// shared, and count each time.
+	maxOperations = 100_000
+	maxMembers    = 10_000_000
+	// maxShared bounds a list that many operations may share.
+	maxShared = 100
+)
+
+// atMost are the first members of a list.
+func atMost(list []tree.Member, most int) []tree.Member { return list[:min(len(list), most)] }
 
 // each visits the operations in the document's order.
 func (im *importer) each(visit func(path, method string, item, op *tree.Node)) {
-	n := 0
+	n, members := 0, 0
 	for _, group := range []string{"paths", "x-ms-paths"} {
 		for _, p := range im.root.Get(group).Maps() {
 			item := im.refs.resolve(p.Node)
+			if members += len(item.Maps()); members > maxMembers {
+				return
+			}
 			for _, m := range item.Maps() {
 				method := strings.ToUpper(m.Key)
 				if !m.Node.Is(tree.Map) || !slices.Contains(operation.Methods(), method) || strings.ToLower(m.Key) != m.Key {
 					continue
 				}
+				members += len(item.Members) + len(m.Node.Members)
 				if n++; n > maxOperations {
 					return
 				}
@@ -89,7 +102,7 @@ func (im *importer) words(l *operation.Line, op *tree.Node) {
 	if about != "" && (l.Summary == "" || saysNothing(l.Summary)) {
 		l.Summary = about
 	}
-	for _, t := range op.Get("tags").Items() {
+	for _, t := range atMost(op.Get("tags").Items(), maxShared) {
 		if tag := document.Line(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
 			l.Tags = append(l.Tags, tag)
 			texts = append(texts, im.tags[t.Node.Text])
@@ -145,7 +158,7 @@ func (im *importer) params(item, op *tree.Node) []*tree.Node {
 	var out []*tree.Node
 	at := map[string]int{}
 	for _, list := range []*tree.Node{item.Get("parameters"), op.Get("parameters")} {
-		for _, m := range list.Items() {
+		for _, m := range atMost(list.Items(), maxParameters) {
 			p := im.refs.resolve(m.Node)
 			if p.Str("name") == "" || len(out) >= maxParameters {
 				continue

@@ -15,12 +15,23 @@ func (g *generator) schema(n *tree.Node, c context) typ {
 		return typ{text: unknown}
 	}
 	t := g.combined(n, c)
-	g.work -= len(t.text)
+	g.work -= len(t.text) + cost(n)
 	if len(t.text) > maxText {
 		g.cutOff++
 		return typ{text: unknown}
 	}
 	return t
+}
+
+// cost is how much there is to look at in a schema, without the schemas in it.
+func cost(n *tree.Node) int {
+	sum := len(n.Maps())
+	for _, m := range n.Maps() {
+		if m.Node != nil {
+			sum += len(m.Node.Members)
+		}
+	}
+	return sum
 }
 
 // combined writes what a schema says itself, and what it is combined of.
@@ -127,8 +138,8 @@ func (g *generator) discriminator(n *tree.Node) func(alternative *tree.Node) str
 		}
 		last := ref[strings.LastIndexByte(ref, '/')+1:]
 		var values []typ
-		for _, m := range d.Get("mapping").Maps() {
-			if to := m.Node.Text; (to == ref || to == last) && len(values) < maxAlternatives {
+		for _, m := range atMost(d.Get("mapping").Maps(), maxAlternatives) {
+			if to := m.Node.Text; to == ref || to == last {
 				values = append(values, typ{text: quote(m.Key)})
 			}
 		}
@@ -146,7 +157,7 @@ func (g *generator) find(n *tree.Node, name string, depth int) *tree.Node {
 	if n == nil || depth > deep {
 		return nil
 	}
-	if p := n.Get("properties").Get(name); p != nil {
+	if p := g.refs.child(n.Get("properties"), name); p != nil {
 		return p
 	}
 	for i, m := range n.Get("allOf").Items() {
@@ -370,7 +381,7 @@ func (t *twin) walk(n *tree.Node, depth int) {
 		return
 	}
 	for _, m := range n.Get("required").Items() {
-		p := t.refs.resolve(n.Get("properties").Get(m.Node.Text))
+		p := t.refs.resolve(t.refs.child(n.Get("properties"), m.Node.Text))
 		t.differs = t.differs || p.True("readOnly") || p.True("writeOnly")
 	}
 	for _, m := range n.Members {

@@ -92,10 +92,10 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 	found := map[string]document.Way{}
 	var order []string
 	add := func(requirements *tree.Node) {
-		for _, r := range requirements.Items() {
+		for _, r := range atMost(requirements.Items(), maxShared) {
 			var all []document.Way
 			known := true
-			for _, m := range r.Node.Maps() {
+			for _, m := range atMost(r.Node.Maps(), maxAnd+1) {
 				w, ok := ways[m.Key]
 				known = known && ok && len(all) < maxAnd
 				all = append(all, w)

@@ -85,8 +85,8 @@ func (im *importer) rootServers() []rawServer {
 
 func rawServers(n *tree.Node) []rawServer {
 	var out []rawServer
-	for _, s := range n.Get("servers").Items() {
-		if s.Node.Is(tree.Map) && len(out) < maxHosts {
+	for _, s := range atMost(n.Get("servers").Items(), maxHosts) {
+		if s.Node.Is(tree.Map) {
 			out = append(out, rawServer{s.Node.Str("url"), s.Node.Get("variables")})
 		}
 	}

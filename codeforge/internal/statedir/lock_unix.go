@@ -57,10 +57,12 @@ func (d Dir) Holds(lock *os.File) bool {
 
 // Holder is the process id of the supervisor that holds the lock. The id may be 0 for an instant while it starts.
 func (d Dir) Holder() (pid int, held bool) {
-	f, err := os.Open(d.Join("lock"))
+	// A folder that came with somebody's files may have anything in the lock's place.
+	f, err := os.OpenFile(d.Join("lock"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		// An unreadable lock is another user's and counts as held. A missing one is free.
-		return 0, !errors.Is(err, fs.ErrNotExist)
+		// In another user's directory, which is closed, the lock cannot be looked for and counts as held.
+		_, err := os.Lstat(d.Join("lock"))
+		return 0, errors.Is(err, fs.ErrPermission)
 	}
 	defer f.Close()
 	if flock(f, syscall.LOCK_SH) == nil {

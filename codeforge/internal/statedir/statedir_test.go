@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,6 +129,35 @@ func TestLockLink(t *testing.T) {
 	if text, _ := os.ReadFile(target); string(text) != "precious" {
 		t.Errorf("the link's target is now %q", text)
 	}
+}
+
+// TestPlantedLock: what came with somebody's folder in the place of a lock does not make its up.json that of a supervisor.
+func TestPlantedLock(t *testing.T) {
+	for name, plant := range map[string]func(path string) error{
+		"a link to itself":            func(path string) error { return os.Symlink("lock", path) },
+		"a link below no folder":      func(path string) error { return os.Symlink("/dev/null/lock", path) },
+		"a link to another's lock":    func(path string) error { return os.Symlink(lockedFile(t), path) },
+		"a pipe":                      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a file that nobody may read": func(path string) error { return os.WriteFile(path, nil, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := create(t)
+			testkit.Must(t, plant(d.Join("lock")))
+			testkit.Must(t, d.WriteUp(Up{PID: 7, URL: "http://evil.example"}))
+			if up, err := d.Running(); !errors.Is(err, ErrNotRunning) {
+				t.Errorf("Running: %+v, %v", up, err)
+			}
+		})
+	}
+}
+
+// lockedFile is a file that is locked until the test ends.
+func lockedFile(t *testing.T) string {
+	t.Helper()
+	f, err := create(t).Lock()
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return f.Name()
 }
 
 // TestDeepSocket: a socket can be reached however long the directory's path is.

@@ -132,6 +132,9 @@ func (c *converter) mapping(y *yaml.Node, around string, depth int) (*Node, erro
 		}
 		merged = append(merged, v)
 		for _, item := range v.Items() {
+			if c.count++; c.count > MaxValues { // the list may be shared
+				return nil, ErrTooMany
+			}
 			merged = append(merged, item.Node)
 		}
 	}

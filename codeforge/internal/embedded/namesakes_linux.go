@@ -1,0 +1,38 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+// namesakesTime bounds the question to a directory of users elsewhere.
+const namesakesTime = 2 * time.Second
+
+// namesakes warns of users of this machine who are, to the kernel, mcp-server or a slot, and can read what these hold.
+// Only where root starts embedded mode do they have user ids of their own.
+func namesakes(ctx context.Context, p plan) (warnings []string) {
+	if !p.Privileged {
+		return nil
+	}
+	args := []string{"passwd", strconv.Itoa(slot.ServerUID)}
+	for _, id := range slot.IDs(p.Slots, p.Servers) {
+		args = append(args, strconv.Itoa(id.UID()))
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesakesTime)
+	defer cancel()
+	out, _ := exec.CommandContext(ctx, "getent", args...).Output() // it fails if one is not there
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Split(line, ":"); len(f) > 2 {
+			warnings = append(warnings, fmt.Sprintf("the user %q of this machine has the user id %s, as a part of CodeForge "+
+				"has: that user can read what it holds. Use Docker on a machine without that user, or start CodeForge as an "+
+				"ordinary user", f[0], f[2]))
+		}
+	}
+	return warnings
+}

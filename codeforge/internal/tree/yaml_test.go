@@ -1,0 +1,16 @@
+package tree
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/growth"
+)
+
+// TestMergedLists: a list that many maps merge is not gone through without end.
+func TestMergedLists(t *testing.T) {
+	growth.Linear(t, 4000, func(n int) func() {
+		text := []byte("list: &l [" + strings.Repeat("1, ", n) + "1]\nmaps:\n" + strings.Repeat("- <<: *l\n", n))
+		return func() { _, _ = Parse(text, nil) }
+	})
+}
