@@ -47,6 +47,7 @@ var hostile = []struct {
 		"import itertools\nfor i in itertools.count():\n    try: open(f'/skills/s{i}.py', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, runapi.OutputLimit, ""},
 	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n",
 		"with open('/skills/big.py', 'wb') as f: f.write(bytes(17 << 20))\nprint('done')\n", 3 * time.Minute, runapi.OutputLimit, ""},
+	{"stops what measures it", "", "import os, signal, threading, time\ndef stop():\n    while True:\n        try: os.kill(-1, signal.SIGSTOP)\n        except OSError: pass\nthreading.Thread(target=stop, daemon=True).start()\nb, files = bytes(1 << 20), []\nfor name in '/tmp/a', '/tmp/b':\n    files.append(open(name, 'wb'))\n    os.remove(name)\n    for i in range(100): files[-1].write(b)\nwhile True: time.sleep(0.01)\n", 30 * time.Second, runapi.OutputLimit, ""},
 	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n",
 		"import sys\nwhile True: sys.stdout.buffer.write(b'a' * 65536)\n", 3 * time.Minute, runapi.OutputLimit, "aaaa"},
 	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n",
