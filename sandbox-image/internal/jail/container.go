@@ -3,6 +3,7 @@ package jail
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -476,8 +478,8 @@ func (t *containerProcess) Unnamed(device uint64) int64 {
 	return t.count("unnamed", strconv.FormatUint(device, 10))
 }
 
-// count is a number that a program prints beside the slot's processes. If they keep it from doing so, it is more than any
-// limit.
+// count is a number that a program prints beside the slot's processes. If they keep it from doing so, it is more than
+// any limit.
 func (t *containerProcess) count(command string, args ...string) int64 {
 	out, err := besideSlot(t.slot, measureTime, command, args...)
 	if err == nil {
@@ -490,6 +492,18 @@ func (t *containerProcess) count(command string, args ...string) int64 {
 		return 0
 	}
 	return math.MaxInt64
+}
+
+// Written implements Process.
+func (t *containerProcess) Written(dir string, since time.Time, enough int64) (c quota.Count) {
+	if dir == runapi.HomesDir { // which no slot can list
+		dir = runapi.HomeDir(t.slot)
+	}
+	out, err := besideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
+	if err != nil || json.Unmarshal([]byte(out), &c) != nil {
+		return quota.Count{Hidden: !t.ending.Load()} // as in count
+	}
+	return c
 }
 
 func (t *containerProcess) WriteMain(code []byte) error { return t.writeMain(code) }
