@@ -16,6 +16,7 @@ const (
 	MaxExchanges = 200  // entries; further exchanges are only counted
 	MaxHints     = 32   // different hints; further ones are dropped
 	maxURL       = 2048 // bytes of an entry's URL
+	maxMethod    = 32   // bytes of an entry's method: HTTP/2 takes one of 64 KiB
 	maxEntryList = 32   // swaps of one entry
 	maxAnswers   = 16   // answers whose shapes are reported
 )
