@@ -387,6 +387,23 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestNewDayOrder: the checkpoint that a day begins with is not on the disk before the records that it covers are.
+func TestNewDayOrder(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	testkit.Must(t, l.Append(Entry{Login: &Login{Name: "A_TOKEN"}}))
+	l.now = l.now.Add(24 * time.Hour)
+	l.day.mu.Lock() // its records cannot be brought to the disk
+	day, done := l.day, make(chan error)
+	go func() { done <- l.Append(Entry{Login: &Login{Name: "B_TOKEN"}}) }()
+	time.Sleep(200 * time.Millisecond)
+	if names, err := Dir(dir).Days(); err != nil || len(names) != 1 {
+		t.Errorf("the next day has begun: %v, %v", names, err)
+	}
+	day.mu.Unlock()
+	testkit.Must(t, <-done)
+}
+
 // TestFull: while the disk is full nothing is written in part, callers are told, and afterwards it goes on with how many
 // records were lost.
 func TestFull(t *testing.T) {

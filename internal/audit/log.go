@@ -213,6 +213,11 @@ func (l *Log) turn(now time.Time) error {
 	if l.day != nil && today <= l.day.name { // a clock that was set back makes no earlier day
 		return nil
 	}
+	if l.day != nil { // else the checkpoint could be on the disk without what it covers
+		if err := l.day.sync(l.day.written.Load()); err != nil {
+			return err
+		}
+	}
 	var head []byte
 	if l.tree.size > 0 {
 		var err error
@@ -239,7 +244,7 @@ func (l *Log) turn(now time.Time) error {
 	last := l.day
 	l.day = next
 	if last != nil {
-		err = errors.Join(last.sync(last.written.Load()), last.close())
+		err = last.close()
 	}
 	if l.conf.Keep > 0 {
 		l.forgetting.Go(func() {
