@@ -297,7 +297,8 @@ func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 		return nil
 	}
 	d.ledger, err = audit.Open(audit.Config{
-		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Anchor: set.AuditAnchor, Version: version.Version, Log: d.log,
+		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Most: o.auditMost, Anchor: set.AuditAnchor,
+		Version: version.Version, Log: d.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; AUDIT=off starts without it", err)

@@ -90,7 +90,8 @@ func (j *Journal) Record(n Note) {
 		n.Recorder.Add(e, n.Hints)
 	}
 	j.metrics.count(e)
-	if j.conf.Ledger != nil {
+	counted := e.Outcome == controlapi.OutcomeDenied && n.Recorder != nil && n.Recorder.refused() > maxRefused
+	if j.conf.Ledger != nil && !counted {
 		kept := bounded(e)
 		_ = j.conf.Ledger(audit.Entry{Exchange: &kept}) // the ledger counts what it has lost
 	}
