@@ -387,6 +387,76 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestMost: what code and servers send without end takes no more room than is meant for it. The oldest days go first, what
+// is lost of today is counted, and what was given away still fits.
+func TestMost(t *testing.T) {
+	dir := t.TempDir()
+	const most = 100 << 10
+	l := open(t, dir, func(c *Config) { c.Most = most })
+	url := "https://a.test/" + strings.Repeat("x", 1000)
+	var known []Known
+	for range 4 {
+		for range 15 {
+			known = append(known, Known{l.send(t, "ra", url), "a run"})
+		}
+		l.now = l.now.Add(24 * time.Hour)
+	}
+	lost := int64(0)
+	for range 200 {
+		if l.Append(Entry{Exchange: &controlapi.Exchange{Run: "rb", URL: url}}) != nil {
+			lost++
+		}
+	}
+	if lost == 0 || l.Lost() != lost {
+		t.Errorf("%d records were refused, and %d counted", lost, l.Lost())
+	}
+	l.forgetting.Wait()
+	size := int64(0)
+	names, err := Dir(dir).Days()
+	testkit.Must(t, err)
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		testkit.Must(t, err)
+		size += info.Size()
+	}
+	if size > most {
+		t.Errorf("%d bytes in %v, want at most %d", size, names, most)
+	}
+	l.now = l.now.Add(24 * time.Hour)
+	known = append(known, Known{l.send(t, "rc", "https://a.test/"), "the last run"})
+	testkit.Must(t, l.Close())
+	if r := verify(t, dir, known...); len(r.Findings) > 0 || r.Compared != len(known) || r.Forgotten == 0 {
+		t.Errorf("%+v", r)
+	}
+	gaps := int64(0)
+	testkit.Must(t, Each(Dir(dir), Query{}, func(r Record) error {
+		if r.Gap != nil {
+			gaps += int64(r.Gap.Lost)
+		}
+		return nil
+	}))
+	if gaps != lost {
+		t.Errorf("%d records are said to be lost, want %d", gaps, lost)
+	}
+}
+
+// TestNewDayOrder: the checkpoint that a day begins with is not on the disk before the records that it covers are.
+func TestNewDayOrder(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	testkit.Must(t, l.Append(Entry{Login: &Login{Name: "A_TOKEN"}}))
+	l.now = l.now.Add(24 * time.Hour)
+	l.day.mu.Lock() // its records cannot be brought to the disk
+	day, done := l.day, make(chan error)
+	go func() { done <- l.Append(Entry{Login: &Login{Name: "B_TOKEN"}}) }()
+	time.Sleep(200 * time.Millisecond)
+	if names, err := Dir(dir).Days(); err != nil || len(names) != 1 {
+		t.Errorf("the next day has begun: %v, %v", names, err)
+	}
+	day.mu.Unlock()
+	testkit.Must(t, <-done)
+}
+
 // TestFull: while the disk is full nothing is written in part, callers are told, and afterwards it goes on with how many
 // records were lost.
 func TestFull(t *testing.T) {

@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,9 @@ type Config struct {
 	Patience time.Duration
 	// Keep is how long records are kept. 0: for ever. Their hashes stay.
 	Keep time.Duration
+	// Most bounds the folder in bytes: one half is for today, the other for the days before, of which the oldest are
+	// dropped as by Keep. While today's half is full nothing can be written, as on a full disk. 0: no bound.
+	Most int64
 	// Anchor is a file or a named pipe that gets the short form of every checkpoint. Empty: none.
 	Anchor string
 	// Version is the program's, for the first record.
@@ -45,6 +49,9 @@ type Config struct {
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
+
+// half is the half of Most.
+func (c Config) half() int64 { return c.Most / 2 }
 
 // Log writes the ledger. It is safe for concurrent use. One process at a time writes a folder.
 type Log struct {
@@ -70,7 +77,7 @@ type Log struct {
 // Append writes a record. The error means that it is not in the ledger; the next record that can be written is preceded
 // by one that says how many were lost.
 func (l *Log) Append(e Entry) error {
-	entry, err := json.Marshal(e)
+	entry, err := encode(e)
 	if err != nil {
 		return fmt.Errorf("writing the ledger: %w", err)
 	}
@@ -85,6 +92,15 @@ func (l *Log) Append(e Entry) error {
 	return err
 }
 
+// encode is an entry as JSON in which <, > and & stand as they are: escaped, a URL could take six times the room.
+func encode(e Entry) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(e)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 // append writes one record. The caller holds mu.
 func (l *Log) append(entry []byte) error {
 	now := l.conf.Now()
@@ -94,6 +110,9 @@ func (l *Log) append(entry []byte) error {
 	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // it never fails
 	text := line(l.tree.size, now, l.prev, salt[:], entry)
+	if l.conf.Most > 0 && l.day.written.Load()+int64(len(text)) > l.conf.half() {
+		return errMost
+	}
 	h := tlog.RecordHash(text)
 	if err := l.day.write(text); err != nil {
 		return err
@@ -102,6 +121,9 @@ func (l *Log) append(entry []byte) error {
 	l.prev = h
 	return nil
 }
+
+// errMost is the error while today's part of Config.Most is full.
+var errMost = errors.New("today's records have reached the most that is kept of a day")
 
 // mend tries to go on after a failed write. The caller holds mu.
 func (l *Log) mend() error {
@@ -213,6 +235,11 @@ func (l *Log) turn(now time.Time) error {
 	if l.day != nil && today <= l.day.name { // a clock that was set back makes no earlier day
 		return nil
 	}
+	if l.day != nil { // else the checkpoint could be on the disk without what it covers
+		if err := l.day.sync(l.day.written.Load()); err != nil {
+			return err
+		}
+	}
 	var head []byte
 	if l.tree.size > 0 {
 		var err error
@@ -239,9 +266,9 @@ func (l *Log) turn(now time.Time) error {
 	last := l.day
 	l.day = next
 	if last != nil {
-		err = errors.Join(last.sync(last.written.Load()), last.close())
+		err = last.close()
 	}
-	if l.conf.Keep > 0 {
+	if l.conf.Keep > 0 || l.conf.Most > 0 {
 		l.forgetting.Go(func() {
 			if err := l.forget(now, today); err != nil {
 				l.conf.Log.Error("older days of the ledger cannot be dropped", logline.Tag("audit"),

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -303,9 +304,21 @@ func (l *Log) forget(now time.Time, current string) error {
 	if err != nil {
 		return err
 	}
-	first := min(current, now.UTC().Add(-l.conf.Keep).Format(dayLayout))
-	for _, name := range names {
-		if day, isRecords := strings.CutSuffix(name, recordsName); isRecords && day < first {
+	first := "" // of the days that are kept
+	if l.conf.Keep > 0 {
+		first = now.UTC().Add(-l.conf.Keep).Format(dayLayout)
+	}
+	room := l.conf.half() // the other half is for today
+	for _, name := range slices.Backward(names) {
+		day, isRecords := strings.CutSuffix(name, recordsName)
+		if !isRecords || day >= current {
+			continue
+		}
+		info, err := os.Stat(l.path(name))
+		if err != nil {
+			return err
+		}
+		if room -= info.Size(); l.conf.Most > 0 && room < 0 || day < first {
 			if err := l.forgetDay(day); err != nil {
 				return err
 			}

@@ -215,7 +215,7 @@ type Summary struct {
 	Language   string `json:"language,omitempty"`
 	CodeSHA256 string `json:"code_sha256,omitempty"`
 	CodeBytes  int    `json:"code_bytes,omitempty"`
-	// Outcome is the reason of the exit, as runapi.Reason; empty: the run was not started.
+	// Outcome is the reason of the exit, as runapi.Reason, or OutcomeLost; empty: the run was not started.
 	Outcome         string  `json:"outcome,omitempty"`
 	ExitCode        int     `json:"exit_code,omitempty"`
 	Milliseconds    float64 `json:"ms,omitempty"`
@@ -227,6 +227,9 @@ type Summary struct {
 	// Traceparent is of the MCP request: https://www.w3.org/TR/trace-context/
 	Traceparent string `json:"traceparent,omitempty"`
 }
+
+// OutcomeLost is Summary.Outcome of a run whose end mcp-server did not report: one of the two has ended before.
+const OutcomeLost = "lost"
 
 // Count sums up a run's exchanges, including the omitted ones.
 type Count struct {

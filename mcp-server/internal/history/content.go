@@ -90,6 +90,7 @@ func putContent(ctx context.Context, tx *transaction, number int64, c content) e
 	if err != nil {
 		return err
 	}
+	tx.file.grown += int64(len(data))
 	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO content VALUES (?, ?, ?)`, number, len(data), data)
 	return err
 }

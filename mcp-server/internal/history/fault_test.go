@@ -325,6 +325,41 @@ func TestMigrationAtOnce(t *testing.T) {
 	}
 }
 
+// TestOthersGiveWay: what an MCP server sends without end, and the requests of runs that another mcp-server has, take
+// none of the room of runs: the oldest of them go first, and before the file is much too large.
+func TestOthersGiveWay(t *testing.T) {
+	const file = 12 << 20
+	s := open(t, t.TempDir(), func(c *Config) { c.limits = limits{24 * time.Hour, 24 * time.Hour, 1 << 30, file} })
+	for i := range 20 {
+		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
+	}
+	most := int64(0)
+	for i := range 5 * maxOthers {
+		x := exchange(fmt.Sprint("server-", i%2), i, "GET", "slack", "slack.com")
+		x.URL += strings.Repeat("a", 600)
+		s.Exchange(x)
+		if i%1000 == 0 {
+			settle(t, s)
+			st, err := s.Status(t.Context())
+			testkit.Must(t, err)
+			most = max(most, st.Bytes)
+		}
+	}
+	settle(t, s)
+	db, err := openFile(s.cfg.Dir, migrations)
+	testkit.Must(t, err)
+	defer db.Close()
+	s.tidy(db)
+	st, err := s.Status(t.Context())
+	testkit.Must(t, err)
+	if st.Runs != 20 || st.Exchanges < maxOthers {
+		t.Errorf("%d of 20 runs are left, and %d exchanges", st.Runs, st.Exchanges)
+	}
+	if most > 2*file {
+		t.Errorf("the file had %d bytes, %d are allowed", most, file)
+	}
+}
+
 // TestRetention: content goes by age and by size, runs by age and by the file's size, the oldest first; what content is
 // gone from is still listed, and not found by its words.
 func TestRetention(t *testing.T) {

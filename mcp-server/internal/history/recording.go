@@ -284,6 +284,7 @@ func putRun(ctx context.Context, tx *transaction, run historyapi.Run, hints stri
 	if err != nil {
 		return err
 	}
+	tx.file.grown += int64(len(data))
 	_, err = tx.ExecContext(ctx, `INSERT INTO run (number, id, state, denied, client, session, data, hints)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET
 		state = excluded.state, denied = excluded.denied, data = excluded.data, hints = excluded.hints`,
@@ -323,6 +324,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	if err != nil {
 		return err
 	}
+	tx.file.grown += int64(len(data))
 	api := ""
 	if len(e.APIs) > 0 {
 		api = e.APIs[0]

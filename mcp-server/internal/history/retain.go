@@ -14,8 +14,16 @@ const (
 	maxFile = 1 << 30
 	// sweepTime is how long the words of removed runs may stay in the full-text index.
 	sweepTime = 12 * time.Hour
-	// tidyBatch is how many runs one transaction removes.
-	tidyBatch = 100
+	// tidyBatch is how many runs one transaction removes, othersBatch how many exchanges of no run.
+	tidyBatch   = 100
+	othersBatch = 2000
+	// maxOthers is how many exchanges of no run of this store stay in a file that is too large, the newest: those of MCP
+	// servers, of installations, and of runs that another mcp-server with the same proxies has.
+	maxOthers = 5000
+	// tidyPart is the part of maxFile by which the file may grow before it is tidied, and leastGrowth the least of it in
+	// bytes: what code and servers send in tidyTime could be larger than the disk.
+	tidyPart    = 16
+	leastGrowth = 1 << 20
 )
 
 // tidy removes what is too old or too much, in small steps. Waiting jobs are written between the steps.
@@ -23,8 +31,11 @@ func (s *Store) tidy(db *file) {
 	if db == nil {
 		return
 	}
+	db.grown = 0
 	removed := 0
-	for _, step := range []func(context.Context, *transaction) (int, error){s.tidyContent, s.tidyRuns, s.tidyRest} {
+	for _, step := range []func(context.Context, *transaction) (int, error){
+		s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
+	} {
 		for {
 			select {
 			case <-s.closed:
@@ -109,25 +120,50 @@ func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	return putWords(ctx, tx, run, texts, nil)
 }
 
-// tidyRuns removes runs that are too old, or the oldest if the file is too large.
-func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
+// large reports whether the file is too large.
+func (s *Store) large(ctx context.Context, tx *transaction) (bool, error) {
 	var pages, free, size int64
 	for _, p := range []struct {
 		pragma string
 		into   *int64
 	}{{"page_count", &pages}, {"freelist_count", &free}, {"page_size", &size}} {
 		if err := tx.QueryRowContext(ctx, "PRAGMA "+p.pragma).Scan(p.into); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
+	return (pages-free)*size > s.cfg.limits.file, nil
+}
+
+// tidyOthers removes the oldest exchanges of no run if the file is too large, so that a server that sends without end
+// does not take the room of runs.
+func (s *Store) tidyOthers(ctx context.Context, tx *transaction) (int, error) {
+	large, err := s.large(ctx, tx)
+	if err != nil || !large {
+		return 0, err
+	}
+	const others = `SELECT number FROM exchange WHERE run NOT IN (SELECT id FROM run) `
+	res, err := tx.ExecContext(ctx, `DELETE FROM exchange WHERE number IN (`+others+`AND number <=
+		(`+others+`ORDER BY number DESC LIMIT 1 OFFSET ?) ORDER BY number LIMIT ?)`, maxOthers, othersBatch)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+// tidyRuns removes runs that are too old, or the oldest if the file is too large.
+func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
+	large, err := s.large(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
 	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
-	large := (pages-free)*size > s.cfg.limits.file
 	if large {
 		oldest = time.Now().UnixMicro()
 	}
 	var ids []string
 	var number int64
-	err := each(ctx, tx, func(row *sql.Rows) error {
+	err = each(ctx, tx, func(row *sql.Rows) error {
 		var id string
 		err := row.Scan(&id, &number)
 		ids = append(ids, id)

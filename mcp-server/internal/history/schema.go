@@ -118,6 +118,7 @@ type file struct {
 	db         *sql.DB
 	statements map[string]*sql.Stmt // by their texts
 	pairs      map[[2]string]bool   // of APIs that are known to be in hour
+	grown      int64                // bytes of exchanges and runs that were written since tidy
 }
 
 // statement prepares a statement, once. It runs in the transaction that the connection is in.

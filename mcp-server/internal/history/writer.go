@@ -104,6 +104,9 @@ func (s *Store) write() {
 				db = s.open(true)
 				s.share.reload()
 			}
+			if db != nil && db.grown > max(s.cfg.limits.file/tidyPart, leastGrowth) {
+				s.tidy(db)
+			}
 		case done := <-s.sweeps:
 			done <- sweep(db)
 		case <-tidy.C:

@@ -226,7 +226,15 @@ func (p source) show(entry int, detail apidoc.Detail) string {
 
 // skillLine is a skill as a search shows it.
 func skillLine(k skill.Skill) string {
-	return fmt.Sprintf("SKILL /skills/%s  %s", skill.File(k.Name), k.Description)
+	return fmt.Sprintf("SKILL /skills/%s  %s", skill.File(k.Name), told(k))
+}
+
+// told is a skill's description as a model reads it. A run may have written it that obeyed a hostile text.
+func told(k skill.Skill) string {
+	if signature.Addressing(k.Description) {
+		return "(no description: it addresses its reader)"
+	}
+	return k.Description
 }
 
 // tokens is about how many tokens a text costs, rather too many than too few.

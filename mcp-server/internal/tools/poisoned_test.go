@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -111,6 +112,40 @@ func TestPoisonedInFull(t *testing.T) {
 				t.Errorf("%s, %s:\n%s", form, what, got)
 			}
 		}
+	}
+}
+
+// TestPoisonedSkill: nor is a skill described by words that address their reader, which a run may have written that read
+// a hostile page.
+func TestPoisonedSkill(t *testing.T) {
+	call := ask(t, &servers{})
+	const fine = "Adds up what customers owe"
+	descriptions := []string{fine}
+	for _, d := range poisoned {
+		if signature.Addressing(skill.Describe("/** @description " + d + " */")) {
+			descriptions = append(descriptions, d)
+		}
+	}
+	if len(descriptions) < 10 {
+		t.Fatalf("%d forms", len(descriptions))
+	}
+	for i, d := range descriptions {
+		name := fmt.Sprint("customers-", i)
+		patch := fmt.Sprintf("<<<<<<< SEARCH\n=======\n/** @description %s */\nexport const x = 1;\n>>>>>>> REPLACE", d)
+		if got := call("update_skill", map[string]any{"name": name, "patch": patch}); !strings.Contains(got, "was updated") {
+			t.Fatal(got)
+		}
+		for what, got := range map[string]string{
+			"found": call("list_apis", map[string]any{"query": "customers"}), "the guide": call("get_instructions", nil),
+		} {
+			if strings.Contains(got, "MARK") || !strings.Contains(got, name) {
+				t.Errorf("%s, %q:\n%s", what, d, got)
+			}
+			if i == 0 && !strings.Contains(got, fine) {
+				t.Errorf("%s does not have the words of an honest one:\n%s", what, got)
+			}
+		}
+		call("delete_skill", map[string]any{"name": name})
 	}
 }
 

@@ -211,7 +211,7 @@ func (h *shelf) refresh() {
 		}
 		uri := skillURI + k.Name
 		h.surface.server.AddResource(&mcp.Resource{
-			URI: uri, Name: k.Name, Description: k.Description, MIMEType: markdownType,
+			URI: uri, Name: k.Name, Description: told(k), MIMEType: markdownType,
 		}, h.read)
 		// Only subscribers are notified; an error means that one has gone.
 		_ = h.surface.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: uri})
@@ -319,7 +319,7 @@ func frontmatter(k skill.Skill) front {
 		}
 		return front{k.Name, "A TypeScript module without a description"}
 	}
-	return front{k.Name, k.Description}
+	return front{k.Name, told(k)}
 }
 
 // prompt answers run_skill.
@@ -330,7 +330,7 @@ func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPr
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: h.surface.explainSkill(name, err)}
 	}
 	return &mcp.GetPromptResult{
-		Description: k.Description,
+		Description: told(k),
 		Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
 			Text: "Use the skill " + k.Name + " with execute_code. Ask me for anything it needs that you do not know.\n\n" +
 				manifest(k, source),

@@ -195,7 +195,7 @@ func (s *Surface) skillLines() string {
 	for i, k := range l.Skills {
 		line := "- " + k.Name
 		if k.Description != "" {
-			line += ": " + k.Description
+			line += ": " + told(k)
 		}
 		if i == maxSkillLines || b.Len()+len(line) > maxSkillText {
 			all := "[...Deno.readDirSync(\"/skills\")].map((f) => f.name) lists all"

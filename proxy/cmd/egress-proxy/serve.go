@@ -243,7 +243,10 @@ func (d *daemon) assemble(
 		Checkpoint: d.checkpoint,
 		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
-	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { d.entrance.Drain(id) }, Plans: d.plans})
+	d.book = lease.NewBook(lease.Config{
+		Drain: func(id slot.ID) { d.entrance.Drain(id) }, Plans: d.plans,
+		Lost: func(id slot.ID, rec controlapi.Receipt) { d.control.Lost(id, rec) },
+	})
 	d.entrance, err = entrance.New(entrance.Config{
 		Listeners: in.listeners, Attach: d.book.Attach, GetCertificate: ca.GetCertificate, Handler: handler,
 		Refused: refused(journal, d.log),
@@ -294,7 +297,8 @@ func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 		return nil
 	}
 	d.ledger, err = audit.Open(audit.Config{
-		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Anchor: set.AuditAnchor, Version: version.Version, Log: d.log,
+		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Most: o.auditMost, Anchor: set.AuditAnchor,
+		Version: version.Version, Log: d.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; AUDIT=off starts without it", err)

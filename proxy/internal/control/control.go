@@ -219,6 +219,11 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 	}
 }
 
+// Lost records the end of a run whose receipt nobody has taken.
+func (s *Control) Lost(id slot.ID, rec controlapi.Receipt) {
+	s.ledger(id, controlapi.Summary{Outcome: controlapi.OutcomeLost}, &rec)
+}
+
 // drain answers what a slot has done so far, and lets it go on.
 func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	id, generation, ok := s.leaseOf(w, r)

@@ -78,8 +78,10 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	r := reload.New(reload.Config{Dir: apis})
 	r.Start(log)
 	j := receipt.NewJournal(receipt.Config{Log: log})
-	return New(Config{Book: lease.NewBook(lease.Config{}), Journal: j, Current: r.Current, Broker: &broker.Broker{},
-		Ready: func() error { return nil }}), j
+	var c *Control
+	book := lease.NewBook(lease.Config{Lost: func(id slot.ID, rec controlapi.Receipt) { c.Lost(id, rec) }})
+	c = New(Config{Book: book, Journal: j, Current: r.Current, Broker: &broker.Broker{}, Ready: func() error { return nil }})
+	return c, j
 }
 
 // serve listens on a real socket and returns a client for it.
@@ -183,6 +185,39 @@ func TestLedger(t *testing.T) {
 	rec, err := c.Unregister(t.Context(), slot.Max, 3, controlapi.Summary{})
 	if err != nil || rec.Audit != "" {
 		t.Errorf("a server's end: %q, %v", rec.Audit, err)
+	}
+}
+
+// TestLedgerOfLost: a run whose mcp-server has ended is in the ledger too, with what it sent, when its slot gets another
+// run or the proxy ends.
+func TestLedgerOfLost(t *testing.T) {
+	control, journal := newControl(t)
+	dir := t.TempDir()
+	ledger, err := audit.Open(audit.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = ledger.Close() })
+	control.conf.Ledger = ledger
+	c := serve(t, control)
+	for generation := range uint64(3) {
+		name := fmt.Sprintf("r%d", generation+1)
+		testkit.Must(t, c.Register(t.Context(), 3, controlapi.Registration{Generation: generation + 1, Run: name, Deadline: time.Now().Add(time.Minute)}))
+		l, err := control.conf.Book.Attach(3, io.NopCloser(nil))
+		testkit.Must(t, err)
+		journal.Record(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
+	}
+	_, err = c.Unregister(t.Context(), 3, 3, controlapi.Summary{Outcome: "exited"})
+	testkit.Must(t, err)
+	testkit.Must(t, c.Register(t.Context(), 4, controlapi.Registration{Generation: 1, Run: "r4", Deadline: time.Now().Add(time.Minute)}))
+	control.conf.Book.Close()
+	var got []string
+	testkit.Must(t, audit.Each(audit.Dir(dir), audit.Query{}, func(r audit.Record) error {
+		if r.Run != nil {
+			got = append(got, fmt.Sprint(r.Run.Run, " ", r.Run.Outcome, " ", r.Run.Count.Exchanges))
+		}
+		return nil
+	}))
+	if want := "r1 lost 1, r2 lost 1, r3 exited 1, r4 lost 0"; strings.Join(got, ", ") != want {
+		t.Errorf("got %q, want %q", strings.Join(got, ", "), want)
 	}
 }
 

@@ -157,3 +157,30 @@ func TestLedgerOfMany(t *testing.T) {
 		t.Errorf("%d records, %d entries", len(kept), len(rec.Exchanges))
 	}
 }
+
+// TestLongMethod: HTTP/2 takes a method as long as a whole head. Neither a receipt nor the ledger nor an event keeps it.
+func TestLongMethod(t *testing.T) {
+	var entries []audit.Entry
+	r := newRig(t, setup{ledger: func(e audit.Entry) error { entries = append(entries, e); return nil }})
+	events, cancel := r.journal.Subscribe(controlapi.RequestEvents)
+	defer cancel()
+	end := r.begin()
+	method := strings.Repeat("METHOD", 2000)
+	if got := r.h2([]string{":method", method, ":scheme", "https", ":path", "/", ":authority", demoHost}); got != "403" {
+		t.Errorf("status %q", got)
+	}
+	rec := end()
+	if len(rec.Exchanges) != 1 || len(entries) != 1 {
+		t.Fatalf("%d exchanges, %d entries", len(rec.Exchanges), len(entries))
+	}
+	for where, x := range map[string]*controlapi.Exchange{
+		"receipt": &rec.Exchanges[0], "ledger": entries[0].Exchange, "event": (<-events).Exchange,
+	} {
+		if len(x.Method) > 40 || !strings.HasPrefix(x.Method, "METHOD") {
+			t.Errorf("the %s has a method of %d bytes", where, len(x.Method))
+		}
+	}
+	if strings.Contains(r.logs.String(), method) {
+		t.Error("the log has all of it")
+	}
+}

@@ -28,6 +28,9 @@ type Config struct {
 	Drain func(slot.ID)
 	// Plans keeps what dry runs record. Nil means that there are no dry runs.
 	Plans *plan.Book
+	// Lost is called with the receipt of a run that was replaced, or not ended before Close: nobody took it. Nil means
+	// that nobody wants it.
+	Lost func(slot.ID, controlapi.Receipt)
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
@@ -54,6 +57,9 @@ func NewBook(c Config) *Book {
 	}
 	if c.Drain == nil {
 		c.Drain = func(slot.ID) {}
+	}
+	if c.Lost == nil {
+		c.Lost = func(slot.ID, controlapi.Receipt) {}
 	}
 	return &Book{conf: c}
 }
@@ -98,10 +104,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	s.lease, s.last = nil, r.Generation
 	s.mu.Unlock()
 	if old != nil {
-		old.end()
-		if old.Plan != nil {
-			old.Plan.Discard()
-		}
+		b.lose(old)
 	}
 	b.conf.Drain(id)
 	l := newLease(id, r, now)
@@ -197,13 +200,18 @@ func (b *Book) Forget(id slot.ID) {
 	old := s.lease
 	s.lease, s.last = nil, 0
 	s.mu.Unlock()
-	if old == nil {
-		return
+	if old != nil {
+		b.lose(old)
 	}
-	old.end()
-	if old.Plan != nil {
-		old.Plan.Discard()
+}
+
+// lose ends a lease whose receipt nobody has taken, because mcp-server has ended.
+func (b *Book) lose(l *Lease) {
+	l.end()
+	if l.Plan != nil {
+		l.Plan.Discard()
 	}
+	b.conf.Lost(l.Slot, l.Recorder.Receipt())
 }
 
 // Busy reports whether a slot has a lease that has not ended.
@@ -280,7 +288,16 @@ func (b *Book) Leases() []*Lease {
 
 // Close ends every lease.
 func (b *Book) Close() {
-	for _, l := range b.Leases() {
-		l.end()
+	for i := range b.seats {
+		s := &b.seats[i]
+		s.change.Lock()
+		s.mu.Lock()
+		l := s.lease
+		s.lease = nil
+		s.mu.Unlock()
+		if l != nil {
+			b.lose(l)
+		}
+		s.change.Unlock()
 	}
 }

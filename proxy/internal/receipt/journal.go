@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -74,6 +75,7 @@ func (j *Journal) Metrics() *Metrics { return j.metrics }
 func (j *Journal) Record(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
+	e.Method = visible.Cut(e.Method, maxMethod, "...")
 	for _, list := range [][]controlapi.Swap{e.Swapped, e.Scrubbed} {
 		for i := range list {
 			list[i].In = j.conf.Clean(list[i].In)
@@ -88,7 +90,8 @@ func (j *Journal) Record(n Note) {
 		n.Recorder.Add(e, n.Hints)
 	}
 	j.metrics.count(e)
-	if j.conf.Ledger != nil {
+	counted := e.Outcome == controlapi.OutcomeDenied && n.Recorder != nil && n.Recorder.refused() > maxRefused
+	if j.conf.Ledger != nil && !counted {
 		kept := bounded(e)
 		_ = j.conf.Ledger(audit.Entry{Exchange: &kept}) // the ledger counts what it has lost
 	}

@@ -16,8 +16,12 @@ const (
 	MaxExchanges = 200  // entries; further exchanges are only counted
 	MaxHints     = 32   // different hints; further ones are dropped
 	maxURL       = 2048 // bytes of an entry's URL
+	maxMethod    = 32   // bytes of an entry's method: HTTP/2 takes one of 64 KiB
 	maxEntryList = 32   // swaps of one entry
 	maxAnswers   = 16   // answers whose shapes are reported
+	// maxRefused is how many refused requests of a run the ledger has; further ones are counted at its end. They cost code
+	// nothing, and could fill the ledger.
+	maxRefused = 10_000
 )
 
 // Recorder collects the receipt of one run. It is safe for concurrent use.
@@ -44,6 +48,13 @@ func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 		return
 	}
 	r.r.Exchanges = append(r.r.Exchanges, bounded(e))
+}
+
+// refused counts the refused exchanges so far.
+func (r *Recorder) refused() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.r.Count.Denied
 }
 
 // Learns reports whether the shape of one more answer is kept, to a request that no other one was for.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -38,6 +40,24 @@ func TestBounds(t *testing.T) {
 	got.Exchanges[0].URL = "changed"
 	if r.Receipt().Exchanges[0].URL == "changed" {
 		t.Error("a receipt shares memory with its recorder")
+	}
+}
+
+// TestRefusedInLedger: code that is refused without end does not fill the ledger. What left is in it nevertheless.
+func TestRefusedInLedger(t *testing.T) {
+	kept := map[string]int{}
+	j := NewJournal(Config{Log: logline.New(io.Discard, "text", nil), Ledger: func(e audit.Entry) error {
+		kept[e.Exchange.Outcome]++
+		return nil
+	}})
+	rec := NewRecorder("run", 1)
+	const refused = maxRefused + 100
+	for range refused {
+		j.Record(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeDenied}, Recorder: rec})
+	}
+	j.Record(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeServed}, Recorder: rec})
+	if kept[controlapi.OutcomeDenied] != maxRefused || kept[controlapi.OutcomeServed] != 1 || rec.Receipt().Count.Denied != refused {
+		t.Errorf("in the ledger %v, counted %+v", kept, rec.Receipt().Count)
 	}
 }
 

@@ -36,7 +36,8 @@
 // serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
 // (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),
 // "sandboxd wipe" (removes files), "sandboxd share" (makes files readable for their group), "sandboxd unnamed" (adds up
-// the open files that have been removed) and "sandboxd usage" (adds up a directory).
+// the open files that have been removed), "sandboxd usage" (adds up a directory) and "sandboxd written" (adds up what
+// was written to one since a time).
 package main
 
 import (
@@ -92,6 +93,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 		return unnamed(args, stdout)
 	case "usage":
 		return usage(args, stdout)
+	case "written":
+		return written(args, stdout)
 	case "share":
 		return share(args)
 	case "wipe":

@@ -81,8 +81,8 @@ func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason,
 		if !installs {
 			return "", ""
 		}
-		bytes, files := quota.Tree(installing(id), packages.MaxFiles)
-		if bytes > packages.MaxBytes || files > packages.MaxFiles {
+		if c := quota.Tree(installing(id), packages.MaxFiles); c.Bytes > packages.MaxBytes || c.Files > packages.MaxFiles ||
+			c.Hidden {
 			return runapi.OutputLimit, fmt.Sprintf("The package with its dependencies has more than %d MiB or %d files.",
 				packages.MaxBytes>>20, packages.MaxFiles)
 		}

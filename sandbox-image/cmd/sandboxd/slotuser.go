@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
@@ -56,9 +58,29 @@ func usage(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
-	bytes, _ := quota.Tree(args[0], maxHomeFiles)
-	_, err = fmt.Fprint(stdout, bytes+proc.Unnamed(pids, st.Dev))
+	c := quota.Tree(args[0], maxHomeFiles)
+	if c.Hidden {
+		return errors.New("usage: not everything can be counted")
+	}
+	_, err = fmt.Fprint(stdout, c.Bytes+proc.Unnamed(pids, st.Dev))
 	return err
+}
+
+// written prints as JSON what this process's user has written to a directory since a time, in nanoseconds since 1970,
+// counting no more files than needed.
+func written(args []string, stdout io.Writer) error {
+	if os.Getuid() == 0 || len(args) != 3 {
+		return errors.New("written: want a directory, a time and a number, and not as root")
+	}
+	since, err := strconv.ParseInt(args[1], 10, 64)
+	if err != nil {
+		return fmt.Errorf("written: %w", err)
+	}
+	enough, err := strconv.ParseInt(args[2], 10, 64)
+	if err != nil {
+		return fmt.Errorf("written: %w", err)
+	}
+	return json.NewEncoder(stdout).Encode(quota.Written(args[0], time.Unix(0, since), enough))
 }
 
 // maxHomeFiles is how many files of a home are counted.

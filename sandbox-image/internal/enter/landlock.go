@@ -72,11 +72,11 @@ func restrictFiles(read, write []string) error {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads | refer()}
 	// The struct's size in Landlock's first version, so that older kernels accept it.
 	size := unsafe.Sizeof(attr.Handled_access_fs)
+	if landlockVersion() >= scopes { // else it could stop what sandboxd starts as its user
+		attr.Scoped, size = unix.LANDLOCK_SCOPE_SIGNAL, unsafe.Sizeof(attr)
+	}
 	if len(write) > 0 {
 		attr.Handled_access_fs |= writes()
-		if landlockVersion() >= scopes {
-			attr.Scoped, size = unix.LANDLOCK_SCOPE_SIGNAL, unsafe.Sizeof(attr)
-		}
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
 		uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // the call takes pointers

@@ -91,9 +91,9 @@ func TestWrites(t *testing.T) {
 			testkit.Must(t, os.MkdirAll(filepath.Join(dir, name, "empty"), 0o700))
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, name, "file"), []byte("words"), 0o600))
 		}
-		run := func(in string, write ...string) error {
+		run := func(in, read string, write ...string) error {
 			plan := Plan{
-				NetNS: -1, NoNewPrivs: true, Read: []string{"/"}, Write: write, Dir: "/",
+				NetNS: -1, NoNewPrivs: true, Read: strings.Fields(read), Write: write, Dir: "/",
 				Argv: []string{shell, "-ec", row.does, "sh", filepath.Join(dir, in)}, Env: os.Environ(),
 			}
 			cmd := exec.Command("/proc/self/exe", plan.Args()...)
@@ -101,13 +101,17 @@ func TestWrites(t *testing.T) {
 			return cmd.Run()
 		}
 		open := filepath.Join(dir, "open")
-		if err := run("closed", open, "/dev/null"); err == nil {
+		if err := run("closed", "/", open, "/dev/null"); err == nil {
 			t.Errorf("%s: it could", row.does)
 		}
-		if row.since == scopes {
-			open = "" // no restriction at all
+		read := "/"
+		if row.since == scopes { // also where it may write as its user may
+			if err := run("open", read); err == nil {
+				t.Errorf("%s: it could", row.does)
+			}
+			read, open = "", "" // no restriction at all
 		}
-		if err := run("open", strings.Fields(open)...); err != nil {
+		if err := run("open", read, strings.Fields(open)...); err != nil {
 			t.Errorf("%s: %v where it may", row.does, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/typecheck"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
@@ -151,6 +152,11 @@ func (p *Interpreter) Ended() <-chan struct{} { return p.process.Done() }
 
 // Unnamed is how many bytes it holds in files of a file system that are open but have been removed.
 func (p *Interpreter) Unnamed(device uint64) int64 { return p.process.Unnamed(device) }
+
+// Written is what the run has written to a directory since a time.
+func (p *Interpreter) Written(dir string, since time.Time, enough int64) quota.Count {
+	return p.process.Written(dir, since, enough)
+}
 
 // Kill kills the interpreter and does not wait.
 func (p *Interpreter) Kill() { p.process.Kill() }

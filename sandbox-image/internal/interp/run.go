@@ -149,6 +149,13 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	defer memory.Stop()
 	other := time.NewTicker(watchEvery)
 	defer other.Stop()
+	// Watch has a goroutine of its own: code may delay it, and must not delay what follows here.
+	checked, checking := make(chan func(), 1), false
+	defer func() {
+		if checking {
+			<-checked
+		}
+	}()
 	for {
 		select {
 		case <-stop:
@@ -183,8 +190,20 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 				return
 			}
 		case <-other.C:
-			if reason, detail := r.task.Watch(); reason != "" {
-				r.end(reason, detail)
+			if checking {
+				continue
+			}
+			checking = true
+			go func() {
+				if reason, detail := r.task.Watch(); reason != "" {
+					checked <- func() { r.end(reason, detail) }
+					return
+				}
+				checked <- nil
+			}()
+		case end := <-checked:
+			if checking = false; end != nil {
+				end()
 				return
 			}
 		}

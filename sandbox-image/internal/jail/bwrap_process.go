@@ -14,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 )
 
 // bwrapProcess is a program in a bubblewrap sandbox. There are three processes: the outer bwrap, the bwrap that is
@@ -135,8 +136,14 @@ func (b *bwrapProcess) Main() int                { return b.main }
 func (b *bwrapProcess) Memory() int64            { return b.memory.total(b.main) }
 func (b *bwrapProcess) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
 func (b *bwrapProcess) Home() int64              { return 0 }
-func (b *bwrapProcess) Done() <-chan struct{}    { return b.done }
-func (b *bwrapProcess) Status() Status           { return b.status }
+
+// Written implements Process. sandboxd has looked into everything itself that is not too deep.
+func (b *bwrapProcess) Written(string, time.Time, int64) quota.Count {
+	return quota.Count{Hidden: true}
+}
+
+func (b *bwrapProcess) Done() <-chan struct{} { return b.done }
+func (b *bwrapProcess) Status() Status        { return b.status }
 
 func (b *bwrapProcess) Remove() error {
 	if b.mounts != nil {

@@ -2,15 +2,19 @@ package jail
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -129,12 +134,26 @@ func (c *Container) clear(id slot.ID) error {
 
 // Wipe empties the directory name below dir as the slot's user.
 func Wipe(id slot.ID, dir, name string) error {
-	_, err := asSlot(id, "wipe", dir, name)
+	_, err := asSlot(context.Background(), id, "wipe", dir, name)
 	return err
 }
 
-// asSlot runs "sandboxd wipe", "reap" or "unnamed" as the slot's user, and returns its output.
-func asSlot(id slot.ID, command string, args ...string) (string, error) {
+const (
+	// measureTime and reapTime bound programs that run beside processes of their user, which can stop them.
+	measureTime = 15 * time.Second
+	reapTime    = 3 * time.Second
+)
+
+// besideSlot is asSlot while processes of the slot run. They can stop or kill the program: that is an error.
+func besideSlot(id slot.ID, limit time.Duration, command string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return asSlot(ctx, id, command, args...)
+}
+
+// asSlot runs "sandboxd wipe" or the like as the slot's user, and returns its output. It kills the program when ctx
+// ends.
+func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (string, error) {
 	plan := enter.Plan{
 		NetNS: -1, UID: id.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(id)}, NoNewPrivs: true,
 		Dir: "/", Argv: append([]string{"/proc/self/exe", command}, args...),
@@ -151,6 +170,7 @@ func asSlot(id slot.ID, command string, args ...string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("starting %s as slot %d: %w", command, id, err)
 	}
+	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
 	out, _ := io.ReadAll(io.LimitReader(r, 4<<10))
 	state, err := p.Wait()
 	if err != nil {
@@ -362,6 +382,7 @@ type containerProcess struct {
 	writeMain func(code []byte) error
 
 	done   chan struct{}
+	ending atomic.Bool // the other processes are being killed, or have been
 	status Status
 
 	memory memoryMeter
@@ -371,6 +392,7 @@ type containerProcess struct {
 func (t *containerProcess) wait() {
 	defer close(t.done)
 	t.jail.forget(t.root.Pid)
+	t.ending.Store(true)
 	state, err := t.root.Wait()
 	if err == nil {
 		ws := state.Sys().(syscall.WaitStatus)
@@ -388,48 +410,61 @@ func (t *containerProcess) wait() {
 func (c *Container) sweep(id slot.ID) error {
 	var last error
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		none, err := c.empty(id)
+		alive, none, err := c.empty(id)
 		if err != nil {
 			return err
 		}
 		if none {
 			return nil
 		}
-		// kill(-1) as the user itself kills all of them at once; signals sent one by one lose against a fork bomb. The
-		// reaper may be killed by those processes first, so its error alone means nothing.
-		_, last = asSlot(id, "reap")
+		// kill(-1) as the user itself kills all of them at once; signals sent one by one lose against a fork bomb. Those
+		// processes may kill or stop the reaper first, so its error alone means nothing. Few enough for that are killed here.
+		killEach(alive, id.UID())
+		_, last = besideSlot(id, reapTime, "reap")
 	}
 	return errors.Join(fmt.Errorf("processes of slot %d do not end", id), last)
 }
 
-// empty reports whether the slot's user has no process. While /proc is being read, a process can start another one in
-// the part that was read already, and end. So a reading counts only if no process was started during it. The zombies
-// that such a reading finds are our children, since every other possible parent has ended; they are reaped.
-func (c *Container) empty(id slot.ID) (bool, error) {
+// killEach kills those of a list of processes that are a user's. A number may belong to another process by now.
+func killEach(pids []int, uid int) {
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if s, err := proc.ReadStatus(pid); err == nil && slices.Contains(s.UID[:], uid) {
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may have ended
+		}
+		_ = unix.Close(fd)
+	}
+}
+
+// empty reports whether the slot's user has no process, or lists those alive. While /proc is being read, a process can
+// start another one in the part that was read already, and end. So a reading counts only if no process was started
+// during it. The zombies that such a reading finds are our children, since every other possible parent has ended; they
+// are reaped.
+func (c *Container) empty(id slot.ID) (alive []int, none bool, err error) {
 	for range 3 {
 		before, err := proc.LastPID()
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		alive, dead, err := proc.OfUser(id.UID(), c.others(id))
-		if err != nil {
-			return false, err
-		}
-		if len(alive) > 0 {
-			return false, nil
+		if err != nil || len(alive) > 0 {
+			return alive, false, err
 		}
 		after, err := proc.LastPID()
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if before == after {
 			for _, pid := range dead {
 				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			}
-			return true, nil
+			return nil, true, nil
 		}
 	}
-	return false, nil
+	return nil, false, nil
 }
 
 func (t *containerProcess) Main() int             { return t.main }
@@ -440,12 +475,35 @@ func (t *containerProcess) Remove() error         { return t.remove() }
 
 // Unnamed implements Process. Only the slot's user may read the descriptors of its processes.
 func (t *containerProcess) Unnamed(device uint64) int64 {
-	out, err := asSlot(t.slot, "unnamed", strconv.FormatUint(device, 10))
-	if err != nil {
+	return t.count("unnamed", strconv.FormatUint(device, 10))
+}
+
+// count is a number that a program prints beside the slot's processes. If they keep it from doing so, it is more than
+// any limit.
+func (t *containerProcess) count(command string, args ...string) int64 {
+	out, err := besideSlot(t.slot, measureTime, command, args...)
+	if err == nil {
+		var n int64
+		if n, err = strconv.ParseInt(out, 10, 64); err == nil {
+			return n
+		}
+	}
+	if t.ending.Load() { // sweep may have killed the program
 		return 0
 	}
-	n, _ := strconv.ParseInt(out, 10, 64)
-	return n
+	return math.MaxInt64
+}
+
+// Written implements Process.
+func (t *containerProcess) Written(dir string, since time.Time, enough int64) (c quota.Count) {
+	if dir == runapi.HomesDir { // which no slot can list
+		dir = runapi.HomeDir(t.slot)
+	}
+	out, err := besideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
+	if err != nil || json.Unmarshal([]byte(out), &c) != nil {
+		return quota.Count{Hidden: !t.ending.Load()} // as in count
+	}
+	return c
 }
 
 func (t *containerProcess) WriteMain(code []byte) error { return t.writeMain(code) }

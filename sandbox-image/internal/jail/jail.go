@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
@@ -109,6 +110,8 @@ type Process interface {
 	Memory() int64
 	// Unnamed is how many bytes the slot's processes hold in files of a file system that are open but have been removed.
 	Unnamed(device uint64) int64
+	// Written is quota.Written of the slot's user: what it has written to a directory since a time.
+	Written(dir string, since time.Time, enough int64) quota.Count
 	// Home is what a server has in its home, in bytes, where the kernel does not bound it; else 0.
 	Home() int64
 	// Kill kills every process of the slot. Done is closed some time later.

@@ -48,6 +48,10 @@ func TestMain(m *testing.M) {
 		_ = syscall.Kill(-1, syscall.SIGKILL)
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == "unnamed" { // as code of its user stops it
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		os.Exit(0)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "run" {
 		prisoner()
 	}
@@ -77,6 +81,14 @@ func prisoner() {
 		fmt.Print("\x00")
 		if kind == "exits" {
 			os.Exit(0)
+		}
+	case "stopper":
+		start("TZ=middle", "LEAF=TZ=stopper-leaf")
+		fmt.Print("\x00")
+	case "stopper-leaf":
+		time.Sleep(500 * time.Millisecond) // until the prisoner has said that it is ready
+		for {
+			_ = syscall.Kill(-1, syscall.SIGSTOP)
 		}
 	case "bomb":
 		for range 20 {
@@ -298,6 +310,41 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestStopped: processes of a slot that stop everything of their user end all the same, and keep nobody waiting.
+func TestStopped(t *testing.T) {
+	for _, kind := range []string{"embedded", "container"} {
+		t.Run(kind, func(t *testing.T) {
+			j := prison(t, kind)
+			p, _ := lockUp(t, j, "stopper")
+			time.Sleep(time.Second)
+			p.Kill()
+			select {
+			case <-p.Done():
+			case <-time.After(time.Minute):
+				t.Fatal("it does not end")
+			}
+			if left := p.Status().Leftover; left != nil {
+				t.Error(left)
+			}
+			testkit.Must(t, p.Remove())
+			if kind == "embedded" {
+				return
+			}
+			// What does not answer is killed, and counts as too much.
+			held := make(chan int64, 1)
+			go func() { held <- (&containerProcess{slot: testSlot}).Unnamed(1) }()
+			select {
+			case n := <-held:
+				if n < 1<<40 {
+					t.Errorf("counted %d", n)
+				}
+			case <-time.After(time.Minute):
+				t.Error("what measures is waited for")
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -256,12 +257,7 @@ func (t *containerProcess) Home() int64 {
 	if int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
 		return 0
 	}
-	out, err := asSlot(t.slot, "usage", home)
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.ParseInt(out, 10, 64)
-	return n
+	return t.count("usage", home)
 }
 
 // PrepareInstall makes the folder in which a slot installs a package.
@@ -275,7 +271,7 @@ func (c *Container) PrepareInstall(id slot.ID) error {
 // ShareInstall implements Jail. Where a package has files that its group may not read, only the slot's user can change
 // that.
 func (c *Container) ShareInstall(id slot.ID) error {
-	_, err := asSlot(id, "share", c.cfg.Servers.Installing(id))
+	_, err := asSlot(context.Background(), id, "share", c.cfg.Servers.Installing(id))
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -270,7 +271,9 @@ func (p *Pool) try(
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: keep, Skills: r.Skills,
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
-		Watch:     func() (runapi.Reason, string) { return added.Check(w.Unnamed) },
+		Watch: func() (runapi.Reason, string) {
+			return added.Check(quota.Probe{Unnamed: w.Unnamed, Written: w.Written})
+		},
 	})
 	exit.Warm = isWarm
 	ended := w.End()

@@ -12,9 +12,11 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,15 +112,22 @@ func fileTime() time.Time {
 	return time.Unix(t.Unix())
 }
 
+// Probe looks at what sandboxd cannot see of a run.
+type Probe struct {
+	// Unnamed returns how many bytes the run's processes hold in files of a device that are open but have been removed. It
+	// is called only when the file system has grown.
+	Unnamed func(device uint64) int64
+	// Written is the function Written, as the slot's user. It is called only when the run has closed a directory.
+	Written func(dir string, since time.Time, enough int64) Count
+}
+
 // Check reports whether the run exceeds a bound: a reason and a sentence, or "". Call it a last time before End, when
-// no process of the run is left: a fast run can fill a directory between two calls. unnamed returns how many bytes the
-// run's processes hold in files of a device that are open but have been removed; it is called only when the file system
-// has grown.
-func (r *Run) Check(unnamed func(device uint64) int64) (runapi.Reason, string) {
+// no process of the run is left: a fast run can fill a directory between two calls.
+func (r *Run) Check(p Probe) (runapi.Reason, string) {
 	shared := r.shared()
-	for i, root := range r.meter.roots {
+	for i := range r.meter.roots {
 		d := &r.meter.cfg.Dirs[i]
-		if r.grown(i) && unnamed(d.device()) > d.Bytes && !disarm.Off("unnamed") {
+		if r.grown(i) && p.Unnamed(d.device()) > d.Bytes && !disarm.Off("unnamed") {
 			r.over = d
 			return runapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, which is "+
 				"too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
@@ -126,16 +135,20 @@ func (r *Run) Check(unnamed func(device uint64) int64) (runapi.Reason, string) {
 		if shared || r.withinBounds(i) {
 			continue
 		}
-		bytes, files := r.measure(root, d.Files)
+		c := r.measure(i, p)
 		switch {
-		case bytes > d.Bytes:
+		case c.Bytes > d.Bytes:
 			r.over = d
 			return runapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s, which is too much; what it wrote "+
 				"there was removed. Keep less at a time.", d.Bytes>>20, d.Name)
-		case files > d.Files:
+		case c.Files > d.Files:
 			r.over = d
 			return runapi.OutputLimit, fmt.Sprintf("The run made more than %d files in %s, which is too many; they were "+
 				"removed. Put data into fewer files.", d.Files, d.Name)
+		case c.Hidden:
+			r.over = d
+			return runapi.OutputLimit, fmt.Sprintf("The run closed directories in %s, or made some more than %d deep, so that "+
+				"what they hold cannot be counted; what it wrote there was removed.", d.Name, maxDepth)
 		}
 	}
 	return "", ""
@@ -215,17 +228,20 @@ func (r *Run) withinBounds(i int) bool {
 	return now.own && now.used.bytes-r.before[i].bytes <= d.Bytes && now.used.files-r.before[i].files <= d.Files
 }
 
-// maxDepth bounds the walk. Files below it are neither counted nor removed.
+// maxDepth bounds the walk. Nothing below it is looked at.
 const maxDepth = 64
 
-// each calls f for every entry below a directory. It descends into a directory if f returns true for it.
-func each(root *os.Root, dir string, depth int, f func(name string, st *unix.Statx_t) (enter bool)) {
-	if depth > maxDepth {
-		return
-	}
+// deepest reports whether nothing below an entry is looked at.
+func deepest(name string) bool { return strings.Count(name, "/") == maxDepth }
+
+// each calls f for every entry below a directory. It descends into a directory if f returns true for it; if it cannot,
+// it calls hidden, unless that is nil. It returns false if it could not read the directory itself.
+func each(
+	root *os.Root, dir string, f func(name string, st *unix.Statx_t) (enter bool), hidden func(string, *unix.Statx_t),
+) bool {
 	d, err := root.Open(dir)
 	if err != nil {
-		return // an unreadable directory counts as one file
+		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer d.Close()
 	for {
@@ -237,61 +253,60 @@ func each(root *os.Root, dir string, depth int, f func(name string, st *unix.Sta
 				continue
 			}
 			at := path.Join(dir, name)
-			if f(at, &st) && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-				each(root, at, depth+1, f)
+			if !f(at, &st) || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+				continue
+			}
+			if (deepest(at) || !each(root, at, f, hidden)) && hidden != nil {
+				hidden(at, &st)
 			}
 		}
 		if err != nil {
-			return
+			return true
 		}
 	}
 }
 
 // mine reports whether a file belongs to the slot and was created since the run began.
-func (r *Run) mine(st *unix.Statx_t) bool {
-	at := st.Btime
+func (r *Run) mine(st *unix.Statx_t) bool { return r.owns(st.Uid) && !born(st).Before(r.since) }
+
+// born is when a file was created, or if that is not known, when it last changed: code can set neither.
+func born(st *unix.Statx_t) time.Time {
 	if st.Mask&unix.STATX_BTIME == 0 {
-		at = st.Ctime
+		return instant(st.Ctime)
 	}
-	return r.owns(st) && !instant(at).Before(r.since)
+	return instant(st.Btime)
 }
 
 func instant(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 
-func (r *Run) owns(st *unix.Statx_t) bool {
-	return !r.meter.cfg.OwnUsers || int(st.Uid) == r.slot.UID()
+func (r *Run) owns(uid uint32) bool {
+	return !r.meter.cfg.OwnUsers || int(uid) == r.slot.UID()
 }
 
-// measure adds up the files that the run created, and older files of the slot that it wrote to.
-func (r *Run) measure(root *os.Root, maxFiles int64) (bytes, files int64) {
-	seen := map[uint64]bool{}
-	each(root, ".", 0, func(_ string, st *unix.Statx_t) bool {
-		mine := r.mine(st)
-		written := mine || r.owns(st) && !instant(st.Mtime).Before(r.since)
-		if !written || seen[st.Ino] {
-			return files <= maxFiles
-		}
-		seen[st.Ino] = true
-		if mine {
-			files++
-		}
-		if mine || st.Mode&unix.S_IFMT == unix.S_IFREG {
-			bytes += int64(st.Blocks) * 512
-		}
-		return files <= maxFiles
-	})
-	return bytes, files
+// measure adds up the files that the run created in a directory, and older files of the slot that it wrote to.
+func (r *Run) measure(i int, p Probe) Count {
+	d, own := &r.meter.cfg.Dirs[i], r.meter.cfg.OwnUsers
+	c := written(r.meter.roots[i], r.owns, r.since, d.Files, !own)
+	if c.Hidden && c.Bytes <= d.Bytes && c.Files <= d.Files && own {
+		return p.Written(d.Path, r.since, d.Files)
+	}
+	return c
 }
 
-// remove removes the files that the run created.
+// remove removes the files that the run created, and what it has hidden.
 func (r *Run) remove(i int) error {
 	var errs []error
-	each(r.meter.roots[i], ".", 0, func(name string, st *unix.Statx_t) bool {
+	discard := func(name string, st *unix.Statx_t) { errs = append(errs, r.meter.discard(i, name, st.Uid)) }
+	each(r.meter.roots[i], ".", func(name string, st *unix.Statx_t) bool {
 		if !r.mine(st) {
 			return true
 		}
-		errs = append(errs, r.meter.discard(i, name, st.Uid))
+		discard(name, st)
 		return false
+	}, func(name string, st *unix.Statx_t) {
+		if r.owns(st.Uid) {
+			discard(name, st)
+		}
 	})
 	return errors.Join(errs...)
 }

@@ -176,6 +176,85 @@ func TestGrown(t *testing.T) {
 	})
 }
 
+// What a run writes counts whatever time it gives its files, and below directories that nobody looks into.
+func TestHidden(t *testing.T) {
+	places(t, func(t *testing.T, dir string) {
+		m := meter(t, dir, nil)
+		write(t, 1, 0, dir, "older")
+		tick()
+		r := m.Begin(1)
+		write(t, 1, 9<<20, dir, "older")
+		testkit.Must(t, os.Chtimes(filepath.Join(dir, "older"), time.Unix(1, 0), time.Unix(1, 0)))
+		if reason, _ := r.Check(none); reason != runapi.OutputLimit {
+			t.Error("a file that is said to be old was not counted")
+		}
+		testkit.Must(t, r.End())
+		_ = os.Remove(filepath.Join(dir, "older")) // in a small file system it had to give way
+		r = m.Begin(1)
+		write(t, 1, 9<<20, append(append([]string{dir}, deep()...), "big")...)
+		if reason, detail := r.Check(Probe{Unnamed: none.Unnamed, Written: hidden}); reason != runapi.OutputLimit || !strings.Contains(detail, "64 deep") {
+			t.Errorf("deep down: %s %q", reason, detail)
+		}
+		testkit.Must(t, r.End())
+		same(t, dir)
+	})
+}
+
+// deep are the names of more directories, each in the one before, than are looked into.
+func deep() []string { return strings.Split(strings.Repeat("d ", maxDepth+6)+"d", " ") }
+
+func hidden(string, time.Time, int64) Count { return Count{Hidden: true} }
+
+// A directory that its owner has closed is counted as its owner, what is new in it too if the directory is old.
+func TestClosed(t *testing.T) {
+	tmpfs(t, 10) // needs root
+	for _, size := range []int{5 << 20, 9 << 20} {
+		dir := t.TempDir()
+		testkit.Must(t, os.Chmod(dir, 0o770)) //nolint:gosec // as /skills
+		testkit.Must(t, os.Chown(dir, -1, slot.GroupID))
+		m := meter(t, dir, nil)
+		write(t, 1, 1<<20, dir, "closed", "old")
+		tick()
+		r := m.Begin(1)
+		write(t, 1, size, dir, "closed", "new")
+		testkit.Must(t, os.Chmod(filepath.Join(dir, "closed"), 0))
+		asked := ""
+		asContainer(t, func(privileged func(func())) {
+			asOwner := func(of string, since time.Time, enough int64) (c Count) {
+				asked = of
+				privileged(func() {
+					root, err := os.OpenRoot(of)
+					testkit.Must(t, err)
+					defer root.Close()
+					c = written(root, r.owns, since, enough, true)
+				})
+				return c
+			}
+			reason, detail := r.Check(Probe{Unnamed: none.Unnamed, Written: asOwner})
+			if over := reason == runapi.OutputLimit; over != (size > 8<<20) || asked != dir {
+				t.Errorf("%d bytes: %s %q, asked %q", size, reason, detail, asked)
+			}
+		})
+		testkit.Must(t, os.Chmod(filepath.Join(dir, "closed"), 0o700)) //nolint:gosec // so that it can be removed
+	}
+}
+
+// Directories that nobody looks into are removed like others when there is no room.
+func TestMakeRoomDeepDown(t *testing.T) {
+	dir := tmpfs(t, 1000)
+	m := meter(t, dir, nil)
+	for id := range slot.ID(3) {
+		r := m.Begin(id)
+		write(t, id, 7<<20, append(append([]string{dir, fmt.Sprint(id)}, deep()...), "big")...)
+		testkit.Must(t, r.End())
+	}
+	if m.crowded(0) {
+		t.Error("there is no room")
+	}
+	_, err := os.Stat(filepath.Join(append(append([]string{dir, "2"}, deep()...), "big")...))
+	testkit.Must(t, err)
+}
+
 // A run is not charged for files that an earlier run left in its slot.
 func TestFollows(t *testing.T) {
 	places(t, func(t *testing.T, dir string) {
@@ -322,8 +401,11 @@ func TestNoRoomElsewhere(t *testing.T) {
 	same(t, dir, "kept")
 }
 
-// none reports that no removed file is open.
-func none(uint64) int64 { return 0 }
+// none reports that no removed file is open, and nothing in closed directories.
+var none = Probe{
+	Unnamed: func(uint64) int64 { return 0 },
+	Written: func(string, time.Time, int64) Count { return Count{} },
+}
 
 // Open files that a run has removed count too, even while others write; only the run's own files count.
 func TestUnnamed(t *testing.T) {
@@ -333,7 +415,7 @@ func TestUnnamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	ours := func(device uint64) int64 { return proc.Unnamed([]int{os.Getpid()}, device) }
+	ours := Probe{Unnamed: func(device uint64) int64 { return proc.Unnamed([]int{os.Getpid()}, device) }}
 	run, other := m.Begin(1), m.Begin(2)
 	f, err := os.Create(filepath.Join(dir, "x"))
 	if err != nil {

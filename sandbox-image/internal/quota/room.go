@@ -19,7 +19,7 @@ type entry struct {
 	uid  uint32
 	// changed is when its content or attributes last changed; code cannot set it.
 	changed time.Time
-	// closed means that it is a directory that sandboxd cannot read.
+	// closed means that it is a directory that sandboxd cannot read, or does not.
 	closed bool
 }
 
@@ -44,7 +44,7 @@ func (m *Meter) makeRoom(i int) {
 	var leaves, dirs []entry
 	owner := map[string]uint32{} // of directories
 	busy := map[string]bool{}    // directories that hold files of a slot with a run in progress
-	each(root, ".", 0, func(name string, st *unix.Statx_t) bool {
+	each(root, ".", func(name string, st *unix.Statx_t) bool {
 		e := entry{name, st.Uid, instant(st.Ctime), false}
 		if !m.idle(e.uid) {
 			for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -53,14 +53,14 @@ func (m *Meter) makeRoom(i int) {
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			owner[name] = e.uid
-			if e.closed = !canOpen(root, name); !e.closed {
+			if e.closed = deepest(name) || !canOpen(root, name); !e.closed {
 				dirs = append(dirs, e)
 				return true
 			}
 		}
 		leaves = append(leaves, e)
 		return false
-	})
+	}, nil)
 	slices.SortFunc(leaves, func(a, b entry) int { return a.changed.Compare(b.changed) })
 	slices.Reverse(dirs) // children before their parents
 	removed := 0
