@@ -87,7 +87,7 @@ func prisoner() {
 		fmt.Print("\x00")
 	case "stopper-leaf":
 		time.Sleep(500 * time.Millisecond) // until the prisoner has said that it is ready
-		for {
+		for began := time.Now(); time.Since(began) < 2*time.Minute; {
 			_ = syscall.Kill(-1, syscall.SIGSTOP)
 		}
 	case "bomb":
