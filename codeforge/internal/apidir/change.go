@@ -52,7 +52,8 @@ func replace(path string, text []byte) error {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close(), os.Chmod(f.Name(), info.Mode().Perm()), keepOwner(info, f.Name())); err == nil {
+	err = errors.Join(err, f.Sync(), f.Close(), os.Chmod(f.Name(), info.Mode().Perm()), keepOwner(info, f.Name()))
+	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
