@@ -394,11 +394,11 @@ func TestSharedRoom(t *testing.T) {
 	if keys := small.share.wanted([]string{at.Add(-time.Second).Format(keyTime) + "-r0", at.Format(keyTime) + "-r4"}); len(keys) != 1 {
 		t.Errorf("wanted are %v", keys)
 	}
-	one.cfg.limits.file = 1
 	db, err := openFile(one.cfg.Dir, migrations)
 	testkit.Must(t, err)
 	defer db.Close()
 	testkit.Must(t, one.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		one.cfg.limits.file = 1 // here nobody reads it
 		_, err := tx.ExecContext(ctx, `UPDATE shared SET sent = 0`)
 		return err
 	}))
