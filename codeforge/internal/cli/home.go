@@ -74,8 +74,8 @@ func (e *Env) setHome() error {
 func findState(e *Env, path string, chosen bool) (statedir.Dir, error) {
 	dir, err := statedir.Find(path)
 	if err == nil && planted(e, dir.Path(), chosen) {
-		err = fmt.Errorf("the state directory %s belongs to another user: go to a folder of your own, or set %s",
-			dir.Path(), homeVariable)
+		err = fmt.Errorf("the state directory %s belongs to another user: go to a folder of your own, or set %s; root may "+
+			"name it with --state", dir.Path(), homeVariable)
 	}
 	return dir, err
 }
