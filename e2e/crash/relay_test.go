@@ -229,6 +229,7 @@ func (r *relay) pass(life context.Context, w http.ResponseWriter, req *http.Requ
 		w.Header()[k] = v
 	}
 	w.WriteHeader(resp.StatusCode)
+	_ = http.NewResponseController(w).Flush() // the stream of events may begin with a long silence
 	if err := copyNow(w, resp.Body); err != nil {
 		panic(http.ErrAbortHandler)
 	}
