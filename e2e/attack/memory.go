@@ -25,7 +25,7 @@ func memory() []Attack {
 		name := "memory bomb " + how
 		all = append(all, Attack{
 			Section: "F", Name: "escaped: " + name, Expected: "refused, or ends at its limit; nothing stays", Escaped: true, Alone: true, Weighed: true,
-			Seconds: 30, Judge: weighed(overweight), Code: task("TRIAL", nil, name),
+			Seconds: 90, Judge: weighed(overweight), Code: task("TRIAL", nil, name),
 		})
 	}
 	return all

@@ -75,7 +75,8 @@ func looked(out, word string, err error) (string, bool) {
 	if !strings.Contains(out, word) {
 		return "not shown: " + clip(fmt.Sprintf("%q", out), 200), false
 	}
-	for i, r := range strings.ReplaceAll(out, "\r\n", "\n") {
+	out = strings.NewReplacer("\r\n", "\n", "\r\x1b[K", "").Replace(out) // codeforge's own, where a run takes long
+	for i, r := range out {
 		bad := r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == 0xfeff || r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r > 0xe0000
 		if bad || r == 0xfffd && !strings.HasPrefix(out[i:], "\uFFFD") {
 			return fmt.Sprintf("the terminal got %U: %s", r, clip(fmt.Sprintf("%q", out), 200)), false

@@ -97,7 +97,7 @@ out(held=n < 5000, seen=f"{n} threads")
 # name: list bomb
 # expected: ends at its limit
 # judge: weighed(ended("more memory than its limit"))
-# seconds: 20
+# seconds: 90
 # alone: yes
 # weighed: yes
 held = []
@@ -107,7 +107,7 @@ while True:
 # name: buffers of 2.5 GiB
 # expected: ends at its limit
 # judge: weighed(ended("more memory than its limit"))
-# seconds: 20
+# seconds: 90
 # alone: yes
 # weighed: yes
 held = [b"1" * (64 << 20) for _ in range(40)]
@@ -117,7 +117,7 @@ out(seen="took them all")
 # name: pages of mmap by ctypes
 # expected: ends at its limit
 # judge: weighed(ended("more memory than its limit"))
-# seconds: 20
+# seconds: 90
 # alone: yes
 # weighed: yes
 libc.mmap.restype = ctypes.c_void_p
@@ -158,7 +158,7 @@ attempt("SharedMemory", lambda: shared_memory.SharedMemory(create=True, size=1 <
 # name: open and removed files of 2.5 GiB
 # expected: ends at its limit
 # judge: weighed(ended("that it had removed"))
-# seconds: 20
+# seconds: 90
 # alone: yes
 # weighed: yes
 held, total = [], 0

@@ -51,7 +51,7 @@ await new Promise(() => setTimeout(() => {}, 1e9));
 // name: heap bomb
 // expected: ends at its limit
 // judge: ends("memory", "heap")
-// seconds: 20
+// seconds: 90
 // alone: yes
 {
   const a = [];
@@ -61,7 +61,7 @@ await new Promise(() => setTimeout(() => {}, 1e9));
 // name: string bomb
 // expected: ends at its limit
 // judge: ends()
-// seconds: 20
+// seconds: 90
 // alone: yes
 {
   let s = "x";
@@ -78,7 +78,7 @@ await new Promise(() => setTimeout(() => {}, 1e9));
 // name: buffer bomb outside the heap
 // expected: ends at its limit
 // judge: ends("memory")
-// seconds: 20
+// seconds: 90
 // alone: yes
 {
   const a = [];
@@ -92,7 +92,7 @@ await new Promise(() => setTimeout(() => {}, 1e9));
 // name: buffers of 1.5 GiB
 // expected: ends at its limit
 // judge: ends("memory")
-// seconds: 20
+// seconds: 90
 // alone: yes
 {
   const a = [];

@@ -3,7 +3,7 @@
 // weighed: yes
 // expected: ends at its limit
 // judge: weighed(ended("more memory than its limit"))
-// seconds: 20
+// seconds: 90
 // alone: yes
 
 // name: buffers of workers, 700 MiB each
