@@ -257,6 +257,10 @@ func TestConsole(t *testing.T) {
 		b.see(t, "[role=option][aria-selected=true]", "Ledger")
 		b.press(t, "enter")
 		b.see(t, "main", "What left this machine")
+		if got := eval[string](t, b, typedAtOnce); got != "waits" {
+			t.Errorf("of what was typed as soon as there was a field, %q is left", got)
+		}
+		b.turn(t, "l", "ledger")
 		b.turn(t, "r", "runs")
 		b.press(t, "/")
 		b.wait(t, "document.activeElement.type === 'search'")
@@ -471,3 +475,17 @@ func must(text []byte, err error) string {
 	}
 	return string(bytes.ToValidUTF8(text, nil))
 }
+
+// typedAtOnce goes to the runs, types into the filter when it is there and before anything is painted, and says what
+// the field has half a second later.
+const typedAtOnce = `new Promise((done) => {
+	new MutationObserver((_, observer) => {
+		const f = document.querySelector("input[type=search]");
+		if (!location.hash.startsWith("#/runs") || !f) return;
+		observer.disconnect();
+		f.value = "waits";
+		f.dispatchEvent(new InputEvent("input", { bubbles: true }));
+		setTimeout(() => done(f.isConnected ? f.value : "nothing: the field was replaced"), 500);
+	}).observe(document.body, { subtree: true, childList: true, attributes: true });
+	location.hash = "#/runs";
+})`

@@ -19,10 +19,12 @@ export const Card = ({ title, side, label, cls = "", children }) => html`<sectio
 export const Switch = ({ label, value, choices, on }) => html`<div class="seg" role="group" aria-label=${label}>${choices.map(([v, text, count]) => html`<button type="button" aria-pressed=${v === value ? "true" : "false"} onClick=${() => on(v)}>${text}${count === undefined ? null : html` <b class="num">${count}</b>`}</button>`)}</div>`;
 /** Search is a filter field, told when typing pauses. / goes there. */
 export function Search({ label, value, hint, on }) {
-  const [text, put] = useState(value), timer = useRef(0);
-  useEffect(() => put(value), [value]);
-  const type = (e) => { const v = e.currentTarget.value; put(v); clearTimeout(timer.current); timer.current = setTimeout(() => on(v), 180); };
-  const key = (e) => { if (e.key === "Escape") { clearTimeout(timer.current); e.currentTarget.blur(); if (text) { put(""); on(""); } } if (e.key === "Enter") { clearTimeout(timer.current); on(text); e.currentTarget.blur(); } };
+  const [text, put] = useState(value), timer = useRef(0), told = useRef(value);
+  // What was told comes back as the value, when more may have been typed. Only another value replaces the text.
+  useEffect(() => { if (value !== told.current) put(told.current = value); }, [value]);
+  const tell = (v) => { clearTimeout(timer.current); on(told.current = v); };
+  const type = (e) => { const v = e.currentTarget.value; put(v); clearTimeout(timer.current); timer.current = setTimeout(() => tell(v), 180); };
+  const key = (e) => { if (e.key === "Escape") { clearTimeout(timer.current); e.currentTarget.blur(); if (text) { put(""); tell(""); } } if (e.key === "Enter") { tell(text); e.currentTarget.blur(); } };
   return html`<label class="field"><${Icon} name="search" /><span class="sr">${label}</span><input type="search" spellcheck="false" autocomplete="off" value=${text} placeholder=${hint} onInput=${type} onKeyDown=${key} /><kbd>/</kbd></label>`;
 }
 
