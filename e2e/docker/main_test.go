@@ -143,7 +143,7 @@ const memoryTotal = "1536m"
 func tokenFile() string { return filepath.Join(apis, ".mcp-token") }
 
 func start() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // images may be built from nothing
 	defer cancel()
 	var err error
 	if stack, err = compose.New(compose.Config{Root: root, APIs: apis, Env: map[string]string{"MCP_AUTH_TOKEN_FILE": tokenFile(), "SANDBOX_MEMORY_TOTAL": memoryTotal}, Build: os.Getenv("CODEFORGE_E2E_NOBUILD") == ""}); err != nil {

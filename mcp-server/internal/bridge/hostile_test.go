@@ -32,6 +32,15 @@ func hostile(t *testing.T, faults ...string) *broker {
 	})
 }
 
+// arrival waits until a call that named this directory has arrived at the server.
+func arrival(t *testing.T, dir string) {
+	t.Helper()
+	testkit.WaitFor(t, func() bool {
+		arrived, err := os.ReadDir(dir)
+		return err == nil && len(arrived) > 0
+	})
+}
+
 func TestConnecting(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults   []string
@@ -151,11 +160,13 @@ func TestDying(t *testing.T) {
 	for tool, status := range map[string]string{"die": "exit status 5", "half": "exit status 6"} {
 		b := hostile(t)
 		b.ready()
-		_, slow := b.send(frame.CallMethod, frame.Call{Name: "slow", Arguments: json.RawMessage(`{"text":"a","ms":60000}`)})
+		dir := t.TempDir()
+		_, other := b.send(frame.CallMethod, frame.Call{Name: "never", Arguments: json.RawMessage(fmt.Sprintf(`{"dir":%q}`, dir))})
+		arrival(t, dir)
 		if got := b.call(tool, `{"text":"hi"}`); !strings.HasPrefix(got, frame.Gone) {
 			t.Errorf("%s: %s", tool, got)
 		}
-		if got := text(b.wait(slow)); !strings.HasPrefix(got, frame.Gone) {
+		if got := text(b.wait(other)); !strings.HasPrefix(got, frame.Gone) {
 			t.Errorf("the other call: %s", got)
 		}
 		select {
@@ -200,10 +211,7 @@ func TestCancel(t *testing.T) {
 			b.ready()
 			dir := t.TempDir()
 			id, c := b.send(frame.CallMethod, frame.Call{Name: tool, Arguments: fmt.Appendf(nil, `{"ms":120000,"dir":%q}`, dir)})
-			testkit.WaitFor(t, func() bool {
-				arrived, err := os.ReadDir(dir)
-				return err == nil && len(arrived) > 0
-			})
+			arrival(t, dir)
 			if err := b.to.Write(frame.ToBridge{Cancel: id}); err != nil {
 				t.Fatal(err)
 			}
