@@ -52,8 +52,8 @@ func TakeSnapshot() Snapshot {
 	return s
 }
 
-// besides matches the files in /tmp of tests in Docker mode and benchmarks, which may run at the same time.
-var besides = regexp.MustCompile(`^/tmp/codeforge-(apis|compose|e2e|bench)-`)
+// besides matches the files of tests in Docker mode and on Kubernetes, and of benchmarks, which may run at the same time.
+var besides = regexp.MustCompile(`^(/tmp/codeforge-(apis|compose|e2e|bench)-|/run/netns/cni-)`)
 
 // processes lists all processes of the pid namespace except process 1, this one and zombies.
 func processes() []string {
