@@ -2,7 +2,7 @@
 # test.sh [PART...]: unit tests (unit), end-to-end tests in embedded mode (embedded), and in Docker mode if an engine is
 # running (docker). Without a PART it runs all, those of Docker mode in parallel with the others, because they wait more
 # than they compute. CODEFORGE_NO_SKIP=1 turns every skip into a failure. $CODEFORGE_KUBERNETES, if set, is the command
-# that runs the tests on Kubernetes: it begins when Docker's stacks are done. Attacks are mounted in embedded mode first,
+# that runs the tests on Kubernetes: it begins when the unit tests are done. Attacks are mounted in embedded mode first,
 # then in Docker and on Kubernetes in parallel.
 #
 # A test that fails runs once more, alone, after everything else. If it passes then, it is unstable, which is a defect: the
@@ -217,11 +217,11 @@ everything() {
 	start unit && finish "$job"
 	start embedded_rest && rest=$job
 	start embedded_attacks && mine=$job
-	finish "$stacks"
 	start kubernetes && kubernetes=$job
 	finish "$mine" # three suites of attacks at once would take each other's time
 	touch "$tmp/quiet"
 	start attacks && theirs=$job
+	finish "$stacks"
 	finish "$rest"
 	finish "$theirs"
 	finish "$kubernetes"
