@@ -32,7 +32,7 @@ func skills() []Attack {
 		g("a description with control characters and instructions", "one bounded line", described),
 	}
 	for _, name := range []string{"../etc/passwd", "..", ".", "/etc/passwd", "a/b", `a\b`, "a\x00b", "", "planted.ts", "a.ts/../b", "%2e%2e", "~root", "-rf", strings.Repeat("a", 5000), "ａ", "con"} {
-		list = append(list, Attack{Section: "G", Name: fmt.Sprintf("update_skill and delete_skill of %q", clip(name, 20)), Expected: "refused", Do: func(ctx context.Context, w *world.World) (string, bool) {
+		list = append(list, Attack{Section: "G", Name: fmt.Sprintf("update_skill and delete_skill of %q", clip(name, 20)), Expected: "refused", Chain: "skills", Do: func(ctx context.Context, w *world.World) (string, bool) {
 			for _, c := range []*mcp.CallToolParams{
 				{Name: "update_skill", Arguments: map[string]any{"name": name, "patch": "<<<<<<< SEARCH\nroot\n=======\nx\n>>>>>>> REPLACE"}},
 				{Name: "delete_skill", Arguments: map[string]any{"name": name}},
