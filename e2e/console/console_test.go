@@ -476,16 +476,17 @@ func must(text []byte, err error) string {
 	return string(bytes.ToValidUTF8(text, nil))
 }
 
-// typedAtOnce goes to the runs, types into the filter when it is there and before anything is painted, and says what
-// the field has half a second later.
+// typedAtOnce goes to the runs, types into the filter as soon as it is there, goes on typing, and says what the field has
+// in the end.
 const typedAtOnce = `new Promise((done) => {
 	new MutationObserver((_, observer) => {
 		const f = document.querySelector("input[type=search]");
 		if (!location.hash.startsWith("#/runs") || !f) return;
 		observer.disconnect();
-		f.value = "waits";
-		f.dispatchEvent(new InputEvent("input", { bubbles: true }));
-		setTimeout(() => done(f.isConnected ? f.value : "nothing: the field was replaced"), 500);
+		const type = (text) => { f.value += text; f.dispatchEvent(new InputEvent("input", { bubbles: true })); };
+		type("wai");
+		setTimeout(() => type("ts"), 100);
+		setTimeout(() => done(f.isConnected ? f.value : "nothing: the field was replaced"), 600);
 	}).observe(document.body, { subtree: true, childList: true, attributes: true });
 	location.hash = "#/runs";
 })`
