@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -55,27 +56,29 @@ func groupOf(tenant string, out *http.Request) (attempt.Group, error) {
 	part(tenant)
 	part(out.Method)
 	part(out.URL.String())
-	for _, line := range shownHeaders(out.Header) { // any of them may say for whom it is
+	headers := shownHeaders(out.Header) // any of them may say for whom it is
+	body := ""
+	if out.Body != nil && out.Body != http.NoBody {
+		text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
+		if err != nil {
+			return attempt.Group{}, err
+		}
+		var rest io.Reader = bytes.NewReader(text)
+		if len(text) > coding.ExactUpTo {
+			rest = io.MultiReader(rest, out.Body)
+			part(rand.Text())
+		}
+		out.Body = struct {
+			io.Reader
+			io.Closer
+		}{rest, out.Body}
+		headers, body = formdata.Unbound(headers, string(text))
+	}
+	for _, line := range headers {
 		part(line)
 	}
 	part("")
-	if out.Body == nil || out.Body == http.NoBody {
-		return attempt.Group(h.Sum(nil)), nil
-	}
-	text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
-	if err != nil {
-		return attempt.Group{}, err
-	}
-	var rest io.Reader = bytes.NewReader(text)
-	if len(text) > coding.ExactUpTo {
-		rest = io.MultiReader(rest, out.Body)
-		part(rand.Text())
-	}
-	out.Body = struct {
-		io.Reader
-		io.Closer
-	}{rest, out.Body}
-	part(string(text))
+	part(body)
 	return attempt.Group(h.Sum(nil)), nil
 }
 

@@ -1,13 +1,17 @@
 package egress_test
 
 import (
+	"bytes"
 	"io"
+	"mime/multipart"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // TestIdempotency: a write has a key. The same request of the same tenant has the same one only if nobody knows how the
@@ -92,5 +96,57 @@ func TestIdempotency(t *testing.T) {
 	}
 	if k := send("GET", "known", ""); k != "" {
 		t.Errorf("a GET has the key %q", k)
+	}
+}
+
+// TestFormRepeated: a form that is repeated has the same key, and fits an approval that came late, though clients choose
+// another boundary each time, and so does the proxy where methods are restricted.
+func TestFormRepeated(t *testing.T) {
+	for name, extra := range map[string]string{"as code wrote it": ``, "looked into": `, "restricted_methods": ["DELETE"]`} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{apis: map[string]string{
+				"demo": demoAPI(`, "idempotency": "Idempotency-Key", "rules": [{"then": "approve"}]` + extra),
+			}})
+			r.room.Wait = 1
+			var keys []string
+			r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+				keys = append(keys, q.Header.Get("Idempotency-Key")+" "+q.FormValue("amount"))
+				panic(http.ErrAbortHandler) // nobody knows how it ended
+			}))
+			r.begin()
+			send := func(amount string) string {
+				t.Helper()
+				var body bytes.Buffer
+				form := multipart.NewWriter(&body)
+				check(t, form.WriteField("amount", amount))
+				check(t, form.Close())
+				resp, err := r.client(false).Post("https://"+demoHost+"/refunds", form.FormDataContentType(), &body)
+				check(t, err)
+				defer resp.Body.Close()
+				return refusal(t, resp).Code
+			}
+			approve := func() {
+				t.Helper()
+				for _, held := range r.room.List() {
+					_, err := r.room.Decide(held.ID, approvalapi.Answer{Approve: true})
+					check(t, err)
+				}
+			}
+			for other := range 2 {
+				if code := send("5"); code != "approval_timeout" {
+					t.Fatal(code)
+				}
+				approve()
+				if code := send("5" + strconv.Itoa(other)); code != "approval_timeout" {
+					t.Fatalf("another amount: %s", code)
+				}
+				if code := send("5"); code == "approval_timeout" {
+					t.Fatal("the approval did not fit")
+				}
+			}
+			if len(keys) != 2 || keys[0] != keys[1] || !strings.HasSuffix(keys[0], " 5") || strings.HasPrefix(keys[0], " ") {
+				t.Errorf("%q", keys)
+			}
+		})
 	}
 }

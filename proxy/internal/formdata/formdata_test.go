@@ -387,3 +387,54 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// TestUnbound: requests compare equal when every parser finds the same parts in them, and not when one may find others.
+func TestUnbound(t *testing.T) {
+	const head = "Content-Disposition: form-data; name=\"amount\"\r\n\r\n"
+	form := func(boundary string, parts ...string) string {
+		body := ""
+		for _, p := range parts {
+			body += "--" + boundary + "\r\n" + p + "\r\n"
+		}
+		return body + "--" + boundary + "--\r\n"
+	}
+	typed := func(boundary string) []string {
+		return []string{"Accept: x", "Content-Type: multipart/form-data; boundary=" + boundary}
+	}
+	sum := func(headers []string, body string) string {
+		headers, body = Unbound(headers, body)
+		return fmt.Sprintf("%q %q", headers, body)
+	}
+	approved := sum(typed("----one1"), form("----one1", head+"100", head+"a\n--evil\r\n"+head+"b"))
+	if got := sum(typed("----two22"), form("----two22", head+"100", head+"a\n--evil\r\n"+head+"b")); got != approved {
+		t.Errorf("with another boundary:\n%s\n%s", got, approved)
+	}
+	same := head + "a\n--evil\r\n" + head + "b"
+	for name, got := range map[string]string{
+		"a boundary that lax parsers see in the content": sum(typed("evil"), form("evil", head+"100", same)),
+		"one that they see in it when they cut it":       sum(typed("evil,zzz"), form("evil,zzz", head+"100", same)),
+		"another amount":              sum(typed("----two"), form("----two", head+"900", same)),
+		"the boundary in the content": sum(typed("----two"), form("----two", head+"----two", same)),
+		"one part less":               sum(typed("----two"), form("----two", head+"100\r\n------one1\r\n"+same)),
+		"text before":                 sum(typed("----two"), "x"+form("----two", head+"100", same)),
+		"text after":                  sum(typed("----two"), form("----two", head+"100", same)+"x"),
+		"a line that goes on":         sum(typed("----two"), strings.Replace(form("----two", head+"100", same), "two\r\n", "two \r\n", 1)),
+		"another charset":             sum(typed("----two; charset=utf-16"), form("----two", head+"100", same)),
+		"another type":                sum([]string{"Accept: x", "Content-Type: multipart/mixed; boundary=----two"}, form("----two", head+"100", same)),
+		"two types":                   sum(append(typed("----two"), typed("----two")...), form("----two", head+"100", same)),
+		"another header":              sum(append(typed("----two"), "Account: x"), form("----two", head+"100", same)),
+		"none":                        sum([]string{"Accept: x"}, form("----two", head+"100", same)),
+	} {
+		if got == approved {
+			t.Errorf("%s: compares equal", name)
+		}
+	}
+	// What a body is compared as is no body of another request.
+	headers, body := Unbound(typed("----one1"), form("----one1", head+"100"))
+	if sum(typed(""), body) == sum(headers, body) || sum(typed("\x00"), body) != fmt.Sprintf("%q %q", headers, body) {
+		t.Errorf("%q %q", headers, body)
+	}
+	if _, kept := Unbound(typed("----one1"), `{"amount":5}`); kept != `{"amount":5}` {
+		t.Errorf("%q", kept)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
@@ -220,5 +221,53 @@ func isToken(s string) bool {
 func isBoundary(s string) bool {
 	return s != "" && len(s) <= 70 && !strings.ContainsFunc(s, func(c rune) bool {
 		return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("'()+_,-./:=?", c)
+	})
+}
+
+// Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing else
+// compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary included,
+// unless any parser finds the same parts: one type, an ordinary boundary that occurs between parts alone, and nothing
+// around the parts. What it returns is to be compared, not sent.
+func Unbound(headers []string, body string) ([]string, string) {
+	at, value := -1, ""
+	for i, line := range headers {
+		name, v, _ := strings.Cut(line, ":")
+		if !strings.EqualFold(name, "Content-Type") {
+			continue
+		}
+		if at >= 0 {
+			return headers, body
+		}
+		at, value = i, v
+	}
+	if at < 0 {
+		return headers, body
+	}
+	t, err := ParseType([]string{value})
+	if err != nil || !t.Multipart() || !isOrdinary(t.Boundary()) || strings.Count(value, t.Boundary()) != 1 {
+		return headers, body
+	}
+	delimiter := "\r\n--" + t.Boundary()
+	parts := strings.Split("\r\n"+body, delimiter)
+	last := len(parts) - 1
+	if last == 0 || parts[0] != "" || strings.TrimSuffix(parts[last], "\r\n") != "--" {
+		return headers, body
+	}
+	var same strings.Builder
+	for i, part := range parts {
+		if 0 < i && i < last && !strings.HasPrefix(part, "\r\n") || strings.Contains(part, t.Boundary()) {
+			return headers, body
+		}
+		same.WriteString(strconv.Itoa(len(part)) + ":" + part)
+	}
+	headers = slices.Clone(headers)
+	headers[at] = strings.Replace(headers[at], t.Boundary(), "\x00", 1) // no header that arrives has this character
+	return headers, same.String()
+}
+
+// isOrdinary reports whether every parser takes the whole text for the boundary.
+func isOrdinary(boundary string) bool {
+	return !strings.ContainsFunc(boundary, func(c rune) bool {
+		return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
 	})
 }

@@ -1,9 +1,9 @@
 // Package hold keeps requests that a rule holds until a person decides.
 //
 // Threat: code that gets another request approved than the one a person saw, uses an approval twice or that of another
-// tenant, or floods the person. An approval is for the exact bytes: method, host, path, query, headers and body, for
-// the tenant who sent them, and for the catalog and the rule that held them. It is used once. A run holds few requests
-// at a time, and all runs together a bounded number.
+// tenant, or floods the person. An approval is for the exact bytes: method, host, path, query, headers and body, except
+// for the boundary between a body's parts, which differs each time; for the tenant who sent them, and for the catalog and
+// the rule that held them. It is used once. A run holds few requests at a time, and all runs together a bounded number.
 package hold
 
 import (
@@ -22,6 +22,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
 const (
@@ -73,8 +74,9 @@ func (r Request) size() int {
 // sum identifies what is approved.
 func (r Request) sum() [sha256.Size]byte {
 	h := sha256.New()
+	headers, body := formdata.Unbound(r.Headers, r.Body)
 	for _, s := range []string{r.Tenant, r.API, r.Rule, strconv.FormatBool(r.ByAny),
-		r.Catalog, r.Method, r.URL, strings.Join(r.Headers, "\n"), r.Body} {
+		r.Catalog, r.Method, r.URL, strings.Join(headers, "\n"), body} {
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
