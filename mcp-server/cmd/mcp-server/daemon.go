@@ -139,7 +139,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	})
 	launcher := &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s)}
 	d.broker = broker.New(broker.Config{
-		Launcher: launcher, Definitions: d.flags.definitions, Pins: d.flags.pins,
+		Launcher: launcher, Slots: s.Servers, Definitions: d.flags.definitions, Pins: d.flags.pins,
 		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },
 		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		Session: func(run string) (string, bool) { return d.executor.Session(run) },

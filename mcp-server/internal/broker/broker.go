@@ -55,6 +55,9 @@ type Launcher interface {
 // Config configures a Broker.
 type Config struct {
 	Launcher Launcher
+	// Slots is how many server slots there are. The servers of a tenant have at most half of them, rounded up, at once.
+	// 0: as many as are free.
+	Slots int
 	// Catalog is the current public catalog.
 	Catalog func() controlapi.Catalog
 	// Session is the MCP session of a run, while it runs. Nil means that every run is its own session, and never ends.
@@ -99,6 +102,7 @@ type Broker struct {
 	lent     map[string]sessionLent     // by run
 	caused   map[string]*causes         // by run
 	running  int                        // instances that are not yet over
+	seats    map[string]int             // by tenant: instances that have a slot, or may take one
 	free     chan struct{}              // closed and made anew when a slot may be free
 	installs map[string]*installation   // by package, while they run, and for installPause after a failure
 }
@@ -122,7 +126,7 @@ func New(cfg Config) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
 		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
-		runs: map[string]map[string]bool{}, caused: map[string]*causes{},
+		runs: map[string]map[string]bool{}, caused: map[string]*causes{}, seats: map[string]int{},
 		free: make(chan struct{}), installs: map[string]*installation{},
 		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}

@@ -160,7 +160,7 @@ func newWorldIn(t *testing.T, definitions string, slots int, apis ...controlapi.
 	w.launcher = &local{t: t, slots: slots, open: map[*localSlot]bool{}}
 	before := runtime.NumGoroutine()
 	w.broker = New(Config{
-		Launcher: w.launcher,
+		Launcher: w.launcher, Slots: slots,
 		Catalog: func() controlapi.Catalog {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -59,6 +59,7 @@ type instance struct {
 	users   int       // calls that hold it
 	used    time.Time // when the last one let go
 	retired bool      // no new calls; it ends with its last user
+	tenant  string    // who has a seat for it; see Broker.seat
 	// inFlight are the calls that the server has, window those that it had since the proxy was last asked what it sent.
 	inFlight, window int
 
@@ -99,7 +100,7 @@ func (i *instance) run(ctx context.Context) {
 		}
 	}
 	close(i.left)
-	i.server.broker.freed()
+	i.server.broker.freed(i)
 }
 
 // hasLeft reports whether the instance's slot is free.

@@ -86,10 +86,15 @@ func (b *Broker) remove(i *instance, f *failure) {
 }
 
 // freed records that an instance's slot is free.
-func (b *Broker) freed() {
+func (b *Broker) freed(i *instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.running--
+	if i.tenant != "" {
+		if b.seats[i.tenant]--; b.seats[i.tenant] == 0 {
+			delete(b.seats, i.tenant)
+		}
+	}
 	close(b.free)
 	b.free = make(chan struct{})
 }

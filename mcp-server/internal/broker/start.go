@@ -48,7 +48,7 @@ func (b *Broker) launch(ctx context.Context, i *instance) (Slot, error) {
 
 // tryLaunch tries until there is a slot, for as long as connecting may take.
 func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
-	s := i.server
+	s, tenant := i.server, b.tenantOf(i.key)
 	waiting := time.NewTimer(s.connectTimeout())
 	defer waiting.Stop()
 	installed := false
@@ -56,8 +56,12 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	for {
 		b.mu.Lock()
 		free := b.free
+		seated := b.seat(i, tenant)
 		b.mu.Unlock()
-		slot, err := b.cfg.Launcher.Launch(ctx, s.api, b.tenantOf(i.key))
+		slot, err := Slot(nil), ErrFull
+		if seated {
+			slot, err = b.cfg.Launcher.Launch(ctx, s.api, tenant)
+		}
 		switch {
 		case err == nil:
 			return slot, nil
@@ -80,14 +84,14 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 			return nil, err
 		}
 		if leaving == nil || leaving.hasLeft() {
-			leaving = b.makeRoom()
+			leaving = b.makeRoom(func(i *instance) bool { return seated || i.tenant == tenant })
 		}
 		select {
 		case <-free:
 		case <-time.After(100 * time.Millisecond): // the last release may be on its way
 		case <-waiting.C:
 			return nil, &failure{
-				code: slotsFull, message: "all slots for MCP servers are in use", unsent: true, retryable: true,
+				code: slotsFull, message: "all slots for MCP servers that you may have are in use", unsent: true, retryable: true,
 				hint: "Try again later, or tell the user that SANDBOX_SERVERS is how many there are.",
 			}
 		case <-ctx.Done():
@@ -96,15 +100,28 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	}
 }
 
-// makeRoom begins to stop the server that was idle longest, and returns it, or nil if none is idle. Its slot is free
-// only some time later, on a busy machine.
-func (b *Broker) makeRoom() *instance {
+// seat reports whether the instance may take a slot: its tenant's others leave half of all to everybody else. b.mu is held.
+func (b *Broker) seat(i *instance, tenant string) bool {
+	switch {
+	case tenant == "" || i.tenant != "" || b.cfg.Slots == 0:
+		return true
+	case b.seats[tenant] >= (b.cfg.Slots+1)/2:
+		return false
+	}
+	i.tenant = tenant
+	b.seats[tenant]++
+	return true
+}
+
+// makeRoom begins to stop the server that was idle longest, of those that may give way, and returns it, or nil if none is
+// idle. Its slot is free only some time later, on a busy machine.
+func (b *Broker) makeRoom(may func(*instance) bool) *instance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var oldest *instance
 	for _, s := range b.servers {
 		for _, i := range s.instances {
-			if i.users == 0 && (oldest == nil || i.used.Before(oldest.used)) {
+			if i.users == 0 && may(i) && (oldest == nil || i.used.Before(oldest.used)) {
 				oldest = i
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,5 +142,43 @@ func TestStashEntries(t *testing.T) {
 	}
 	if _, f := s.do("another", "set", stashRequest{Key: "k", Value: big}); f != nil {
 		t.Errorf("another's: %v", f)
+	}
+}
+
+// TestSlotsOfTenant: the servers of one tenant have half of the slots at most. Its idle ones give way to its others, and
+// not those of anybody else.
+func TestSlotsOfTenant(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State, s.ConnectTimeoutMS = "session", 3000 }))
+	session := func(name, id string) string {
+		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).Session(id) + "-r1"
+	}
+	pid := func(run string) answer { return w.send(t.Context(), run, http.MethodPost, "/a/pid", `{"text":"x"}`, 0) }
+	alice := pid(session("alice", "s")).text()
+	m := newMeeting(t)
+	var busy sync.WaitGroup
+	for _, id := range []string{"one", "two"} {
+		busy.Go(func() { w.send(t.Context(), session("mallory", id), http.MethodPost, "/a/meet", m.call, 0) })
+	}
+	m.await(2)
+	if got := pid(session("mallory", "three")); got.Code != slotsFull || !got.Retryable {
+		t.Errorf("a third one of mallory's: %s", got.body)
+	}
+	if got := pid(session("alice", "s")).text(); got != alice {
+		t.Errorf("alice's gave way to mallory's: %s, then %s", alice, got)
+	}
+	if got := pid(session("bob", "s")); got.Code != "" {
+		t.Errorf("bob's: %s", got.body)
+	}
+	m.end()
+	busy.Wait()
+	for _, id := range []string{"three", "four", "five"} {
+		if got := pid(session("mallory", id)); got.Code != "" {
+			t.Errorf("when mallory's are idle, %s: %s", id, got.body)
+		}
+	}
+	w.broker.mu.Lock()
+	defer w.broker.mu.Unlock()
+	if n := w.broker.seats["mallory"]; n > 2 {
+		t.Errorf("mallory has %d slots", n)
 	}
 }
