@@ -100,7 +100,8 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	}
 }
 
-// seat reports whether the instance may take a slot: its tenant's others leave half of all to everybody else. b.mu is held.
+// seat reports whether the instance may take a slot: those of its tenant leave half of all to everybody else. b.mu is
+// held.
 func (b *Broker) seat(i *instance, tenant string) bool {
 	switch {
 	case tenant == "" || i.tenant != "" || b.cfg.Slots == 0:
@@ -113,8 +114,8 @@ func (b *Broker) seat(i *instance, tenant string) bool {
 	return true
 }
 
-// makeRoom begins to stop the server that was idle longest, of those that may give way, and returns it, or nil if none is
-// idle. Its slot is free only some time later, on a busy machine.
+// makeRoom begins to stop the server that was idle longest, of those that may give way, and returns it, or nil if none
+// is idle. Its slot is free only some time later, on a busy machine.
 func (b *Broker) makeRoom(may func(*instance) bool) *instance {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -224,10 +224,10 @@ func isBoundary(s string) bool {
 	})
 }
 
-// Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing else
-// compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary included,
-// unless any parser finds the same parts: one type, an ordinary boundary that occurs between parts alone, and nothing
-// around the parts. What it returns is to be compared, not sent.
+// Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing
+// else compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary
+// included, unless every parser finds the same parts: one type, an ordinary boundary that occurs between parts alone,
+// and nothing around the parts. What it returns is to be compared, not sent.
 func Unbound(headers []string, body string) ([]string, string) {
 	at, value := -1, ""
 	for i, line := range headers {

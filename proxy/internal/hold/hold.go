@@ -2,8 +2,9 @@
 //
 // Threat: code that gets another request approved than the one a person saw, uses an approval twice or that of another
 // tenant, or floods the person. An approval is for the exact bytes: method, host, path, query, headers and body, except
-// for the boundary between a body's parts, which differs each time; for the tenant who sent them, and for the catalog and
-// the rule that held them. It is used once. A run holds few requests at a time, and all runs together a bounded number.
+// for the boundary between a body's parts, which differs each time; for the tenant who sent them, and for the catalog
+// and the rule that held them. It is used once. A run holds few requests at a time, and all runs together a bounded
+// number.
 package hold
 
 import (
