@@ -88,9 +88,9 @@ plain='./sandbox-image/cmd/sandboxd ./internal/growth ./mcp-server/internal/exce
 # Matches what starts a goroutine, in code or in its tests.
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
 # Most tests of these have goroutines, but some compute for long: these run without the race detector.
-mixed='./proxy/internal/egress ./proxy/internal/mint ./proxy/internal/scrub ./proxy/internal/swap
+mixed='./catalog ./proxy/internal/egress ./proxy/internal/mint ./proxy/internal/scrub ./proxy/internal/swap
 	./mcp-server/internal/bridge ./mcp-server/internal/history ./mcp-server/internal/skill ./internal/logline'
-sums='^Test(Attack(Bodies|Carried|Pairs|Pass|Removals|Sums)|Bodies|Bombs|CallBodies|ConstantMemory|DescribeLinear|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|Linear|MintedUnderLoad|MirrorHostile|Oracle|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|UnclearLate|UnclearWithoutName|Week)$'
+sums='^Test(Attack(Bodies|Carried|Pairs|Pass|Removals|Sums)|Bodies|Bombs|CallBodies|ConstantMemory|DescribeLinear|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|Linear|LinearConfig|MintedUnderLoad|MirrorHostile|Oracle|OthersGiveWay|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|Soon|UnclearLate|UnclearWithoutName|Week)$'
 # Packages that take long start first.
 long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
 
