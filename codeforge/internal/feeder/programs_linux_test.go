@@ -69,7 +69,7 @@ func TestPass(t *testing.T) {
 // TestSecretTool: the key chain of a desktop, by secret-tool.
 func TestSecretTool(t *testing.T) {
 	env := home(t, "secret-tool", "gnome-keyring-daemon", "dbus-daemon")
-	bus := exec.CommandContext(t.Context(), "dbus-daemon", "--session", "--nofork", "--print-address")
+	bus := exec.CommandContext(t.Context(), "dbus-daemon", "--session", "--nofork", "--print-address", "--address=unix:dir="+t.TempDir())
 	bus.Env = env
 	out, err := bus.StdoutPipe()
 	testkit.Must(t, err)

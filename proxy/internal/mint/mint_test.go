@@ -542,7 +542,8 @@ func TestKilled(t *testing.T) {
 		w.login(t)
 		w.Close()
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledChild$") //nolint:gosec // this test
-		cmd.Env = append(os.Environ(), "MINT_KILL="+at, "MINT_DIR="+dir, "MINT_SERVER="+server.Listener.Addr().String(), "MINT_CA="+string(server.ca.PEM()))
+		cmd.Env = append(os.Environ(), "MINT_KILL="+at, "MINT_DIR="+dir, "MINT_SERVER="+server.Listener.Addr().String(), "MINT_CA="+string(server.ca.PEM()),
+			"TMPDIR="+t.TempDir()) // it removes nothing
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || !exit.Sys().(syscall.WaitStatus).Signaled() {
