@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -168,22 +169,21 @@ func TestLoadedAhead(t *testing.T) {
 		start = max(start, bareDeno(t, program).cpu.Milliseconds())
 	}
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		spent := map[*rig.World][]int64{} // ms of processor time of each run
 		heap := func(w *rig.World) int {
 			t.Helper()
 			r := w.Run(t, program, testkit.Patience)
+			spent[w] = append(spent[w], r.Exit.CPUMS)
 			n, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
 			if err != nil {
 				t.Fatalf("%+v", r)
-			}
-			if r.Exit.CPUMS > start {
-				t.Errorf("%d ms of processor time, where bare Deno takes %d", r.Exit.CPUMS, start)
 			}
 			return n
 		}
 		const loads = 500 << 10 // bytes; it is 1.1 MB, and always the same
 		cold, warm := rig.Start(t, rig.Options{Mode: m, Slots: 1}), rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
-		least := min(heap(cold), heap(cold), heap(cold))
-		for deadline := time.Now().Add(time.Minute); heap(warm) < least+loads; {
+		bare := min(heap(cold), heap(cold), heap(cold))
+		for deadline := time.Now().Add(time.Minute); heap(warm) < bare+loads; {
 			if time.Now().After(deadline) {
 				t.Fatal("nothing was loaded")
 			}
@@ -192,12 +192,17 @@ func TestLoadedAhead(t *testing.T) {
 		}
 		loaded := 0
 		for range 5 { // an interpreter may start before its run, if the client is slow to send it
-			if n := heap(cold); n > least+loads {
+			if n := heap(cold); n > bare+loads {
 				loaded++
 			}
 		}
 		if loaded > 2 {
-			t.Errorf("of five runs that waited for their interpreters, %d have more than %d bytes in use", loaded, least+loads)
+			t.Errorf("of five runs that waited for their interpreters, %d have more than %d bytes in use", loaded, bare+loads)
+		}
+		for _, each := range spent { // a busy machine adds to single ones
+			if slices.Min(each) > start {
+				t.Errorf("%d ms of processor time, where bare Deno takes %d", each, start)
+			}
 		}
 	})
 }
