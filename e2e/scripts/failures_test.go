@@ -15,7 +15,7 @@ import (
 func TestFailures(t *testing.T) {
 	root, err := testkit.FindRoot()
 	testkit.Must(t, err)
-	const plain, race, end = "./catalog", "-race", "-timeout 30m"
+	const plain, race, end = "./skills", "-race", "-timeout 30m"
 	for _, row := range []struct {
 		name, part, fails, says string // says is what go test prints where it fails
 		again, ok               bool   // whether it passes when it runs again
@@ -23,12 +23,12 @@ func TestFailures(t *testing.T) {
 		rows                    string // the attacks of the second run, empty for all
 	}{
 		{name: "everything passes", part: "unit", ok: true},
-		{name: "a package fails twice", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s"},
-		{name: "a package fails once", part: "unit", fails: plain, says: "FAIL\tm/catalog\t0.1s", again: true, ok: true},
+		{name: "a package fails twice", part: "unit", fails: plain, says: "FAIL\tm/skills\t0.1s"},
+		{name: "a package fails once", part: "unit", fails: plain, says: "FAIL\tm/skills\t0.1s", again: true, ok: true},
 		{name: "tests fail once", part: "unit", fails: plain, again: true, ok: true,
-			says: "--- FAIL: TestA (1.00s)\n    --- FAIL: TestA/part (1.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tm/catalog\t0.1s", runs: "^(TestA|TestB)$"},
+			says: "--- FAIL: TestA (1.00s)\n    --- FAIL: TestA/part (1.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tm/skills\t0.1s", runs: "^(TestA|TestB)$"},
 		{name: "a data race", part: "unit", fails: race + " -skip", says: "WARNING: DATA RACE\nFAIL\tm/egress\t0.1s", again: true},
-		{name: "a panic", part: "unit", fails: plain, says: "panic: x\nFAIL\tm/catalog\t0.1s", again: true},
+		{name: "a panic", part: "unit", fails: plain, says: "panic: x\nFAIL\tm/skills\t0.1s", again: true},
 		{name: "no package is named", part: "unit", fails: plain, says: "killed", again: true},
 		{name: "end to end", part: "embedded", fails: end, says: "FAIL\tm/e2e/attack\t0.1s"},
 		{name: "attacks are not held once", part: "embedded", fails: end, again: true, ok: true, runs: "^(TestSuite)$", rows: `^(F/a \(b\)|P/it's "c")$`,
@@ -43,7 +43,7 @@ func TestFailures(t *testing.T) {
 		stub := `#!/bin/sh
 case "$1 $*" in
 env*CC) echo cat ;;
-list*) echo "$PWD/catalog" ;;
+list*) echo "$PWD/skills" ;;
 test*-count=1\ *m/*) echo "again: $* attacks: $CODEFORGE_ATTACK"; ` + again + ` ;;
 test*"$FAILS"*) [ -z "$FAILS" ] || { printf '%s\n' "$SAYS"; exit 1; } ;;
 esac
