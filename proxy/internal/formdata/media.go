@@ -224,18 +224,20 @@ func isBoundary(s string) bool {
 	})
 }
 
-// Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing else
-// compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary included,
-// unless any parser finds the same parts: one type, an ordinary boundary that occurs between parts alone, and nothing
-// around the parts. What it returns is to be compared, not sent.
+// Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing
+// else compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary
+// included, unless any parser finds the same parts: one type whose only parameter is an ordinary boundary, which occurs
+// between parts alone, nothing around the parts, and no parts within them. Boundaries of different lengths do not
+// compare equal, because what some parsers misread depends on where a buffer ends. What it returns is to be compared,
+// not sent.
 func Unbound(headers []string, body string) ([]string, string) {
 	at, value := -1, ""
 	for i, line := range headers {
 		name, v, _ := strings.Cut(line, ":")
-		if !strings.EqualFold(name, "Content-Type") {
+		if !strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") { // CGI does not tell them apart
 			continue
 		}
-		if at >= 0 {
+		if at >= 0 || strings.Contains(name, "_") {
 			return headers, body
 		}
 		at, value = i, v
@@ -244,9 +246,11 @@ func Unbound(headers []string, body string) ([]string, string) {
 		return headers, body
 	}
 	t, err := ParseType([]string{value})
-	if err != nil || !t.Multipart() || !isOrdinary(t.Boundary()) || strings.Count(value, t.Boundary()) != 1 {
+	if err != nil || !t.Multipart() || len(t.params) != 1 || !isOrdinary(t.Boundary()) ||
+		strings.Count(value, t.Boundary()) != 1 {
 		return headers, body
 	}
+	bound := strings.ToLower(t.Boundary())
 	delimiter := "\r\n--" + t.Boundary()
 	parts := strings.Split("\r\n"+body, delimiter)
 	last := len(parts) - 1
@@ -255,18 +259,27 @@ func Unbound(headers []string, body string) ([]string, string) {
 	}
 	var same strings.Builder
 	for i, part := range parts {
-		if 0 < i && i < last && !strings.HasPrefix(part, "\r\n") || strings.Contains(part, t.Boundary()) {
+		lower := strings.ToLower(part)
+		if 0 < i && i < last && !strings.HasPrefix(part, "\r\n") || strings.Contains(lower, bound) ||
+			strings.Contains(lower, "multipart") { // cgi of Python looks for an inner boundary alone
 			return headers, body
 		}
 		same.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
 	headers = slices.Clone(headers)
-	headers[at] = strings.Replace(headers[at], t.Boundary(), "\x00", 1) // no header that arrives has this character
+	none := strings.Repeat("\x00", len(bound)) // no header that arrives has this character
+	headers[at] = strings.Replace(headers[at], t.Boundary(), none, 1)
 	return headers, same.String()
 }
 
-// isOrdinary reports whether every parser takes the whole text for the boundary.
+// isOrdinary reports whether every parser takes the whole text for the boundary, and no part of it for the type, as
+// formidable does.
 func isOrdinary(boundary string) bool {
+	for _, word := range []string{"urlencoded", "json", "octet-stream"} {
+		if strings.Contains(strings.ToLower(boundary), word) {
+			return false
+		}
+	}
 	return !strings.ContainsFunc(boundary, func(c rune) bool {
 		return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
 	})
