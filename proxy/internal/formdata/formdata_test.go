@@ -405,36 +405,70 @@ func TestUnbound(t *testing.T) {
 		headers, body = Unbound(headers, body)
 		return fmt.Sprintf("%q %q", headers, body)
 	}
-	approved := sum(typed("----one1"), form("----one1", head+"100", head+"a\n--evil\r\n"+head+"b"))
-	if got := sum(typed("----two22"), form("----two22", head+"100", head+"a\n--evil\r\n"+head+"b")); got != approved {
+	const one, two, evil = "----1111222233334444", "----5555666677778888", "deadbeefdeadbeefdead"
+	same := head + "a\n--" + evil + "\r\n" + head + "b"
+	approved := sum(typed(one), form(one, head+"100", same))
+	if got := sum(typed(two), form(two, head+"100", same)); got != approved {
 		t.Errorf("with another boundary:\n%s\n%s", got, approved)
 	}
-	same := head + "a\n--evil\r\n" + head + "b"
 	for name, got := range map[string]string{
-		"a boundary that lax parsers see in the content": sum(typed("evil"), form("evil", head+"100", same)),
-		"one that they see in it when they cut it":       sum(typed("evil,zzz"), form("evil,zzz", head+"100", same)),
-		"another amount":              sum(typed("----two"), form("----two", head+"900", same)),
-		"the boundary in the content": sum(typed("----two"), form("----two", head+"----two", same)),
-		"one part less":               sum(typed("----two"), form("----two", head+"100\r\n------one1\r\n"+same)),
-		"text before":                 sum(typed("----two"), "x"+form("----two", head+"100", same)),
-		"text after":                  sum(typed("----two"), form("----two", head+"100", same)+"x"),
-		"a line that goes on":         sum(typed("----two"), strings.Replace(form("----two", head+"100", same), "two\r\n", "two \r\n", 1)),
-		"another charset":             sum(typed("----two; charset=utf-16"), form("----two", head+"100", same)),
-		"another type":                sum([]string{"Accept: x", "Content-Type: multipart/mixed; boundary=----two"}, form("----two", head+"100", same)),
-		"two types":                   sum(append(typed("----two"), typed("----two")...), form("----two", head+"100", same)),
-		"another header":              sum(append(typed("----two"), "Account: x"), form("----two", head+"100", same)),
-		"none":                        sum([]string{"Accept: x"}, form("----two", head+"100", same)),
+		"a boundary that lax parsers see in the content": sum(typed(evil), form(evil, head+"100", same)),
+		"one that they see in it when they cut it":       sum(typed(evil[:16]+",zzz"), form(evil[:16]+",zzz", head+"100", same)),
+		"one that they see in it when they shorten it":   sum(typed(evil[:8]+"00001111"+"2222"), form(evil[:8]+"000011112222", head+"100", same)),
+		"a boundary of another length":                   sum(typed(two+"9"), form(two+"9", head+"100", same)),
+		"another amount":                                 sum(typed(two), form(two, head+"900", same)),
+		"the boundary in the content":                    sum(typed(two), form(two, head+two, same)),
+		"one part less":                                  sum(typed(two), form(two, head+"100\r\n--"+one+"\r\n"+same)),
+		"text before":                                    sum(typed(two), "x"+form(two, head+"100", same)),
+		"text after":                                     sum(typed(two), form(two, head+"100", same)+"x"),
+		"a line that goes on":                            sum(typed(two), strings.Replace(form(two, head+"100", same), two+"\r\n", two+" \r\n", 1)),
+		"another charset":                                sum(typed(two+"; charset=utf-16"), form(two, head+"100", same)),
+		"another type":                                   sum([]string{"Accept: x", "Content-Type: multipart/mixed; boundary=" + two}, form(two, head+"100", same)),
+		"two types":                                      sum(append(typed(two), typed(two)...), form(two, head+"100", same)),
+		"another header":                                 sum(append(typed(two), "Account: x"), form(two, head+"100", same)),
+		"none":                                           sum([]string{"Accept: x"}, form(two, head+"100", same)),
 	} {
 		if got == approved {
 			t.Errorf("%s: compares equal", name)
 		}
 	}
+	const nested = "Content-Disposition: form-data; name=\"files\"\r\nContent-Type: multipart/mixed; boundary=evil\r\n\r\n" +
+		"--evil\r\nContent-Disposition: file; filename=a\r\n\r\n1"
+	for name, c := range map[string]struct {
+		typed string // with BOUNDARY
+		other string // a boundary that some parser takes for more than one
+		part  string
+	}{
+		"PHP takes the first text that has boundary in its name": {
+			"Content-Type: multipart/form-data; xboundary=evil; boundary=BOUNDARY", one, head + "\r\n--evil\r\n" + head + "5",
+		},
+		"a parser takes the last": {
+			"Content-Type: multipart/form-data; boundary=BOUNDARY; xboundary=evil", one, head + "\r\n--evil\r\n" + head + "5",
+		},
+		"CGI reads a second type": {
+			"Content_Type: multipart/form-data; boundary=" + one + "\nContent-Type: multipart/form-data; boundary=BOUNDARY", one, head + "5",
+		},
+		"formidable 1 reads a form without parts":          {typed("BOUNDARY")[1], "------urlencoded", head + "a&amount=900&b=c"},
+		"formidable reads JSON":                            {typed("BOUNDARY")[1], "------------JSON", head + "5"},
+		"formidable reads a file":                          {typed("BOUNDARY")[1], "----octet-stream", head + "5"},
+		"cgi of Python looks for the inner boundary alone": {typed("BOUNDARY")[1], one, nested},
+	} {
+		with := func(boundary string) string {
+			return sum(strings.Split(strings.ReplaceAll(c.typed, "BOUNDARY", boundary), "\n"), form(boundary, c.part, head+"b"))
+		}
+		if with(c.other) == with(strings.Repeat("7", len(c.other))) {
+			t.Errorf("%s: compares equal", name)
+		}
+	}
+	if _, kept := Unbound([]string{"Content_Type: multipart/form-data; boundary=" + one}, form(one, head+"5")); kept != form(one, head+"5") {
+		t.Errorf("not a type to most servers: %q", kept)
+	}
 	// What a body is compared as is no body of another request.
-	headers, body := Unbound(typed("----one1"), form("----one1", head+"100"))
-	if sum(typed(""), body) == sum(headers, body) || sum(typed("\x00"), body) != fmt.Sprintf("%q %q", headers, body) {
+	headers, body := Unbound(typed(one), form(one, head+"100"))
+	if sum(typed(""), body) == sum(headers, body) || sum(typed(strings.Repeat("\x00", len(one))), body) != fmt.Sprintf("%q %q", headers, body) {
 		t.Errorf("%q %q", headers, body)
 	}
-	if _, kept := Unbound(typed("----one1"), `{"amount":5}`); kept != `{"amount":5}` {
+	if _, kept := Unbound(typed(one), `{"amount":5}`); kept != `{"amount":5}` {
 		t.Errorf("%q", kept)
 	}
 }

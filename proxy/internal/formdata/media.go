@@ -2,6 +2,7 @@ package formdata
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strconv"
@@ -104,8 +105,8 @@ func (t Type) Param(name string) string {
 	return ""
 }
 
-// minBoundary is how long a boundary must be so that it cannot be guessed, with five bits in a letter.
-const minBoundary = 26
+// minBoundary is how long a boundary must be so that it cannot be guessed, with four bits in a digit.
+const minBoundary = 32
 
 // Fresh returns the type with a new random boundary, which nobody can know before the body leaves. It is as long as the
 // old one, if that is long enough. A form's type keeps no other parameter.
@@ -114,11 +115,9 @@ func (t Type) Fresh() Type {
 		return t
 	}
 	n := max(len(t.Boundary()), minBoundary)
-	b := ""
-	for len(b) < n {
-		b += rand.Text()
-	}
-	return t.With(b[:n])
+	random := make([]byte, (n+1)/2)
+	_, _ = rand.Read(random) // it never fails
+	return t.With(strings.ToUpper(hex.EncodeToString(random))[:n])
 }
 
 // With returns the type with another boundary.
@@ -226,16 +225,17 @@ func isBoundary(s string) bool {
 
 // Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing
 // else compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary
-// included, unless every parser finds the same parts: one type, an ordinary boundary that occurs between parts alone,
-// and nothing around the parts. What it returns is to be compared, not sent.
+// included, unless every parser finds the same parts: one type whose only parameter is a boundary of digits, nothing
+// like it in the parts, nothing around them, and no parts within them. Boundaries of different lengths do not compare
+// equal, because what some parsers misread depends on where a buffer ends. What it returns is to be compared, not sent.
 func Unbound(headers []string, body string) ([]string, string) {
 	at, value := -1, ""
 	for i, line := range headers {
 		name, v, _ := strings.Cut(line, ":")
-		if !strings.EqualFold(name, "Content-Type") {
+		if !strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") { // CGI does not tell them apart
 			continue
 		}
-		if at >= 0 {
+		if at >= 0 || strings.Contains(name, "_") {
 			return headers, body
 		}
 		at, value = i, v
@@ -244,9 +244,10 @@ func Unbound(headers []string, body string) ([]string, string) {
 		return headers, body
 	}
 	t, err := ParseType([]string{value})
-	if err != nil || !t.Multipart() || !isOrdinary(t.Boundary()) || strings.Count(value, t.Boundary()) != 1 {
+	if err != nil || !t.Multipart() || len(t.params) != 1 || !isDigits(t.Boundary()) {
 		return headers, body
 	}
+	begins := strings.ToLower(strings.TrimLeft(t.Boundary(), "-")[:tellingDigits])
 	delimiter := "\r\n--" + t.Boundary()
 	parts := strings.Split("\r\n"+body, delimiter)
 	last := len(parts) - 1
@@ -255,19 +256,25 @@ func Unbound(headers []string, body string) ([]string, string) {
 	}
 	var same strings.Builder
 	for i, part := range parts {
-		if 0 < i && i < last && !strings.HasPrefix(part, "\r\n") || strings.Contains(part, t.Boundary()) {
+		lower := strings.ToLower(part)
+		if 0 < i && i < last && !strings.HasPrefix(part, "\r\n") || strings.Contains(lower, begins) ||
+			strings.Contains(lower, "multipart") { // cgi of Python looks for an inner boundary alone
 			return headers, body
 		}
 		same.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
 	headers = slices.Clone(headers)
-	headers[at] = strings.Replace(headers[at], t.Boundary(), "\x00", 1) // no header that arrives has this character
+	none := strings.Repeat("\x00", len(t.Boundary())) // no header that arrives has this character
+	headers[at] = strings.Replace(headers[at], t.Boundary(), none, 1)
 	return headers, same.String()
 }
 
-// isOrdinary reports whether every parser takes the whole text for the boundary.
-func isOrdinary(boundary string) bool {
-	return !strings.ContainsFunc(boundary, func(c rune) bool {
-		return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
-	})
+// tellingDigits is how many digits of a boundary are looked for in the parts, in case a parser shortens it.
+const tellingDigits = 8
+
+// isDigits reports whether a boundary is hyphens and hexadecimal digits, as those of Deno, Python's urllib3, Go and
+// Fresh are. A word in it could be taken for another type: formidable searches the whole header for "json".
+func isDigits(boundary string) bool {
+	digits := strings.ToLower(strings.TrimLeft(boundary, "-"))
+	return len(digits) >= 2*tellingDigits && strings.Trim(digits, "0123456789abcdef") == ""
 }
