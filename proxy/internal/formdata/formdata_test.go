@@ -460,7 +460,9 @@ func TestUnbound(t *testing.T) {
 			t.Errorf("%s: compares equal", name)
 		}
 	}
-	spaced := func(b string) string { return sum(typed(b), strings.ReplaceAll(form(b, head+"1", head+"2"), b+"\r\n", b+" \r\n")) }
+	spaced := func(b string) string {
+		return sum(typed(b), strings.ReplaceAll(form(b, head+"1", head+"2"), b+"\r\n", b+" \r\n"))
+	}
 	if spaced(one) == spaced(two) {
 		t.Error("lines that only some parsers take for boundaries compare equal")
 	}
