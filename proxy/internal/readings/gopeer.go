@@ -54,6 +54,9 @@ func goReadings(r *http.Request, body []byte) []Reading {
 	switch {
 	case strings.HasPrefix(kind, "multipart/"):
 		err := again.ParseMultipartForm(1 << 20)
+		if again.MultipartForm != nil {
+			defer again.MultipartForm.RemoveAll() //nolint:errcheck // files of a test
+		}
 		say("go", KindMultipart, goMultipart(again.MultipartForm), err)
 		say("go-parts", KindMultipart, goParts(r, body), nil)
 	case strings.Contains(kind, "urlencoded"):
