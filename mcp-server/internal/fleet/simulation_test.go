@@ -100,7 +100,7 @@ type simulation struct {
 func (s *simulation) startNode(t *testing.T, number int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNode$") //nolint:gosec // ourselves
-	cmd.Env = append(os.Environ(), nodeVar+"=1", "TMPDIR="+t.TempDir()) // a node that is killed removes nothing
+	cmd.Env = append(os.Environ(), nodeVar+"=1", "TMPDIR="+t.TempDir())         // a node that is killed removes nothing
 	_, err := cmd.StdinPipe()
 	testkit.Must(t, err)
 	out, err := cmd.StdoutPipe()
