@@ -153,6 +153,56 @@ console.log(r.status, r.status === 200 ? "" : JSON.parse(text).code);`, trial, r
 	}
 }
 
+// TestLateForm: a form that nobody decided on in time leaves when the code is run again after an approval, once, though
+// Deno gives it another boundary.
+func TestLateForm(t *testing.T) {
+	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
+		for i, a := range apis {
+			if a.Name == "ruled" {
+				apis[i].Config["rules"] = heldRules
+			}
+		}
+		return apis
+	}})
+	trial := fmt.Sprintf("form%d", time.Now().UnixNano())
+	send := func(amount, ms int) string {
+		t.Helper()
+		r, err := w.Do(within(t, 60), w.Session(), world.Run{Code: fmt.Sprintf(`const form = new FormData();
+form.set("amount", "%d");
+form.set("file", new Blob(["notes"]), "notes.txt");
+try {
+  const r = await fetch("https://d.wild.test/anything/notes?t=%s", {method: "PUT", headers: {Authorization: "Bearer RULED_TOKEN"},
+    body: form, signal: AbortSignal.timeout(%d)});
+  await r.text();
+  console.log(r.status);
+} catch (e) {
+  console.log(e.name);
+}`, amount, trial, ms)})
+		if err != nil {
+			return err.Error()
+		}
+		return strings.TrimSpace(r.Out)
+	}
+	first := make(chan string, 1)
+	go func() { first <- send(5, 8000) }()
+	id := w.FirstHeld(t)
+	if got := <-first; got != "TimeoutError" {
+		t.Fatal(got)
+	}
+	operate(t, w, "approve", id)
+	for i, c := range []struct {
+		amount, ms int
+		want       string
+	}{{50, 1500, "TimeoutError"}, {5, 30_000, "200"}, {5, 1500, "TimeoutError"}} {
+		if got := send(c.amount, c.ms); got != c.want {
+			t.Errorf("%d: %d: %s, want %s", i, c.amount, got, c.want)
+		}
+	}
+	if n := len(w.Upstream.Seen(trial)); n != 1 {
+		t.Errorf("%d forms left", n)
+	}
+}
+
 // TestApprovalPausesClock: a run's time limit does not count while a request of it waits for a person.
 func TestApprovalPausesClock(t *testing.T) {
 	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
