@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -183,13 +184,17 @@ try {
 		}
 		return strings.TrimSpace(r.Out)
 	}
-	first := make(chan string, 1)
-	go func() { first <- send(5, 8000) }()
-	id := w.FirstHeld(t)
-	if got := <-first; got != "TimeoutError" {
+	if got := send(5, 8000); got != "TimeoutError" {
 		t.Fatal(got)
 	}
-	operate(t, w, "approve", id)
+	var held []struct {
+		ID, URL string
+	}
+	testkit.Must(t, json.Unmarshal([]byte(operate(t, w, "held", "--json")), &held))
+	if len(held) != 1 || !strings.HasSuffix(held[0].URL, trial) {
+		t.Fatalf("%+v", held)
+	}
+	operate(t, w, "approve", held[0].ID)
 	for i, c := range []struct {
 		amount, ms int
 		want       string
