@@ -28,6 +28,19 @@ var heldRules = []any{
 	map[string]any{"then": "allow"},
 }
 
+// heldWorld is a world whose API "ruled" has heldRules.
+func heldWorld(t *testing.T) *world.World {
+	t.Helper()
+	return world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
+		for i, a := range apis {
+			if a.Name == "ruled" {
+				apis[i].Config["rules"] = heldRules
+			}
+		}
+		return apis
+	}})
+}
+
 // eras are the revisions of MCP whose clients are asked in different ways.
 var eras = map[string]string{"with sessions": "2025-11-25", "without": "2026-07-28"}
 
@@ -57,14 +70,7 @@ func operate(t *testing.T, w *world.World, args ...string) string {
 // TestApprovals: a request that a rule holds leaves if the user says so in the MCP client, whichever revision it
 // speaks, or the operator at the command line; and not by a client that accepts without an answer.
 func TestApprovals(t *testing.T) {
-	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
-		for i, a := range apis {
-			if a.Name == "ruled" {
-				apis[i].Config["rules"] = heldRules
-			}
-		}
-		return apis
-	}})
+	w := heldWorld(t)
 	accept := func(content map[string]any) func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		return func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: "accept", Content: content}, nil
@@ -157,14 +163,7 @@ console.log(r.status, r.status === 200 ? "" : JSON.parse(text).code);`, trial, r
 // TestLateForm: a form that nobody decided on in time leaves when the code is run again after an approval, once, though
 // Deno gives it another boundary.
 func TestLateForm(t *testing.T) {
-	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
-		for i, a := range apis {
-			if a.Name == "ruled" {
-				apis[i].Config["rules"] = heldRules
-			}
-		}
-		return apis
-	}})
+	w := heldWorld(t)
 	trial := fmt.Sprintf("form%d", time.Now().UnixNano())
 	send := func(amount, ms int) string {
 		t.Helper()
@@ -210,14 +209,7 @@ try {
 
 // TestApprovalPausesClock: a run's time limit does not count while a request of it waits for a person.
 func TestApprovalPausesClock(t *testing.T) {
-	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
-		for i, a := range apis {
-			if a.Name == "ruled" {
-				apis[i].Config["rules"] = heldRules
-			}
-		}
-		return apis
-	}})
+	w := heldWorld(t)
 	for era, version := range eras {
 		s := client(t, w, version, func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			time.Sleep(20 * time.Second) // longer than the run may take, and than the proxy gives it on top
@@ -236,14 +228,7 @@ console.log(r.status); await new Promise((r) => setTimeout(r, 30000));`})
 
 // TestHeldRaces: whatever happens while a request waits, exactly the approved bytes are sent once, or nothing.
 func TestHeldRaces(t *testing.T) {
-	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
-		for i, a := range apis {
-			if a.Name == "ruled" {
-				apis[i].Config["rules"] = heldRules
-			}
-		}
-		return apis
-	}})
+	w := heldWorld(t)
 	// post runs code, in a session of its own, that sends a body and waits so long for the answer. It prints the status.
 	post := func(ctx context.Context, trial, body string, seconds int) <-chan string {
 		s := client(t, w, "2025-11-25", nil)
