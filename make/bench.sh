@@ -10,7 +10,8 @@ if ! command -v mitmdump >/dev/null; then
 		echo "bench: mitmproxy is not installed (on Debian or Ubuntu: sudo apt-get install mitmproxy): its rows are left out"
 	fi
 fi
-(cd e2e && CGO_ENABLED=0 "${GO:-go}" build -trimpath -o ../bin/bench ./bench/cmd/bench)
+. make/goflags.sh
+(cd e2e && "${GO:-go}" build -o ../bin/bench ./bench/cmd/bench)
 bin/bench "$@"
 [ $# = 0 ] && [ -z "${BENCH_QUICK:-}" ] || exit 0
 

@@ -6,13 +6,11 @@ go=${GO:-go}
 ldflags=$1
 shift
 mkdir -p bin
-export CGO_ENABLED=0
-build() { "$go" build -trimpath -ldflags "$ldflags" -o bin/ "$@"; }
+. make/goflags.sh
+build() { "$go" build -ldflags "$ldflags" -o bin/ "$@"; }
 
-# With an empty cache, modules are fetched while most of the standard library is compiled. Fewer garbage collections cost
-# memory and save a tenth of the compiler's processor time.
-export GOGC=400
-"$go" build -trimpath net/http &
+# With an empty cache, modules are fetched while most of the standard library is compiled.
+"$go" build net/http &
 beside=$!
 trap 'kill "$beside" 2>/dev/null || true' EXIT
 if [ ! -t 1 ]; then

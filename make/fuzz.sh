@@ -27,10 +27,7 @@ if [ $# = 3 ]; then
 	exit
 fi
 
-# The flags of make build, so that what is not instrumented is compiled once.
-export CGO_ENABLED=0
-GOFLAGS="$(go env GOFLAGS) -trimpath"
-export GOFLAGS
+. make/goflags.sh
 
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT

@@ -3,10 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 golangci=v2.15.0
-# The flags of make build, so that both share Go's build cache.
-export CGO_ENABLED=0
-GOFLAGS="$(go env GOFLAGS) -trimpath"
-export GOFLAGS
+. make/goflags.sh
 root=$PWD
 tools=$root/.tools
 mkdir -p "$tools"

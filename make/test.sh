@@ -18,10 +18,7 @@ set -m # each job is a process group, which is killed with this script
 trap 'for job in $jobs; do kill -- "-$job" 2>/dev/null || true; done; rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# Everything but the race detector's tests is built with make build's flags, so that they share Go's build cache.
-export CGO_ENABLED=0
-GOFLAGS="$($go env GOFLAGS) -trimpath"
-export GOFLAGS
+. make/goflags.sh
 
 heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
 
