@@ -50,7 +50,8 @@ func buildProgram(root, module, name, path string, text []byte) error {
 	commands = append(commands, []string{"build", "-trimpath", "-o", filepath.Join(temp, "program"), path})
 	for _, args := range commands {
 		cmd := exec.Command("go", args...)
-		cmd.Dir, cmd.Env = temp, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod")
+		cmd.Dir = temp
+		cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: go %s: %w: %s", name, args[0], err, out)
 		}
