@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -380,5 +383,48 @@ a plan after a second: +P
 `
 	if err != nil || string(out) != want {
 		t.Errorf("%v\n%s, want\n%s", err, out, want)
+	}
+}
+
+// TestConnectionStays: a page that has signed in keeps its connection when somebody without a session opens more of them
+// than there may be.
+func TestConnectionStays(t *testing.T) {
+	c, _, h := served(t, "", 1)
+	me := signedIn(t, h, c.Code())
+	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext}
+	go func() { _ = server.Serve(guard.Limit(tcp, 2)) }()
+	t.Cleanup(func() { _ = server.Close() })
+	dial := func() net.Conn {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", tcp.Addr().String())
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		testkit.Must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+		return conn
+	}
+	get := func(conn net.Conn, header string) (int, error) {
+		_, err := fmt.Fprintf(conn, "GET %sruns HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n", API, header)
+		if err != nil {
+			return 0, err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return 0, err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode, errors.Join(err, resp.Body.Close())
+	}
+	page := dial()
+	if status, err := get(page, me); status != http.StatusOK {
+		t.Fatal(status, err)
+	}
+	for range 3 {
+		if status, err := get(dial(), "X-None: x"); status != http.StatusUnauthorized {
+			t.Fatal(status, err)
+		}
+	}
+	if status, err := get(page, me); status != http.StatusOK {
+		t.Errorf("the page's connection: %d, %v", status, err)
 	}
 }

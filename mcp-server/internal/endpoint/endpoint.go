@@ -59,7 +59,7 @@ type Config struct {
 	Log         *slog.Logger
 }
 
-// maxConnections bounds the connections of each listener; further ones wait.
+// maxConnections bounds the connections of each listener.
 const maxConnections = 8192
 
 // Endpoint listens and serves. Make it with Open.
@@ -97,6 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 func serverOf(cfg Config, mux *http.ServeMux) *http.Server {
 	return &http.Server{
 		Handler:           cfg.Guard.Local(mux),
+		ConnContext:       guard.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -140,7 +141,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 }
 
 func (e *Endpoint) add(l net.Listener) {
-	l = netutil.LimitListener(l, maxConnections)
+	l = guard.Limit(l, maxConnections)
 	if !e.cfg.HasToken && !e.cfg.Container {
 		l = &guard.Listener{Listener: l, UIDs: e.cfg.UIDs, Log: e.cfg.Log}
 	}

@@ -80,7 +80,10 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 // token they began with. Without a token in the configuration every request passes.
 func (g *Guard) Bearer(next http.Handler) http.Handler {
 	if !g.needs {
-		return next
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			Admitted(r.Context())
+			next.ServeHTTP(w, r)
+		})
 	}
 	// The SDK's own check comes second, since it is what binds a session to a user.
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
@@ -97,6 +100,7 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 			http.Error(w, want, http.StatusUnauthorized)
 			return
 		}
+		Admitted(r.Context())
 		bound.ServeHTTP(w, r)
 	})
 }
@@ -110,6 +114,7 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token, ok := bearer(r); ok {
 			if own := g.tenant(token); own != nil {
+				Admitted(r.Context())
 				own.ServeHTTP(w, r)
 				return
 			}

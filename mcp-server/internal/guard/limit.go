@@ -1,0 +1,105 @@
+package guard
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"sync"
+)
+
+// Limit bounds the connections of a listener. When all are taken, a new one takes the place of the oldest on which no
+// request was admitted, so that nobody without the token can keep out those who have it. If every connection has had
+// such a request, new ones wait. It needs ConnContext in the http.Server.
+func Limit(l net.Listener, most int) net.Listener {
+	return &limited{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	room   chan struct{} // has an element per connection
+	once   sync.Once
+	closed chan struct{}
+
+	mu        sync.Mutex
+	strangers list.List // of *conn, the oldest first
+}
+
+// Accept waits for a connection and for room.
+func (l *limited) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case l.room <- struct{}{}:
+	default:
+		l.evict()
+		select {
+		case l.room <- struct{}{}:
+		case <-l.closed:
+			_ = accepted.Close()
+			return nil, net.ErrClosed
+		}
+	}
+	c := &conn{Conn: accepted, of: l}
+	l.mu.Lock()
+	c.place = l.strangers.PushBack(c)
+	l.mu.Unlock()
+	return c, nil
+}
+
+// Close stops listening. Accepted connections stay.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// evict closes the oldest stranger, if there is one.
+func (l *limited) evict() {
+	l.mu.Lock()
+	oldest := l.strangers.Front()
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Value.(*conn).Close()
+	}
+}
+
+// conn is a connection of a limited listener.
+type conn struct {
+	net.Conn
+	of    *limited
+	place *list.Element // among the strangers
+	once  sync.Once
+}
+
+// Close closes the connection and gives its place away.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() {
+		c.admitted()
+		<-c.of.room
+	})
+	return err
+}
+
+// admitted takes the connection from the strangers.
+func (c *conn) admitted() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.of.strangers.Remove(c.place)
+}
+
+type connKey struct{}
+
+// ConnContext is http.Server.ConnContext for the connections of Limit.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Admitted says that a request with this context may be served: its connection stays until it ends. Only what requires
+// the token may say so.
+func Admitted(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		c.admitted()
+	}
+}

@@ -1,0 +1,136 @@
+package guard_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+)
+
+// TestLimit: who has no token cannot take the connections of those who have it, whatever they send; only the oldest of
+// theirs ends, and one on which the token came stays. Those who have it wait for each other.
+func TestLimit(t *testing.T) {
+	const most, patience = 4, 10 * time.Second
+	for name, g := range map[string]*guard.Guard{
+		"no token": guard.New(guard.Config{}), // every request is admitted
+		"operator": guard.New(guard.Config{Token: secret.New("token")}),
+		"tenant": guard.New(guard.Config{Required: true, Tenant: func(token string) http.Handler {
+			if token != "token" {
+				return nil
+			}
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+		}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			testkit.Must(t, err)
+			l := guard.Limit(tcp, most)
+			server := &http.Server{
+				ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext,
+				Handler: g.Clients(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })),
+			}
+			done := make(chan error, 1)
+			go func() { done <- server.Serve(l) }()
+			dial := func() net.Conn {
+				c, err := new(net.Dialer).DialContext(t.Context(), "tcp", tcp.Addr().String())
+				testkit.Must(t, err)
+				t.Cleanup(func() { _ = c.Close() })
+				return c
+			}
+			ask := func(c net.Conn, token string, wait time.Duration) (int, error) {
+				testkit.Must(t, c.SetDeadline(time.Now().Add(wait)))
+				_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+				if err != nil {
+					return 0, err
+				}
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					return 0, err
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				return resp.StatusCode, errors.Join(err, resp.Body.Close())
+			}
+			mustPass := func(c net.Conn) {
+				t.Helper()
+				if status, err := ask(c, "token", patience); status != http.StatusNoContent {
+					t.Fatalf("with the token: %d, %v", status, err)
+				}
+			}
+			ends := func(c net.Conn) bool { // closed, as opposed to open and silent
+				testkit.Must(t, c.SetReadDeadline(time.Now().Add(patience)))
+				_, err := c.Read(make([]byte, 1))
+				return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+			}
+
+			first := dial()
+			mustPass(first)
+			var second net.Conn
+			if name == "no token" {
+				second = dial()
+				mustPass(second)
+			} else {
+				var strangers []net.Conn
+				for i := range 2 * most {
+					c := dial()
+					strangers = append(strangers, c)
+					if i%2 == 0 {
+						if status, err := ask(c, "no token", patience); status != http.StatusUnauthorized {
+							t.Fatalf("without the token: %d, %v", status, err)
+						}
+					}
+				}
+				second = dial()
+				mustPass(second)
+				mustPass(first)
+				for i, c := range strangers[:len(strangers)-(most-2)] {
+					if !ends(c) {
+						t.Errorf("stranger %d is still there", i)
+					}
+				}
+				if status, err := ask(strangers[len(strangers)-1], "no token", patience); status != http.StatusUnauthorized {
+					t.Errorf("the newest stranger, for whom there is room: %d, %v", status, err)
+				}
+			}
+
+			third := dial()
+			mustPass(third)
+			fourth := dial()
+			mustPass(fourth)
+			fifth := dial()
+			if status, err := ask(fifth, "token", 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("with %d connections that have the token, another had the answer %d, %v", most, status, err)
+			}
+			testkit.Must(t, first.Close())
+			testkit.Must(t, fifth.SetDeadline(time.Now().Add(patience)))
+			if resp, err := http.ReadResponse(bufio.NewReader(fifth), nil); err != nil || resp.Body.Close() != nil {
+				t.Errorf("there is room again, and no answer: %v", err)
+			}
+			for _, c := range []net.Conn{second, third, fourth} {
+				mustPass(c)
+			}
+
+			sixth := dial() // Accept waits for room with it
+			time.Sleep(50 * time.Millisecond)
+			testkit.Must(t, server.Close())
+			select {
+			case err := <-done:
+				if !errors.Is(err, http.ErrServerClosed) {
+					t.Error(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("the server does not end while a connection waits for room")
+			}
+			if !ends(sixth) {
+				t.Error("a connection that waited is open after the end")
+			}
+		})
+	}
+}
