@@ -204,10 +204,14 @@ func admission(t *testing.T, w *world.World) {
 	text, err := world.Kube(ctx, "", "get", "deployment", "cf-sandbox", "-n", w.Cluster.Sandboxes, "-o", "jsonpath={.spec.template}")
 	testkit.Must(t, err)
 	for name, change := range map[string]func(spec map[string]any, main map[string]any){
-		"":              func(map[string]any, map[string]any) {},
-		"another image": func(_, main map[string]any) { main["image"] = "codeforge.local/pause:1" },
-		"NET_ADMIN":     func(_, main map[string]any) { add(main, "NET_ADMIN") },
-		"SYS_ADMIN":     func(_, main map[string]any) { add(main, "SYS_ADMIN") },
+		"":                func(map[string]any, map[string]any) {},
+		"another image":   func(_, main map[string]any) { main["image"] = "codeforge.local/pause:1" },
+		"another program": func(_, main map[string]any) { main["command"] = []string{"/bin/sh"} },
+		"a program of the kubelet's": func(_, main map[string]any) {
+			main["startupProbe"] = map[string]any{"exec": map[string]any{"command": []string{"/bin/sh", "-c", "env"}}}
+		},
+		"NET_ADMIN": func(_, main map[string]any) { add(main, "NET_ADMIN") },
+		"SYS_ADMIN": func(_, main map[string]any) { add(main, "SYS_ADMIN") },
 		"the node's network": func(spec, _ map[string]any) {
 			spec["hostNetwork"] = true
 			delete(spec["securityContext"].(map[string]any), "sysctls") // which the API server refuses then
