@@ -120,6 +120,9 @@ const (
 	maxMemory       = 1 << 40
 )
 
+// minAuditSize is the least of AUDIT_SIZE: half of it is for one day.
+const minAuditSize = 16 << 20
+
 func size(t string, least int64, to *int64) string {
 	want := fmt.Sprintf("a number with k, m or g, e.g. 512m or 1g, from %dm to 1024g", least>>20)
 	t = strings.TrimSuffix(strings.ToLower(t), "b")

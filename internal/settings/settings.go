@@ -30,6 +30,7 @@
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
 //	AUDIT=on                   the ledger of what left the machine: on, off, or required
 //	AUDIT_KEEP=90              days that its records are kept; 0: for ever
+//	AUDIT_SIZE=8g              what it may have on the disk: a number and k, m or g
 //	AUDIT_ANCHOR=              a file or named pipe that gets each of its checkpoints
 //	TZ=UTC                     time zone in the sandbox
 //	LOG_FORMAT=text            text or json
@@ -97,9 +98,11 @@ type Settings struct {
 	// UpstreamProxy is nil when requests leave directly.
 	UpstreamProxy  *url.URL
 	UpstreamCAFile string
-	// Audit is "on", "off" or "required", AuditKeep how long records are kept (0: for ever).
+	// Audit is "on", "off" or "required", AuditKeep how long records are kept (0: for ever), AuditSize how many bytes the
+	// ledger may have.
 	Audit       string
 	AuditKeep   time.Duration
+	AuditSize   int64
 	AuditAnchor string
 	TZ          string
 	// LogFormat is "text" or "json".
@@ -194,6 +197,7 @@ func variables() []variable {
 			s.AuditKeep = time.Duration(days) * 24 * time.Hour
 			return want
 		}},
+		{"AUDIT_SIZE", "8g", func(s *Settings, t string) string { return size(t, minAuditSize, &s.AuditSize) }},
 		{"AUDIT_ANCHOR", "", func(s *Settings, t string) string { return path(t, "the path of a file", &s.AuditAnchor) }},
 		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},

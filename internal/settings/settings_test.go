@@ -46,7 +46,7 @@ func fields(s Settings) any {
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= " +
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false SKILLS_BUCKET= OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
-		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full HISTORY_BUCKET= BUCKET_ENDPOINT= BUCKET_REGION= BUCKET_CREDENTIALS_FILE= BUCKET_CA_FILE="
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full HISTORY_BUCKET= BUCKET_ENDPOINT= BUCKET_REGION= BUCKET_CREDENTIALS_FILE= BUCKET_CA_FILE="
 	var got []string
 	for _, name := range Names() {
 		got = append(got, name+"="+Default(name))
@@ -94,6 +94,7 @@ func TestValues(t *testing.T) {
 		{"AUDIT", "Required", func(s Settings) any { return s.Audit }, "required"},
 		{"AUDIT_KEEP", "7", func(s Settings) any { return s.AuditKeep }, 7 * 24 * time.Hour},
 		{"AUDIT_KEEP", "0", func(s Settings) any { return s.AuditKeep }, time.Duration(0)},
+		{"AUDIT_SIZE", "200M", func(s Settings) any { return s.AuditSize }, int64(200 << 20)},
 		{"AUDIT_ANCHOR", "/var/log/anchor", func(s Settings) any { return s.AuditAnchor }, "/var/log/anchor"},
 		{"MCP_TOKENS_FILE", "/etc/tenants.json", func(s Settings) any { return s.MCPTokensFile }, "/etc/tenants.json"},
 		{"UPSTREAM_CA_FILE", "/etc/ca.pem", func(s Settings) any { return s.UpstreamCAFile }, "/etc/ca.pem"},
@@ -174,6 +175,7 @@ func TestRefused(t *testing.T) {
 		{"UPSTREAM_PROXY", "u:hunter2@proxy:3128", "UPSTREAM_PROXY: a value of 20" + notShown + "a URL like http://proxy.example.com:3128"},
 		{"UPSTREAM_PROXY", "ftp://u:hunter2@proxy", "UPSTREAM_PROXY: a value of 21" + notShown + "a URL that starts with http://, https:// or socks5://"},
 		{"AUDIT", "yes", `AUDIT: "yes"; want on or off or required`},
+		{"AUDIT_SIZE", "1m", `AUDIT_SIZE: "1m"; want a number with k, m or g, e.g. 512m or 1g, from 16m to 1024g`},
 		{"AUDIT_KEEP", "-1", `AUDIT_KEEP: "-1"; want a whole number from 0 to 36500`},
 		{"AUDIT_ANCHOR", "a\x00b", `AUDIT_ANCHOR: "a\x00b"; want the path of a file`},
 		{"UPSTREAM_CA_FILE", "a\x00b", `UPSTREAM_CA_FILE: "a\x00b"; want the path of a PEM file`},

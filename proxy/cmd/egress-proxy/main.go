@@ -1,7 +1,7 @@
 // Command egress-proxy is the only way out of the sandbox.
 //
 //	egress-proxy --mode embedded|gateway|pod|shared --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
-//	             --tokens DIR --credentials SOCKET --audit DIR [--audit-most BYTES] [--listen ADDR --identity DIR]
+//	             --tokens DIR --credentials SOCKET --audit DIR [--listen ADDR --identity DIR]
 //	             [--inside IP --address IP --publish ADDR]
 //	egress-proxy health --control SOCKET [--linger TIME]
 //	egress-proxy relay
@@ -87,9 +87,6 @@ const (
 	modeShared   = "shared"
 )
 
-// auditMost is how much the ledger may have, in bytes, where --audit-most does not say so.
-const auditMost = 8 << 30
-
 // options are the command line.
 type options struct {
 	mode            string
@@ -98,7 +95,6 @@ type options struct {
 	control         string
 	tokens          string
 	audit           string
-	auditMost       int64
 	credentials     string
 	listen          string
 	identity        string
@@ -120,7 +116,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.control, "control", "", "unix `socket` of the control API")
 	fs.StringVar(&o.tokens, "tokens", "", "`directory` of the tokens that are obtained")
 	fs.StringVar(&o.audit, "audit", "", "`directory` of the ledger of what left the machine")
-	fs.Int64Var(&o.auditMost, "audit-most", auditMost, "`bytes` that the ledger may have")
 	fs.StringVar(&o.credentials, "credentials", "", "unix `socket` for logins")
 	fs.StringVar(&o.listen, "listen", "", "`address` of the control API for mcp-server in another pod, host:port")
 	fs.StringVar(&o.identity, "identity", "", "`directory` of the certificate to show there, with its key and authority")
@@ -149,9 +144,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	if (o.listen == "") != (o.identity == "") {
 		return o, errors.New("--listen and --identity: want both or neither")
-	}
-	if o.auditMost <= 0 {
-		return o, fmt.Errorf("--audit-most %d: want a number of bytes", o.auditMost)
 	}
 	required := map[string]string{"--ca-private": o.private, "--ca-public": o.public, "--control": o.control,
 		"--tokens": o.tokens, "--credentials": o.credentials,

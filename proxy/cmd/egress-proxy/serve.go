@@ -297,7 +297,7 @@ func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 		return nil
 	}
 	d.ledger, err = audit.Open(audit.Config{
-		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Most: o.auditMost, Anchor: set.AuditAnchor,
+		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Most: set.AuditSize, Anchor: set.AuditAnchor,
 		Version: version.Version, Log: d.log,
 	})
 	if err != nil {

@@ -28,7 +28,8 @@ app.kubernetes.io/component: {{ .component }}
 - {name: SANDBOX_SUBNET, value: {{ .Values.sandbox.subnet | quote }}}
 - {name: TIMEOUT_DEFAULT, value: {{ .Values.sandbox.timeoutDefault | quote }}}
 - {name: TIMEOUT_MAX, value: {{ .Values.sandbox.timeoutMax | quote }}}
-{{- range $name, $value := .Values.settings }}
+{{- /* The ledger: less than its volume, because a pod whose volume is full is ended. */}}
+{{- range $name, $value := merge (dict) .Values.settings (dict "AUDIT_SIZE" "1800m") }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
 {{- end }}
 {{- end -}}
