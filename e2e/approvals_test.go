@@ -264,7 +264,7 @@ func TestHeldRaces(t *testing.T) {
 			return ""
 		},
 		"approved after the code gave up, then sent twice": func(t *testing.T, trial string) string {
-			done := post(within(t, 60), trial, "first", 4)
+			done := post(within(t, 60), trial, "first", 10)
 			id := w.FirstHeld(t)
 			if got := <-done; got != "TimeoutError" {
 				t.Errorf("the code got %q", got)
@@ -279,7 +279,7 @@ func TestHeldRaces(t *testing.T) {
 			return "first"
 		},
 		"approved after the code gave up, then with another body": func(t *testing.T, trial string) string {
-			done := post(within(t, 60), trial, "first", 2)
+			done := post(within(t, 60), trial, "first", 10)
 			id := w.FirstHeld(t)
 			<-done
 			decide("approve", id)

@@ -133,20 +133,28 @@ embedded_attacks() {
 	heading "end to end, embedded mode: ./attack"
 	embedded_e2e -- ./attack
 }
+# It waits for most of ten minutes, until leases expire.
+embedded_crash() {
+	heading "end to end, embedded mode: ./crash"
+	embedded_e2e -- ./crash
+}
 embedded_rest() {
 	local rest
 	heading "end to end, embedded mode: the rest"
-	rest=$(cd e2e && $go list ./... | grep -v '/e2e/attack$')
+	rest=$(cd e2e && $go list ./... | grep -Ev '/e2e/(attack|crash)$')
 	# What takes longest starts first.
 	# shellcheck disable=SC2086
 	embedded_e2e -p 2 -- ./console . ./negative ./walk ./servers $rest
 }
 embedded() {
-	local status=0 attacks
+	local status=0 attacks crash
 	embedded_attacks &
 	attacks=$!
+	embedded_crash &
+	crash=$!
 	embedded_rest || status=1
 	wait $attacks || status=1
+	wait $crash || status=1
 	return $status
 }
 
@@ -204,13 +212,14 @@ failed=''
 finish() { wait "$1" || failed=yes; }
 
 everything() {
-	local stacks rest mine theirs kubernetes
+	local stacks crash rest mine theirs kubernetes
 	if ! engine; then
 		start unit && finish "$job"
 		start embedded && finish "$job"
 		return
 	fi
 	start stacks && stacks=$job
+	start embedded_crash && crash=$job
 	start unit && finish "$job"
 	start embedded_rest && rest=$job
 	start embedded_attacks && mine=$job
@@ -219,6 +228,7 @@ everything() {
 	touch "$tmp/quiet"
 	start attacks && theirs=$job
 	finish "$stacks"
+	finish "$crash"
 	finish "$rest"
 	finish "$theirs"
 	finish "$kubernetes"
