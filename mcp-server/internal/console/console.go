@@ -212,7 +212,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			httpjson.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
 			return
 		}
-		guard.Admitted(r.Context())
+		guard.Admitted(r.Context(), "")
 		c.api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
 	}
 }

@@ -81,7 +81,7 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 func (g *Guard) Bearer(next http.Handler) http.Handler {
 	if !g.needs {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			Admitted(r.Context())
+			Admitted(r.Context(), "")
 			next.ServeHTTP(w, r)
 		})
 	}
@@ -100,7 +100,7 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 			http.Error(w, want, http.StatusUnauthorized)
 			return
 		}
-		Admitted(r.Context())
+		Admitted(r.Context(), "")
 		bound.ServeHTTP(w, r)
 	})
 }
@@ -114,7 +114,11 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token, ok := bearer(r); ok {
 			if own := g.tenant(token); own != nil {
-				Admitted(r.Context())
+				if who := sha256.Sum256([]byte(token)); !Admitted(r.Context(), string(who[:])) {
+					w.Header().Set("Connection", "close")
+					http.Error(w, "too many connections of one client: use fewer, and keep them", http.StatusServiceUnavailable)
+					return
+				}
 				own.ServeHTTP(w, r)
 				return
 			}

@@ -9,9 +9,9 @@ import (
 
 // Limit bounds the connections of a listener. When all are taken, a new one takes the place of the oldest on which no
 // request was admitted, so that nobody without the token can keep out those who have it. If every connection has had
-// such a request, new ones wait. It needs ConnContext in the http.Server.
+// such a request, new ones wait. A tenant has at most half of them. It needs ConnContext in the http.Server.
 func Limit(l net.Listener, most int) net.Listener {
-	return &limited{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{})}
+	return &limited{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{}), tenants: map[string]int{}}
 }
 
 type limited struct {
@@ -21,7 +21,8 @@ type limited struct {
 	closed chan struct{}
 
 	mu        sync.Mutex
-	strangers list.List // of *conn, the oldest first
+	strangers list.List      // of *conn, the oldest first
+	tenants   map[string]int // how many connections have had a request of theirs, by a hash of the token
 }
 
 // Accept waits for a connection and for room.
@@ -70,23 +71,53 @@ type conn struct {
 	of    *limited
 	place *list.Element // among the strangers
 	once  sync.Once
+
+	// of.mu guards these.
+	tenant string // whose the last request was, empty for the operator's
+	gone   bool
 }
 
 // Close closes the connection and gives its place away.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
-		c.admitted()
+		c.of.mu.Lock()
+		c.gone = true
+		c.of.strangers.Remove(c.place)
+		c.of.count(c.tenant, -1)
+		c.of.mu.Unlock()
 		<-c.of.room
 	})
 	return err
 }
 
-// admitted takes the connection from the strangers.
-func (c *conn) admitted() {
+// count changes how many connections a tenant has. l.mu is held.
+func (l *limited) count(tenant string, by int) {
+	if tenant == "" {
+		return
+	}
+	if l.tenants[tenant] += by; l.tenants[tenant] == 0 {
+		delete(l.tenants, tenant)
+	}
+}
+
+// admitted takes the connection from the strangers, unless its tenant has enough.
+func (c *conn) admitted(tenant string) bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
+	if c.gone {
+		return false
+	}
+	if tenant != c.tenant {
+		if tenant != "" && c.of.tenants[tenant] >= cap(c.of.room)/2 {
+			return false
+		}
+		c.of.count(c.tenant, -1)
+		c.of.count(tenant, 1)
+		c.tenant = tenant
+	}
 	c.of.strangers.Remove(c.place)
+	return true
 }
 
 type connKey struct{}
@@ -97,9 +128,9 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // Admitted says that a request with this context may be served: its connection stays until it ends. Only what requires
-// the token may say so.
-func Admitted(ctx context.Context) {
-	if c, ok := ctx.Value(connKey{}).(*conn); ok {
-		c.admitted()
-	}
+// the token may say so. It is false if the tenant has too many connections; empty: the request is the
+// operator's.
+func Admitted(ctx context.Context, tenant string) bool {
+	c, ok := ctx.Value(connKey{}).(*conn)
+	return !ok || c.admitted(tenant)
 }

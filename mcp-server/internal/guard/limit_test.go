@@ -15,6 +15,30 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
 
+func dial(t *testing.T, to net.Addr) net.Conn {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", to.String())
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// ask sends a request with a token, and returns the status of the answer.
+func ask(c net.Conn, token string, wait time.Duration) (int, error) {
+	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
+		return 0, err
+	}
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+"\r\n\r\n"); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, errors.Join(err, resp.Body.Close())
+}
+
 // TestLimit: who has no token cannot take the connections of those who have it, whatever they send; only the oldest of
 // theirs ends, and one on which the token came stays. Those who have it wait for each other.
 func TestLimit(t *testing.T) {
@@ -22,12 +46,6 @@ func TestLimit(t *testing.T) {
 	for name, g := range map[string]*guard.Guard{
 		"no token": guard.New(guard.Config{}), // every request is admitted
 		"operator": guard.New(guard.Config{Token: secret.New("token")}),
-		"tenant": guard.New(guard.Config{Required: true, Tenant: func(token string) http.Handler {
-			if token != "token" {
-				return nil
-			}
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-		}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -39,25 +57,7 @@ func TestLimit(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() { done <- server.Serve(l) }()
-			dial := func() net.Conn {
-				c, err := new(net.Dialer).DialContext(t.Context(), "tcp", tcp.Addr().String())
-				testkit.Must(t, err)
-				t.Cleanup(func() { _ = c.Close() })
-				return c
-			}
-			ask := func(c net.Conn, token string, wait time.Duration) (int, error) {
-				testkit.Must(t, c.SetDeadline(time.Now().Add(wait)))
-				_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+"\r\n\r\n")
-				if err != nil {
-					return 0, err
-				}
-				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-				if err != nil {
-					return 0, err
-				}
-				_, err = io.Copy(io.Discard, resp.Body)
-				return resp.StatusCode, errors.Join(err, resp.Body.Close())
-			}
+			dial := func() net.Conn { return dial(t, tcp.Addr()) }
 			mustPass := func(c net.Conn) {
 				t.Helper()
 				if status, err := ask(c, "token", patience); status != http.StatusNoContent {
@@ -133,4 +133,52 @@ func TestLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLimitTenants: one tenant has at most half of the connections, the operator as many as there are.
+func TestLimitTenants(t *testing.T) {
+	const most, patience = 6, 10 * time.Second
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	g := guard.New(guard.Config{Token: secret.New("operator"), Required: true, Tenant: func(token string) http.Handler {
+		if token != "alice" && token != "bob" {
+			return nil
+		}
+		return ok
+	}})
+	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext, Handler: g.Clients(ok)}
+	go func() { _ = server.Serve(guard.Limit(tcp, most)) }()
+	t.Cleanup(func() { _ = server.Close() })
+	want := func(c net.Conn, token string, status int) {
+		t.Helper()
+		if got, err := ask(c, token, patience); got != status {
+			t.Errorf("%s: %d, %v, want %d", token, got, err, status)
+		}
+	}
+	var alices []net.Conn
+	for range most / 2 {
+		c := dial(t, tcp.Addr())
+		want(c, "alice", http.StatusNoContent)
+		want(c, "alice", http.StatusNoContent)
+		alices = append(alices, c)
+	}
+	for range most {
+		c := dial(t, tcp.Addr())
+		want(c, "alice", http.StatusServiceUnavailable)
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("a connection too many: %v, want its end", err)
+		}
+	}
+	want(dial(t, tcp.Addr()), "bob", http.StatusNoContent)
+	want(alices[0], "operator", http.StatusNoContent) // a connection may change hands
+	want(dial(t, tcp.Addr()), "alice", http.StatusNoContent)
+	testkit.Must(t, alices[1].Close())
+	testkit.WaitFor(t, func() bool {
+		status, _ := ask(dial(t, tcp.Addr()), "alice", patience)
+		return status == http.StatusNoContent
+	})
+	want(dial(t, tcp.Addr()), "alice", http.StatusServiceUnavailable)
+	want(dial(t, tcp.Addr()), "operator", http.StatusNoContent)
+	want(alices[2], "alice", http.StatusNoContent)
 }
