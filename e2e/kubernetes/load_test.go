@@ -115,34 +115,37 @@ func pods(ctx context.Context, namespace string, n int) error {
 }
 
 // podKilled: a pod dies under runs. Each run has its right answer, or is said to be lost; none is run twice, and those
-// of other pods are unharmed.
+// of other pods are unharmed. On a busy machine a pod may have no run at the moment, so it is tried until one is lost.
 func podKilled(t *testing.T, w *world.World) {
-	const slots = 4                // of one of two pods
-	lost, of := 0, processes(t, w) // of one pod
-	runs := crowd(t, w, "killed", 100, 2*slots, func(context.Context) error {
-		return errors.Join(syscall.Kill(of["sandbox"], syscall.SIGKILL), syscall.Kill(of["proxy"], syscall.SIGKILL))
-	})
-	for _, o := range runs {
-		switch {
-		case o.err == nil && !o.IsError && o.Out == right(o.trial):
-		case o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "connection to the sandbox"),
-			// The proxy's container was killed a moment before the code's.
-			o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "The proxy stopped before the run's receipt"):
-			lost++
-		default:
-			t.Errorf("%s: %v, out %q, notes %q", o.trial, o.err, o.Out, o.Notes)
+	const slots = 4 // of one of two pods
+	lost := 0
+	for i := 0; i < 3 && lost == 0; i++ {
+		of := processes(t, w) // of one pod
+		runs := crowd(t, w, fmt.Sprint("killed", i, "."), 100, 2*slots, func(context.Context) error {
+			return errors.Join(syscall.Kill(of["sandbox"], syscall.SIGKILL), syscall.Kill(of["proxy"], syscall.SIGKILL))
+		})
+		for _, o := range runs {
+			switch {
+			case o.err == nil && !o.IsError && o.Out == right(o.trial):
+			case o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "connection to the sandbox"),
+				// The proxy's container was killed a moment before the code's.
+				o.err == nil && o.IsError && strings.Contains(o.Out+o.Notes, "The proxy stopped before the run's receipt"):
+				lost++
+			default:
+				t.Errorf("%s: %v, out %q, notes %q", o.trial, o.err, o.Out, o.Notes)
+			}
+			if n := len(w.Upstream.Seen(o.trial)); n > 1 {
+				t.Errorf("%s arrived %d times", o.trial, n)
+			}
 		}
-		if n := len(w.Upstream.Seen(o.trial)); n > 1 {
-			t.Errorf("%s arrived %d times", o.trial, n)
-		}
+		t.Logf("%d of %d runs were lost", lost, len(runs))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		testkit.Must(t, pods(ctx, w.Cluster.Sandboxes, 2))
+		cancel()
 	}
-	t.Logf("%d of %d runs were lost", lost, len(runs))
 	if lost == 0 || lost > slots {
 		t.Errorf("%d runs were lost of a pod that had %d", lost, slots)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	testkit.Must(t, pods(ctx, w.Cluster.Sandboxes, 2))
 }
 
 // updated: an update of all pods fails no run.
