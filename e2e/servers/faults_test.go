@@ -33,6 +33,10 @@ type fault struct {
 
 const hi = `return await s.echo({ text: "hi" });`
 
+// block calls a server that has started, so that the call reaches it before it is cancelled.
+const block = `await s.echo({ text: "" });
+return await s.block({ text: "", ms: 120000 }, { timeout: 500 });`
+
 // faults is the table. A server dies at each step of a call, from its start to long after its answer; and it does each
 // thing that no server should.
 var faults = []fault{
@@ -70,9 +74,9 @@ for (;;) {
   if (got !== "tool_not_found") return got;
 }`, want: "quarantined"}, // until the user has seen the new tool
 	{name: "ignores a cancel", code: `return await s.never({ text: "" }, { timeout: 500 });`, want: "timeout"},
-	{name: "hangs after a cancel", code: `return await s.block({ text: "", ms: 120000 }, { timeout: 500 });`, want: "timeout", again: "server_unavailable"},
+	{name: "hangs after a cancel", code: block, want: "timeout", again: "server_unavailable"},
 	{name: "ignores every wish to end", faults: "ignores-eof ignores-sigterm",
-		code: `return await s.block({ text: "", ms: 120000 }, { timeout: 500 });`, want: "timeout", again: "server_unavailable"},
+		code: block, want: "timeout", again: "server_unavailable"},
 	{name: "leaves a child behind", faults: "forks", code: `return await s.die({ text: "" });`, want: "server_unavailable"},
 	{name: "leaves a daemon behind", faults: "forks daemon", code: `return await s.die({ text: "" });`, want: "server_unavailable"},
 }

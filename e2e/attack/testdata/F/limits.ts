@@ -307,13 +307,13 @@ await show(fetch("https://httpbin.test/x/sink?t=TRIAL", {
 // name: headers of 10 MB
 // expected: refused
 // judge: both(refused(), ends())
-// seconds: 10
+// seconds: 30
 await show(fetch("https://httpbin.test/x/ok?t=TRIAL", { headers: { "X-Big": "x".repeat(10 << 20) } }));
 
 // name: a URL of 5 MB
 // expected: refused
 // judge: both(refused(), ends())
-// seconds: 10
+// seconds: 30
 await raw(
   "httpbin.test",
   "httpbin.test",
@@ -323,7 +323,7 @@ await raw(
 // name: 100,000 headers
 // expected: refused
 // judge: both(refused(), ends())
-// seconds: 10
+// seconds: 30
 await raw(
   "httpbin.test",
   "httpbin.test",
