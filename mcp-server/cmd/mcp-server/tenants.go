@@ -158,8 +158,9 @@ func (t *tenants) apply(list []tokenfile.Tenant) {
 	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
 }
 
-// Handler is the MCP endpoint of the tenant whose token it is, or nil. It takes the same time whoever's it is.
-func (t *tenants) Handler(token string) http.Handler {
+// Handler is the name of the tenant whose token it is, and its MCP endpoint, or nil. It takes the same time whoever's it
+// is.
+func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,18 +171,18 @@ func (t *tenants) Handler(token string) http.Handler {
 		}
 	}
 	if found == nil || t.closed {
-		return nil
+		return "", nil
 	}
 	if found.mcp == nil {
 		if err := t.open(found); err != nil {
 			t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
 				slog.String("error", err.Error()))
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			return found.Name, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, "the server cannot serve this client; its log has the reason", http.StatusServiceUnavailable)
 			})
 		}
 	}
-	return found.mcp
+	return found.Name, found.mcp
 }
 
 // open makes a tenant's MCP server. The caller holds mu.

@@ -31,9 +31,9 @@ type Config struct {
 	Token secret.Value
 	// Required means that a token is required even if Token is empty: then only tenants have one.
 	Required bool
-	// Tenant is where requests go that carry another token, or nil for one that is nobody's. It takes the same time
-	// whatever it is given.
-	Tenant func(token string) http.Handler
+	// Tenant is whose another token is, and where requests that carry it go, nil for one that is nobody's. It takes the
+	// same time whatever it is given.
+	Tenant func(token string) (name string, own http.Handler)
 	// Page is the path of a page that a link of any web page may open, because it is the same for everybody. Empty: there
 	// is none.
 	Page string
@@ -45,7 +45,7 @@ type Guard struct {
 	token  [sha256.Size]byte
 	has    bool // there is a token
 	needs  bool // one is required
-	tenant func(token string) http.Handler
+	tenant func(token string) (name string, own http.Handler)
 	page   string
 }
 
@@ -80,16 +80,13 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 // token they began with. Without a token in the configuration every request passes.
 func (g *Guard) Bearer(next http.Handler) http.Handler {
 	if !g.needs {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			Admitted(r.Context(), "")
-			next.ServeHTTP(w, r)
-		})
+		return admit("", next)
 	}
 	// The SDK's own check comes second, since it is what binds a session to a user.
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: "bearer"}, nil
 	}
-	bound := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	bound := admit("", auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.Passes(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
@@ -100,7 +97,6 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 			http.Error(w, want, http.StatusUnauthorized)
 			return
 		}
-		Admitted(r.Context(), "")
 		bound.ServeHTTP(w, r)
 	})
 }
@@ -113,17 +109,24 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token, ok := bearer(r); ok {
-			if own := g.tenant(token); own != nil {
-				if who := sha256.Sum256([]byte(token)); !Admitted(r.Context(), string(who[:])) {
-					w.Header().Set("Connection", "close")
-					http.Error(w, "too many connections of one client: use fewer, and keep them", http.StatusServiceUnavailable)
-					return
-				}
-				own.ServeHTTP(w, r)
+			if name, own := g.tenant(token); own != nil {
+				admit(name, own).ServeHTTP(w, r)
 				return
 			}
 		}
 		operator.ServeHTTP(w, r)
+	})
+}
+
+// admit passes requests whose connection may stay.
+func admit(tenant string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !Admitted(r.Context(), tenant) {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "too many connections: use fewer, and keep them", http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -254,11 +254,11 @@ func TestTenants(t *testing.T) {
 	say := func(who string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, who) })
 	}
-	of := func(token string) http.Handler {
+	of := func(token string) (string, http.Handler) {
 		if token == alice {
-			return say("alice")
+			return "alice", say("alice")
 		}
-		return nil
+		return "", nil
 	}
 	for _, operator := range []string{"", "operator-token"} {
 		g := guard.New(guard.Config{Token: secret.New(operator), Required: true, Tenant: of})

@@ -22,7 +22,7 @@ type limited struct {
 
 	mu        sync.Mutex
 	strangers list.List      // of *conn, the oldest first
-	tenants   map[string]int // how many connections have had a request of theirs, by a hash of the token
+	tenants   map[string]int // how many connections have had a request of theirs, by name
 }
 
 // Accept waits for a connection and for room.
@@ -59,6 +59,10 @@ func (l *limited) Close() error {
 func (l *limited) evict() {
 	l.mu.Lock()
 	oldest := l.strangers.Front()
+	if oldest != nil {
+		l.strangers.Remove(oldest)
+		oldest.Value.(*conn).gone = true // a request that comes now is not served
+	}
 	l.mu.Unlock()
 	if oldest != nil {
 		_ = oldest.Value.(*conn).Close()
@@ -128,8 +132,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // Admitted says that a request with this context may be served: its connection stays until it ends. Only what requires
-// the token may say so. It is false if the tenant has too many connections; empty: the request is the
-// operator's.
+// the token may say so. It is false if the connection has made room for another, or the tenant, empty for the operator,
+// has too many.
 func Admitted(ctx context.Context, tenant string) bool {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	return !ok || c.admitted(tenant)

@@ -139,11 +139,14 @@ func TestLimit(t *testing.T) {
 func TestLimitTenants(t *testing.T) {
 	const most, patience = 6, 10 * time.Second
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	g := guard.New(guard.Config{Token: secret.New("operator"), Required: true, Tenant: func(token string) http.Handler {
-		if token != "alice" && token != "bob" {
-			return nil
+	g := guard.New(guard.Config{Token: secret.New("operator"), Required: true, Tenant: func(token string) (string, http.Handler) {
+		switch token {
+		case "alice", "alice's other":
+			return "alice", ok
+		case "bob":
+			return "bob", ok
 		}
-		return ok
+		return "", nil
 	}})
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
@@ -165,7 +168,7 @@ func TestLimitTenants(t *testing.T) {
 	}
 	for range most {
 		c := dial(t, tcp.Addr())
-		want(c, "alice", http.StatusServiceUnavailable)
+		want(c, "alice's other", http.StatusServiceUnavailable)
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("a connection too many: %v, want its end", err)
 		}
