@@ -86,7 +86,8 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: "bearer"}, nil
 	}
-	bound := admit("", auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next))
+	options := &auth.RequireBearerTokenOptions{AllowMissingExpiration: true}
+	bound := admit("", auth.RequireBearerToken(verify, options)(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.Passes(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
