@@ -225,7 +225,11 @@ func (s *Server) recording(next http.Handler) http.Handler {
 			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(head), r.Body))
 		}
 		s.add(seen)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), knownKey{}, s.cfg.Known)))
+		known := r.WithContext(context.WithValue(r.Context(), knownKey{}, s.cfg.Known))
+		next.ServeHTTP(w, known)
+		if known.MultipartForm != nil {
+			_ = known.MultipartForm.RemoveAll() // the server removes only the files of the request that it made
+		}
 	})
 }
 
