@@ -133,7 +133,7 @@ embedded_attacks() {
 	heading "end to end, embedded mode: ./attack"
 	embedded_e2e -- ./attack
 }
-# It waits for most of ten minutes, until leases expire.
+# It mostly waits: it took 33 s of processor time in 110 s.
 embedded_crash() {
 	heading "end to end, embedded mode: ./crash"
 	embedded_e2e -- ./crash

@@ -208,7 +208,7 @@ func admission(t *testing.T, w *world.World) {
 		"another image":   func(_, main map[string]any) { main["image"] = "codeforge.local/pause:1" },
 		"another program": func(_, main map[string]any) { main["command"] = []string{"/bin/sh"} },
 		"a program of the kubelet's": func(_, main map[string]any) {
-			main["startupProbe"] = map[string]any{"exec": map[string]any{"command": []string{"/bin/sh", "-c", "env"}}}
+			main["startupProbe"] = map[string]any{"exec": map[string]any{"command": []string{"/bin/sh", "health"}}}
 		},
 		"NET_ADMIN": func(_, main map[string]any) { add(main, "NET_ADMIN") },
 		"SYS_ADMIN": func(_, main map[string]any) { add(main, "SYS_ADMIN") },

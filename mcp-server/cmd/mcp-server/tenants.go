@@ -158,8 +158,8 @@ func (t *tenants) apply(list []tokenfile.Tenant) {
 	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
 }
 
-// Handler is the name of the tenant whose token it is, and its MCP endpoint, or nil. It takes the same time whosever
-// it is.
+// Handler returns the name of the tenant that has this token, and its MCP endpoint, or nil. It takes the same time for
+// every token.
 func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()

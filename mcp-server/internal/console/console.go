@@ -212,7 +212,10 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			httpjson.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
 			return
 		}
-		guard.Admitted(r.Context(), "")
+		if !guard.Admit(r.Context(), "") {
+			httpjson.Answer(w, http.StatusServiceUnavailable, refusal{guard.TooMany})
+			return
+		}
 		c.api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -396,35 +397,33 @@ func TestConnectionStays(t *testing.T) {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext}
 	go func() { _ = server.Serve(guard.Limit(tcp, 2)) }()
 	t.Cleanup(func() { _ = server.Close() })
-	dial := func() net.Conn {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", tcp.Addr().String())
+	get := func(client *http.Client, name, value string) (status int, again bool) {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { again = i.Reused }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+tcp.Addr().String()+API+"runs", nil)
 		testkit.Must(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		testkit.Must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-		return conn
-	}
-	get := func(conn net.Conn, header string) (int, error) {
-		_, err := fmt.Fprintf(conn, "GET %sruns HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n", API, header)
-		if err != nil {
-			return 0, err
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			return 0, err
-		}
+		r.Header.Set(name, value)
+		resp, err := client.Do(r)
+		testkit.Must(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)
-		return resp.StatusCode, errors.Join(err, resp.Body.Close())
+		testkit.Must(t, errors.Join(err, resp.Body.Close()))
+		return resp.StatusCode, again
 	}
-	page := dial()
-	if status, err := get(page, me); status != http.StatusOK {
-		t.Fatal(status, err)
+	client := func() *http.Client {
+		transport := new(http.Transport)
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	}
+	page := client()
+	name, value, _ := strings.Cut(me, ": ")
+	if status, _ := get(page, name, value); status != http.StatusOK {
+		t.Fatal(status)
 	}
 	for range 3 {
-		if status, err := get(dial(), "X-None: x"); status != http.StatusUnauthorized {
-			t.Fatal(status, err)
+		if status, _ := get(client(), "X-None", "x"); status != http.StatusUnauthorized {
+			t.Fatal(status)
 		}
 	}
-	if status, err := get(page, me); status != http.StatusOK {
-		t.Errorf("the page's connection: %d, %v", status, err)
+	if status, again := get(page, name, value); status != http.StatusOK || !again {
+		t.Errorf("the page's next request: %d, on the same connection: %v", status, again)
 	}
 }

@@ -31,8 +31,8 @@ type Config struct {
 	Token secret.Value
 	// Required means that a token is required even if Token is empty: then only tenants have one.
 	Required bool
-	// Tenant is whose another token is, and where requests that carry it go, nil for one that is nobody's. It takes the
-	// same time whatever it is given.
+	// Tenant returns, for a token other than Token, whose it is and where its requests go; nil if it is nobody's. It takes
+	// the same time for every token.
 	Tenant func(token string) (name string, own http.Handler)
 	// Page is the path of a page that a link of any web page may open, because it is the same for everybody. Empty: there
 	// is none.
@@ -80,14 +80,14 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 // token they began with. Without a token in the configuration every request passes.
 func (g *Guard) Bearer(next http.Handler) http.Handler {
 	if !g.needs {
-		return admit("", next)
+		return admitting("", next)
 	}
 	// The SDK's own check comes second, since it is what binds a session to a user.
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: "bearer"}, nil
 	}
 	options := &auth.RequireBearerTokenOptions{AllowMissingExpiration: true}
-	bound := admit("", auth.RequireBearerToken(verify, options)(next))
+	bound := admitting("", auth.RequireBearerToken(verify, options)(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.Passes(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
@@ -111,7 +111,7 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token, ok := bearer(r); ok {
 			if name, own := g.tenant(token); own != nil {
-				admit(name, own).ServeHTTP(w, r)
+				admitting(name, own).ServeHTTP(w, r)
 				return
 			}
 		}
@@ -119,17 +119,20 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 	})
 }
 
-// admit passes requests whose connection may stay.
-func admit(tenant string, next http.Handler) http.Handler {
+// admitting passes requests whose connection may stay.
+func admitting(tenant string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !Admitted(r.Context(), tenant) {
+		if !Admit(r.Context(), tenant) {
 			w.Header().Set("Connection", "close")
-			http.Error(w, "too many connections: use fewer, and keep them", http.StatusServiceUnavailable)
+			http.Error(w, TooMany, http.StatusServiceUnavailable)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// TooMany is what a request is told that Admit refuses.
+const TooMany = "too many connections: use fewer, and keep them"
 
 // bearer is the token that a request carries.
 func bearer(r *http.Request) (token string, ok bool) {

@@ -105,8 +105,8 @@ func (l *limited) count(tenant string, by int) {
 	}
 }
 
-// admitted takes the connection from the strangers, unless its tenant has enough.
-func (c *conn) admitted(tenant string) bool {
+// admit takes the connection from the strangers, unless its tenant has enough.
+func (c *conn) admit(tenant string) bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	if c.gone {
@@ -131,10 +131,10 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Admitted says that a request with this context may be served: its connection stays until it ends. Only what requires
-// the token may say so. It is false if the connection has made room for another, or the tenant, empty for the operator,
-// has too many.
-func Admitted(ctx context.Context, tenant string) bool {
+// Admit keeps the connection of a request that carries a token: it makes room for no other. The tenant is empty for the
+// operator. False means that the request must not be served: its connection has made room already, or the tenant has
+// too many.
+func Admit(ctx context.Context, tenant string) bool {
 	c, ok := ctx.Value(connKey{}).(*conn)
-	return !ok || c.admitted(tenant)
+	return !ok || c.admit(tenant)
 }

@@ -135,6 +135,27 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestLimitTooLate: a request with the token that comes on a connection that has just made room for another is not
+// served.
+func TestLimitTooLate(t *testing.T) {
+	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	l := guard.Limit(tcp, 1)
+	t.Cleanup(func() { _ = l.Close() })
+	var accepted [2]net.Conn
+	for i := range accepted {
+		dial(t, tcp.Addr())
+		accepted[i], err = l.Accept()
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = accepted[i].Close() })
+	}
+	for i, want := range []bool{false, true} {
+		if got := guard.Admit(guard.ConnContext(t.Context(), accepted[i]), ""); got != want {
+			t.Errorf("connection %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
 // TestLimitTenants: one tenant has at most half of the connections, the operator as many as there are.
 func TestLimitTenants(t *testing.T) {
 	const most, patience = 6, 10 * time.Second
