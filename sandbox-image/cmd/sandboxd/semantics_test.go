@@ -190,6 +190,10 @@ func TestLoadedAhead(t *testing.T) {
 			awaitWarm(t, warm, 1)
 			time.Sleep(200 * time.Millisecond)
 		}
+		for range 4 {
+			awaitWarm(t, warm, 1)
+			heap(warm)
+		}
 		loaded := 0
 		for range 5 { // an interpreter may start before its run, if the client is slow to send it
 			if n := heap(cold); n > bare+loads {

@@ -50,14 +50,18 @@ func newStream(f *os.File, ended <-chan struct{}) (*stream, error) {
 // Read implements io.Reader. It returns what has been printed since the last time.
 func (s *stream) Read(p []byte) (int, error) {
 	for {
+		over := false // before the read: what was printed up to the end is in the pipe
+		select {
+		case <-s.ended:
+			over = true
+		default:
+		}
 		n, err := unix.Read(s.fd, p)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
-			select {
-			case <-s.ended:
+			if over {
 				return 0, io.EOF
-			default:
 			}
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}, lookEvery) //nolint:gosec // a descriptor
 		case err != nil:

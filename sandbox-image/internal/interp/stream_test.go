@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// pipe makes a stream and its write end, which the caller closes.
 func pipe(t *testing.T, ended <-chan struct{}) (*stream, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -19,13 +20,13 @@ func pipe(t *testing.T, ended <-chan struct{}) (*stream, *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close(); _ = w.Close() })
 	return s, w
 }
 
 // Everything arrives in order, whatever the pauses.
 func TestStream(t *testing.T) {
 	s, w := pipe(t, make(chan struct{}))
+	defer s.Close()
 	var want bytes.Buffer
 	go func() {
 		defer w.Close()
@@ -58,6 +59,8 @@ func TestStream(t *testing.T) {
 func TestStreamHeld(t *testing.T) {
 	ended := make(chan struct{})
 	s, w := pipe(t, ended)
+	defer s.Close()
+	defer w.Close()
 	_, _ = w.WriteString("printed")
 	time.AfterFunc(50*time.Millisecond, func() { close(ended) })
 	read := make(chan string, 1)
@@ -75,11 +78,30 @@ func TestStreamHeld(t *testing.T) {
 	}
 }
 
+// What a program prints last arrives, also if it ends while the reader finds the pipe empty.
+func TestStreamLast(t *testing.T) {
+	for range 10000 {
+		ended := make(chan struct{})
+		s, w := pipe(t, ended)
+		go func() {
+			_, _ = w.WriteString("x")
+			close(ended)
+		}()
+		if n, err := s.Read(make([]byte, 2)); n != 1 {
+			t.Fatalf("read %d bytes: %v", n, err)
+		}
+		s.Close()
+		_ = w.Close()
+	}
+}
+
 // The end of a run does not wait for a pause.
 func TestStreamRest(t *testing.T) {
 	ended := make(chan struct{})
 	close(ended)
-	s, _ := pipe(t, ended)
+	s, w := pipe(t, ended)
+	defer s.Close()
+	defer w.Close()
 	start := time.Now()
 	for range 1000 {
 		s.rest(false)
