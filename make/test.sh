@@ -69,7 +69,10 @@ again() {
 				. "$how"
 				cd "$PWD" && logged "$how.log" "${flags[@]}" -count=1 ${names:+-run "$names"} "$package"
 			); then
-				echo "$package $names" >>"$tmp/unstable"
+				{
+					echo "$package $names"
+					grep -aE '^ +[a-z_0-9]+\.go:[0-9]+: ' "${how%.again}" | cut -c1-300 | sed 8q || true # what it said
+				} >>"$tmp/unstable"
 			else
 				status=1
 			fi

@@ -56,6 +56,10 @@ esac
 		if (err == nil) != row.ok || strings.Contains(string(out), "unstable, which") != (row.again && row.ok) {
 			t.Errorf("%s: %v\n%s", row.name, err, out)
 		}
+		const said = "attack_test.go:117: once more"
+		if _, end, _ := strings.Cut(string(out), "unstable, which"); strings.Contains(row.says, said) && !strings.Contains(end, said) {
+			t.Errorf("%s: the end does not say how it failed\n%s", row.name, out)
+		}
 		second := row.ok && row.again
 		if _, line, _ := strings.Cut(string(out), "again: "); second && strings.Contains(line, "-run ") != (row.runs != "") ||
 			!strings.Contains(line, row.runs) {
