@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -45,9 +46,12 @@ func newTab(t *testing.T, parent context.Context) *tab {
 		if path == "" {
 			testkit.Skip(t, "there is no chromium")
 		}
+		temp, err := os.MkdirTemp("", "chromium") // where it leaves a folder when it is killed
+		testkit.Must(t, err)
+		t.Cleanup(func() { testkit.WaitFor(t, func() bool { return os.RemoveAll(temp) == nil }) })
 		var end context.CancelFunc
 		parent, end = chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox,
-			chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1440, 900))
+			chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1440, 900), chromedp.Env("TMPDIR="+temp))
 		t.Cleanup(end)
 	}
 	ctx, end := chromedp.NewContext(parent)

@@ -135,12 +135,12 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 			`real(String(u).replace("https://mcp.codeforge.internal", %q), o);`, b.URL)
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte("// deno-lint-ignore-file\n"+prelude+"\n"+code), 0o600))
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "warm.ts"), Warm, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "warm.js"), Warm, 0o600))
 	input, err := Go(false, servers)
 	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config",
 		"--no-lock", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
-		filepath.Join(dir, "warm.ts"), filepath.Join(dir, "main.ts"))
+		filepath.Join(dir, "warm.js"), filepath.Join(dir, "main.ts"))
 	cmd.Dir = "/tmp" // where a run is that is not private
 	cmd.Env = []string{"NO_COLOR=1", "HOME=/tmp", "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
 	cmd.Stdin = bytes.NewReader(input)
@@ -294,7 +294,7 @@ func TestUncaught(t *testing.T) {
 			_, errs := run(t, b, known, code)
 			head, rest, _ := strings.Cut(errs, "\n")
 			const want = "error: Uncaught (in promise) McpError: s.refused: title is missing: want string. create_issue({title: string})"
-			if head != want || !strings.Contains(rest, "DIR/main.ts:") || strings.Contains(rest, "ext:") || strings.Contains(rest, "warm.ts") {
+			if head != want || !strings.Contains(rest, "DIR/main.ts:") || strings.Contains(rest, "ext:") || strings.Contains(rest, "warm.js") {
 				t.Errorf("%s", errs)
 			}
 		})

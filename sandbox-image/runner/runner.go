@@ -2,20 +2,20 @@
 package runner
 
 import (
-	_ "embed" // warm.ts, mcp.js and their counterparts in Python
+	_ "embed" // warm.js, mcp.js and their counterparts in Python
 	"encoding/json"
 )
 
-// Warm is warm.ts, which Deno runs with --preload. It writes one zero byte to standard output when the interpreter is
+// Warm is warm.js, which Deno runs with --preload. It writes one zero byte to standard output when the interpreter is
 // up, and then blocks until GoByte arrives on standard input. The main module is written in between.
 //
-//go:embed warm.ts
+//go:embed warm.js
 var Warm []byte
 
-// ReadyByte is the first byte that warm.ts writes to standard output. It is not part of the code's output.
+// ReadyByte is the first byte that warm.js writes to standard output. It is not part of the code's output.
 const ReadyByte = 0
 
-// What warm.ts reads from standard input. GoByte or ServersByte starts the main module. LoadByte may come once before
+// What warm.js reads from standard input. GoByte or ServersByte starts the main module. LoadByte may come once before
 // it and makes the interpreter preload what most code needs.
 const (
 	GoByte      = '\n'

@@ -1,7 +1,7 @@
 """Runs before the user's code, in an interpreter started ahead of time.
 
 Python imports this module before it opens main.py, which need not exist yet. So main.py runs exactly as `python3 main.py`
-runs it: tracebacks, exit codes and __main__ are Python's own. The orders on standard input are those of warm.ts.
+runs it: tracebacks, exit codes and __main__ are Python's own. The orders on standard input are those of warm.js.
 """
 
 import os

@@ -69,7 +69,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// run implements the interpreter's side of the warm start, like warm.ts.
+// run implements the interpreter's side of the warm start, like warm.js.
 func run() error {
 	if _, err := os.Stdout.Write([]byte{runner.ReadyByte}); err != nil {
 		return err

@@ -151,8 +151,8 @@ func TestSameAsBareDeno(t *testing.T) {
 					if r.Exit.Code != want.code || r.Exit.Reason != runapi.Exited || r.Exit.Detail != "" {
 						t.Errorf("exit %+v, bare Deno %d", r.Exit, want.code)
 					}
-					if strings.Contains(r.Stdout+r.Stderr, "warm.ts") {
-						t.Error("warm.ts shows")
+					if strings.Contains(r.Stdout+r.Stderr, "warm.js") {
+						t.Error("warm.js shows")
 					}
 				}
 			})

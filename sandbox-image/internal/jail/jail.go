@@ -24,7 +24,7 @@ const (
 	SkillsDir = "/skills"
 	RunsDir   = "/runs"
 	MainFile  = "main.ts"
-	WarmFile  = "warm.ts"
+	WarmFile  = "warm.js"
 	// ClientDir is the folder beside the code with the modules that it imports from /apis/.
 	ClientDir = "apis"
 	// SkillDir is the folder beside the code of a private run with the skills that it may import.

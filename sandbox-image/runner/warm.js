@@ -1,24 +1,21 @@
-// Runs before the user's code (deno run --preload warm.ts main.ts), in an interpreter started ahead of time.
+// Runs before the user's code (deno run --preload warm.js main.ts), in an interpreter started ahead of time.
 // It writes one zero byte when the interpreter is up. A line feed on standard input means that main.ts has been written.
 // So does "m", after which come a line of JSON, the MCP servers that the code may call, and mcp.js. An "l" before it
-// means that there is no code yet, and time to preload.
+// means that there is no code yet, and time to preload. (It is no TypeScript: transpiling would take 2 ms of each start.)
 
 // When the code has finished and the exit listeners have been called, exit immediately: tearing down V8 takes longer than
 // most code runs. Deno calls this hook, which node:process replaces by its own when it is loaded, so its listeners run.
 {
-  // deno-lint-ignore no-explicit-any
-  const deno = Deno as any, internals = deno[deno.internal], exit = Deno.exit;
+  const internals = Deno[Deno.internal], exit = Deno.exit;
   if (internals) internals.dispatchProcessExitEvent ??= () => exit();
 
   // The console gives each line to V8's inspector before it prints it. Nobody uses that here, and it takes longer than
   // printing. So a single string that is in no group, which the console prints as it is, is printed without it.
   const print = internals?.core?.print;
   if (print) {
-    type Log = (...args: unknown[]) => void;
-    const own = console as unknown as Record<string, Log>;
     let groups = 0;
-    const replace = (name: string, make: (given: Log) => Log) => {
-      own[name] = Object.defineProperty(make(own[name]), "name", { value: name });
+    const replace = (name, make) => {
+      console[name] = Object.defineProperty(make(console[name]), "name", { value: name });
     };
     for (const name of ["log", "info", "debug", "error", "warn"]) {
       const isError = name === "error" || name === "warn";
@@ -58,9 +55,9 @@ if (n === 1 && order[0] === 109) { // "m"
     }
   }
   const names = ["mcp", "parallel", "stash", "McpError"];
-  const define = (name: string, value: unknown) =>
+  const define = (name, value) =>
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
-  const load = (name: string) => {
+  const load = (name) => {
     const text = new TextDecoder().decode(input.subarray(0, length)), line = text.indexOf("\n");
     const source = text.slice(line) + "\n//# sourceURL=ext:codeforge/mcp.js"; // a name that stack traces leave out
     const made = new Function("servers", source)(JSON.parse(text.slice(0, line)));
