@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // The opcodes of RFC 6455, 5.2.
@@ -94,7 +95,8 @@ func unmask(p []byte, mask [4]byte, at int64) {
 type peer struct {
 	rw     io.ReadWriteCloser
 	in     *bufio.Reader
-	server bool // it receives masked frames and sends unmasked ones
+	server bool        // it receives masked frames and sends unmasked ones
+	gone   atomic.Bool // writing failed
 
 	mu     sync.Mutex
 	out    []byte
@@ -138,6 +140,9 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 		p.out = b
 	}
 	_, err := p.rw.Write(b)
+	if err != nil {
+		p.gone.Store(true)
+	}
 	return err
 }
 

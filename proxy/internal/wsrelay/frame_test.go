@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -224,6 +225,34 @@ func TestEnds(t *testing.T) {
 	e.want(e.client, "8 true \x03\xe9", "EOF")
 	if err := <-e.result; err == nil {
 		t.Error("an abort ended well")
+	}
+}
+
+// deaf is an upstream that has sent all it has to say, and closed the connection.
+type deaf struct{ io.Reader }
+
+func (deaf) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+func (deaf) Close() error              { return nil }
+
+// TestLastWords: what an upstream sent before it closed the connection arrives, also if the client still sends.
+func TestLastWords(t *testing.T) {
+	const messages = 100
+	said := strings.Repeat(frame(fin, opText, false, "x"), messages)
+	for last, want := range map[string]string{
+		frame(fin, opClose, false, "\x03\xe8"): "8 true \x03\xe8", "": "8 true \x03\xe9",
+	} {
+		client, a := net.Pipe()
+		e := &ends{t: t, client: client, readers: map[net.Conn]*bufio.Reader{client: bufio.NewReader(client)}}
+		result := make(chan error, 1)
+		go func() { result <- Relay(t.Context(), a, deaf{strings.NewReader(said + last)}, Options{}) }()
+		e.send(client, frame(fin, opText, true, "go on"))
+		for range messages {
+			e.want(client, "1 true x")
+		}
+		e.want(client, want, "EOF")
+		if err := <-result; err == nil {
+			t.Error("an abort ended well")
+		}
 	}
 }
 

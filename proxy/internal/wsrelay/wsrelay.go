@@ -165,7 +165,8 @@ type relay struct {
 	over             chan struct{} // closed when one direction has ended
 }
 
-// wait waits for both pumps. After the first has ended it gives the second a moment, or none if the first failed.
+// wait waits for both pumps. After the first has ended it gives the second a moment, or none if the first failed. But
+// what an upstream sent before it was gone is still passed on.
 func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	var first error
 	select {
@@ -177,20 +178,27 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 		r.stop(closeGoingAway)
 		<-ends //nolint:errcheck // the first error counts
 	}
-	if first == nil {
+	ended := false // the second, too
+	if first == nil || r.upstream.gone.Load() {
 		timer := time.NewTimer(goodbye)
 		defer timer.Stop()
 		select {
 		case err := <-ends:
-			return err
+			if first == nil {
+				return err
+			}
+			ended = true
 		case <-ctx.Done():
 		case <-timer.C:
 		}
-	} else {
+	}
+	if first != nil {
 		r.stop(closeCode(first))
 	}
 	_, _ = r.client.rw.Close(), r.upstream.rw.Close()
-	<-ends //nolint:errcheck // the first error counts
+	if !ended {
+		<-ends //nolint:errcheck // the first error counts
+	}
 	return first
 }
 
