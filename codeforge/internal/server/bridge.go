@@ -134,7 +134,7 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 	}
 	answered := false
 	err = messages(resp, func(answer []byte) {
-		answered = answered || bytes.Contains(answer, []byte(`"id"`))
+		answered = answered || answers(answer)
 		b.rememberVersion(m, answer)
 		b.write(answer)
 	})
@@ -143,10 +143,21 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 		b.fail(m, fmt.Sprintf("CodeForge answered %s", resp.Status))
 	case err != nil && !answered:
 		b.fail(m, "CodeForge broke off its answer: "+err.Error())
+	case !answered:
+		b.fail(m, "CodeForge broke off its answer")
 	}
 	if m.Method == "notifications/initialized" {
 		b.listen(ctx)
 	}
+}
+
+// answers reports whether a message is an answer, and not a question or a notification of the server's own.
+func answers(text []byte) bool {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method *string         `json:"method"`
+	}
+	return json.Unmarshal(text, &m) == nil && len(m.ID) > 0 && m.Method == nil
 }
 
 // post sends one message. While CodeForge is not there, or is stopping, it tries again until reconnectTime has passed:

@@ -135,6 +135,13 @@ func TestBridgeFailures(t *testing.T) {
 		"empty":         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
 		"broken stream": func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) },
 		"not a message": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502); _, _ = io.WriteString(w, "<html>") },
+		"ended stream":  func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/event-stream") },
+		"a question, and no answer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
 		"foreign content": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(403)
@@ -144,6 +151,7 @@ func TestBridgeFailures(t *testing.T) {
 			srv := httptest.NewServer(handler)
 			defer srv.Close()
 			answers := converse(t, srv.URL, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, `{"jsonrpc":"2.0","method":"notifications/x"}`, `garbage`)
+			delete(answers, `"q"`)
 			if len(answers) != 1 || !strings.Contains(answers["7"], `"code":-32603`) {
 				t.Errorf("answers %v", answers)
 			}
