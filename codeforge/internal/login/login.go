@@ -118,6 +118,10 @@ func (l *Listener) Wait(ctx context.Context, started credentialapi.Started,
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	defer cancel()
 	_ = srv.Shutdown(stop) // so that the browser gets its page
+	select {
+	case err = <-w.done: // the redirect had come before the end of ctx
+	default:
+	}
 	return err
 }
 

@@ -112,6 +112,7 @@ func TestWait(t *testing.T) {
 }
 
 // TestWaitFails: a refusal of the proxy is returned, and the browser is not told why; nobody coming is an error too.
+// Somebody who comes at the last moment is logged in.
 func TestWaitFails(t *testing.T) {
 	l, err := login.Listen(t.Context(), "localhost", 0)
 	if err != nil {
@@ -127,12 +128,25 @@ func TestWaitFails(t *testing.T) {
 	if err := <-waited; !errors.Is(err, refusal) || status != 502 || strings.Contains(page, "hunter2") {
 		t.Errorf("%v, %d: %s", err, status, page)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	last, err := login.Listen(t.Context(), "localhost", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	go func() {
+		waited <- last.Wait(ctx, started(), func(context.Context, credentialapi.Redirect) error { cancel(); return nil })
+	}()
+	status, _ = get(t, "GET", "localhost:"+strconv.Itoa(last.Port()), last.Port(), "/callback?code=c&state="+state)
+	if err := <-waited; err != nil || status != 200 {
+		t.Errorf("logged in at the last moment: %v, %d", err, status)
+	}
 	late, err := login.Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := late.Wait(ctx, started(), nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
