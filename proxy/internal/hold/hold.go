@@ -125,7 +125,11 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	defer timer.Stop()
 	select {
 	case err = <-e.answer:
-		return err
+		if err != nil || ctx.Err() == nil {
+			return err
+		}
+		e.answer <- nil // for what follows
+		err = context.Cause(ctx)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-timer.C:

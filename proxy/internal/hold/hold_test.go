@@ -131,6 +131,28 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+// TestEndedApproved: an approval that comes just before the end of its run is for the next one.
+func TestEndedApproved(t *testing.T) {
+	for range 100 {
+		r := &Room{Wait: testkit.Patience}
+		ctx, cancel := context.WithCancel(t.Context())
+		e, err := r.enter(refund("r1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Decide(e.ID, approvalapi.Answer{Approve: true}); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := r.wait(ctx, e); !errors.Is(err, context.Canceled) {
+			t.Fatalf("the run that has ended got %v", err)
+		}
+		if _, err := r.Pass(t.Context(), refund("r2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestStale: a change of the catalog ends what waits, and what was approved under the one before.
 func TestStale(t *testing.T) {
 	r := &Room{Wait: testkit.Patience}
