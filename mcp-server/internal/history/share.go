@@ -103,7 +103,8 @@ func (h *share) close(ctx context.Context) {
 			defer cancel()
 			ctx = short
 		}
-		if err := h.uploadAll(ctx); err != nil {
+		err := h.store.ask(ctx, func(context.Context, *transaction) error { return nil }) // for what is queued
+		if err = errors.Join(err, h.uploadAll(ctx)); err != nil {
 			h.store.cfg.Log.Error("the latest runs are not in the bucket: they are lost if this store is",
 				logline.Tag("history"), slog.String("error", err.Error()))
 		}

@@ -317,6 +317,26 @@ func TestSharedSlowFile(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return len(files(t, server)) == 2 })
 }
 
+// TestSharedLast: a run that ends just before the store closes is uploaded, also if the file is slow.
+func TestSharedLast(t *testing.T) {
+	b, server := objects(t)
+	s := sharing(t, b, nil)
+	busy := make(chan struct{})
+	s.put(job{do: func(context.Context, *transaction) error {
+		close(busy)
+		time.Sleep(5 * freshTime)
+		return nil
+	}})
+	<-busy
+	store(s, "raaaa", "x", "y")
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	s.Close(ctx)
+	if n := len(files(t, server)); n != 2 {
+		t.Errorf("%d objects in the bucket", n)
+	}
+}
+
 // TestSharedTold: exchanges that the proxy reported to every store are not counted twice.
 func TestSharedTold(t *testing.T) {
 	b, _ := objects(t)
