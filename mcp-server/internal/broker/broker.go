@@ -96,7 +96,8 @@ type Broker struct {
 	parts  sync.WaitGroup
 
 	mu       sync.Mutex
-	version  string // of the catalog that servers are of
+	tellings *sync.Cond // an instance's untold has changed
+	version  string     // of the catalog that servers are of
 	servers  map[string]*server
 	runs     map[string]map[string]bool // the servers that each run has used
 	lent     map[string]sessionLent     // by run
@@ -130,6 +131,7 @@ func New(cfg Config) *Broker {
 		free: make(chan struct{}), installs: map[string]*installation{},
 		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}
+	b.tellings = sync.NewCond(&b.mu)
 	b.parts.Go(b.sweep)
 	if cfg.Tidy != nil {
 		b.parts.Go(b.tidy)

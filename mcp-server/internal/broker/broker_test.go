@@ -49,6 +49,7 @@ type localSlot struct {
 	done     chan struct{}
 	home     string
 	once     sync.Once
+	freed    bool          // the proxy knows it no more
 	stuck    chan struct{} // what freeing it waits for; nil: nothing
 }
 
@@ -104,15 +105,27 @@ func (s *localSlot) Start() frame.Start {
 }
 
 func (s *localSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
-	return controlapi.Receipt{}, nil
+	s.launcher.mu.Lock()
+	defer s.launcher.mu.Unlock()
+	if s.freed {
+		return controlapi.Receipt{}, controlapi.ErrFenced
+	}
+	return controlapi.Receipt{Exchanges: []controlapi.Exchange{{Host: s.api.Name + ".example"}}}, nil
 }
 
-func (s *localSlot) Close() error {
+func (s *localSlot) Stop() {
 	s.once.Do(func() {
 		s.cancel()
 		s.in.Close()
 		s.out.Close()
 	})
+}
+
+func (s *localSlot) Close() error {
+	s.launcher.mu.Lock()
+	s.freed = true
+	s.launcher.mu.Unlock()
+	s.Stop()
 	<-s.done
 	s.launcher.mu.Lock()
 	stuck := s.stuck

@@ -36,6 +36,7 @@ func (b *Broker) begun(i *instance) {
 	defer b.mu.Unlock()
 	i.inFlight++
 	i.window++
+	i.untold++
 }
 
 // over asks the proxy what the server sent during a call that is over. With other calls in flight since it was asked
@@ -47,6 +48,7 @@ func (b *Broker) over(c *call, i *instance) {
 	among := i.window
 	i.window = i.inFlight
 	if c == nil || b.ctx.Err() != nil || len(i.server.api.Domains) == 0 { // it can send nothing
+		b.told(i)
 		return
 	}
 	of := b.caused[c.run]
@@ -61,17 +63,33 @@ func (b *Broker) over(c *call, i *instance) {
 		defer cancel()
 		cause := controlapi.Cause{Run: c.run, Call: i.server.api.Name + "." + c.tool, Among: among}
 		r, err := i.slot.Drain(ctx, cause)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.told(i)
 		if err != nil || len(r.Exchanges) == 0 {
 			return
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		list := r.Exchanges[:min(len(r.Exchanges), maxCaused-of.count)]
 		of.count += len(list)
 		of.list = append(of.list, controlapi.Caused{
 			Cause: cause, Exchanges: list, Omitted: r.Omitted + len(r.Exchanges) - len(list),
 		})
 	})
+}
+
+// told counts a call whose requests are known, or will not be. b.mu is held.
+func (b *Broker) told(i *instance) {
+	i.untold--
+	b.tellings.Broadcast()
+}
+
+// awaitTold waits for that of all calls of an instance that has ended, which are over soon.
+func (b *Broker) awaitTold(i *instance) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i.untold > 0 {
+		b.tellings.Wait()
+	}
 }
 
 // Caused is what the calls of a run made servers send. It is asked once, when the run is over.

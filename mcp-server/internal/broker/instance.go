@@ -36,7 +36,9 @@ type Slot interface {
 	Start() frame.Start
 	// Drain returns what the proxy did for the server since the last Drain. The zero Cause is none.
 	Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error)
-	// Close ends everything in the slot and frees it. It may be called more than once.
+	// Stop ends everything in the slot, so that Read fails. It may be called more than once.
+	Stop()
+	// Close is Stop, and frees the slot. It may be called more than once.
 	Close() error
 }
 
@@ -62,6 +64,7 @@ type instance struct {
 	tenant  string    // who has a seat for it; see Broker.seat
 	// inFlight are the calls that the server has, window those that it had since the proxy was last asked what it sent.
 	inFlight, window int
+	untold           int // calls of which the proxy has not yet told what they made the server send
 
 	mu      sync.Mutex
 	id      uint64
@@ -94,6 +97,7 @@ func (i *instance) run(ctx context.Context) {
 		close(i.ready)
 	}
 	close(i.gone)
+	i.server.broker.awaitTold(i) // the proxy knows nothing of a slot that is free
 	if i.slot != nil {
 		if err := i.slot.Close(); err != nil {
 			i.server.warn("a slot could not be freed", "error", err)
@@ -120,7 +124,7 @@ func (i *instance) serve(ctx context.Context) error {
 		return err
 	}
 	i.slot = slot
-	stop := context.AfterFunc(ctx, func() { _ = slot.Close() })
+	stop := context.AfterFunc(ctx, slot.Stop)
 	defer stop()
 	go i.write(ctx)
 	start := slot.Start()

@@ -437,6 +437,52 @@ func TestCloseIsBounded(t *testing.T) {
 	close(stuck)
 }
 
+// TestCausedAtEnd: what a server sent in a call is known, also if it ends during the call or right after it.
+func TestCausedAtEnd(t *testing.T) {
+	const each = 5
+	ways := map[string]func(w *world, s *server){
+		"it dies":     nil,
+		"it restarts": func(w *world, s *server) { testkit.Must(w.t, w.broker.Restart(s.api.Name)) },
+		"it gives way": func(w *world, s *server) {
+			w.broker.mu.Lock()
+			defer w.broker.mu.Unlock()
+			w.broker.retire(s.instances[""])
+		},
+	}
+	for way, end := range ways {
+		t.Run(way, func(t *testing.T) {
+			var apis []controlapi.API
+			for i := range each {
+				a := hostile(t, fmt.Sprint("a", i), nil)
+				a.Domains = []string{a.Name + ".example"}
+				apis = append(apis, a)
+			}
+			w := newWorld(t, each, apis...)
+			lost := 0
+			for i, a := range apis {
+				run := fmt.Sprint("s1-r", i)
+				if end == nil {
+					w.send(t.Context(), run, http.MethodPost, "/"+a.Name+"/die", `{"text":""}`, 0)
+				} else {
+					m := newMeeting(t)
+					var parts sync.WaitGroup
+					parts.Go(func() { w.send(t.Context(), run, http.MethodPost, "/"+a.Name+"/meet", m.call, 0) })
+					m.await(1)
+					end(w, w.broker.server(a.Name))
+					m.end()
+					parts.Wait()
+				}
+				if got := w.broker.Caused(run); len(got) != 1 || got[0].Exchanges[0].Host != a.Name+".example" {
+					lost++
+				}
+			}
+			if lost > 0 {
+				t.Errorf("lost %d of %d", lost, each)
+			}
+		})
+	}
+}
+
 // TestInstallPause: a failed installation is not tried again at once, whoever asks.
 func TestInstallPause(t *testing.T) {
 	l := &broken{}
@@ -505,6 +551,7 @@ func (s *dyingSlot) Read(p []byte) (int, error) {
 
 func (*dyingSlot) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func (*dyingSlot) Start() frame.Start        { return frame.Start{ConnectTimeoutMS: 60_000} }
+func (*dyingSlot) Stop()                     {}
 func (*dyingSlot) Close() error              { return nil }
 func (*dyingSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
 	return controlapi.Receipt{}, nil

@@ -233,12 +233,16 @@ func (s *sandboxSlot) Drain(ctx context.Context, cause controlapi.Cause) (contro
 	return s.launcher.Control.Drain(ctx, s.lease.Slot, s.lease.Generation, cause)
 }
 
+func (s *sandboxSlot) Stop() {
+	if s.stream != nil {
+		_ = s.stream.Close()
+	}
+	s.end()
+}
+
 func (s *sandboxSlot) Close() error {
 	s.closing.Do(func() {
-		if s.stream != nil {
-			_ = s.stream.Close()
-		}
-		s.end()
+		s.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), unwindTime)
 		defer cancel()
 		_, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
