@@ -261,6 +261,12 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 		settled(atRest)
 		return nil, &failure{code: badRequest, message: err.Error()}
 	}
+	select {
+	case <-i.gone: // there may be room in i.out all the same
+		settled(atRest)
+		return nil, i.why(true)
+	default:
+	}
 	i.mu.Lock()
 	i.id++
 	id, answer := i.id, make(chan frame.FromBridge, 1)

@@ -483,6 +483,18 @@ func TestCausedAtEnd(t *testing.T) {
 	}
 }
 
+// TestAskedTooLate: a call that an instance can no longer get was not sent, and may be sent to the next one.
+func TestAskedTooLate(t *testing.T) {
+	i := newInstance(&server{}, "", nil)
+	i.err = ended("it died", false)
+	close(i.gone)
+	for n := range 10 {
+		if _, f := i.ask(t.Context(), frame.CallMethod, nil, func(rest) {}); !f.unsent {
+			t.Fatalf("call %d: %+v", n, f)
+		}
+	}
+}
+
 // TestInstallPause: a failed installation is not tried again at once, whoever asks.
 func TestInstallPause(t *testing.T) {
 	l := &broken{}
