@@ -46,7 +46,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w to the upstream proxy: %w", errDial, err)
 		}
-		return &sealed{Conn: c}, nil
+		return seal(c), nil
 	}
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		last = netip.AddrPortFrom(a, uint16(port))
 		c, err = d.connect(ctx, last, len(addrs)-i)
 		if err == nil {
-			return &ahead{Conn: &sealed{Conn: c}}, nil
+			return &ahead{Conn: seal(c)}, nil
 		}
 	}
 	return nil, &dialError{last, err}

@@ -323,3 +323,36 @@ func TestEarlyAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestLastAnswer: an upstream that refuses a long body answers and hangs up; its answer counts, and not that no more of
+// the body could be sent.
+func TestLastAnswer(t *testing.T) {
+	const each = 300
+	body := strings.Repeat("x", 1<<20)
+	addr := serveConns(t, nil, func(c net.Conn) {
+		defer c.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig")
+		}
+	})
+	p := newPool(t, Config{Resolve: at127, Connect: to(addr, new(atomic.Int32))})
+	w := Want{APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Owner: someone}
+	lost := 0
+	for range each {
+		req, _ := http.NewRequest(http.MethodPost, "http://api.test/", io.NopCloser(strings.NewReader(body)))
+		req.ContentLength = int64(len(body))
+		resp, err := p.RoundTrip(req, w)
+		if err != nil {
+			lost++
+			continue
+		}
+		text, err := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusRequestEntityTooLarge || string(text) != "big" || err != nil {
+			lost++
+		}
+		_ = resp.Body.Close()
+	}
+	if lost > 0 {
+		t.Errorf("lost %d answers of %d", lost, each)
+	}
+}
