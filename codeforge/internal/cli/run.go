@@ -69,7 +69,7 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 					Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
 					Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 				})
-				if ctx.Err() != nil {
+				if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
 					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 				}
 				if err != nil {
