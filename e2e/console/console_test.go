@@ -480,8 +480,8 @@ func must(text []byte, err error) string {
 // in the end.
 const typedAtOnce = `new Promise((done) => {
 	new MutationObserver((_, observer) => {
-		const f = document.querySelector("input[type=search]");
-		if (!location.hash.startsWith("#/runs") || !f) return;
+		const f = document.querySelector("[aria-label='List of runs'] input[type=search]"); // the ledger has one too
+		if (!f) return;
 		observer.disconnect();
 		const type = (text) => { f.value += text; f.dispatchEvent(new InputEvent("input", { bubbles: true })); };
 		type("wai");
