@@ -452,6 +452,11 @@ func TestUnbound(t *testing.T) {
 		"formidable reads JSON":                            {typed("BOUNDARY")[1], "------------JSON", head + "5"},
 		"formidable reads a file":                          {typed("BOUNDARY")[1], "----octet-stream", head + "5"},
 		"cgi of Python looks for the inner boundary alone": {typed("BOUNDARY")[1], one, nested},
+		"PHP reads a head until a blank line":              {typed("BOUNDARY")[1], one, "Content-Disposition: form-data; name=\"acct"},
+		"Rack takes no blank line for a head's end":        {typed("BOUNDARY")[1], one, "\r\nContent-Disposition: form-data; name=\"acct"},
+		"cgi of Python reads an inner form to the end": {
+			typed("BOUNDARY")[1], one, "Content-Type: application/x-www-form-urlencoded\r\n" + head + "amount=1&account=",
+		},
 	} {
 		with := func(boundary string) string {
 			return sum(strings.Split(strings.ReplaceAll(c.typed, "BOUNDARY", boundary), "\n"), form(boundary, c.part, head+"b"))

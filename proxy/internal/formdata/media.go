@@ -1,6 +1,7 @@
 package formdata
 
 import (
+	"bufio"
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
@@ -226,7 +227,7 @@ func isBoundary(s string) bool {
 // Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing
 // else compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary
 // included, unless every parser finds the same parts: one type whose only parameter is a boundary of digits, nothing
-// like it in the parts, nothing around them, and no parts within them. Boundaries of different lengths do not compare
+// like it in the parts, nothing around them, a head in each that Reader understands, and no parts within them. Boundaries of different lengths do not compare
 // equal, because what some parsers misread depends on where a buffer ends. What it returns is to be compared, not sent.
 func Unbound(headers []string, body string) ([]string, string) {
 	at, value := -1, ""
@@ -257,7 +258,7 @@ func Unbound(headers []string, body string) ([]string, string) {
 	var same strings.Builder
 	for i, part := range parts {
 		lower := strings.ToLower(part)
-		if 0 < i && i < last && !strings.HasPrefix(part, "\r\n") || strings.Contains(lower, begins) ||
+		if 0 < i && i < last && !hasHead(part, t) || strings.Contains(lower, begins) ||
 			strings.Contains(lower, "multipart") { // cgi of Python looks for an inner boundary alone
 			return headers, body
 		}
@@ -267,6 +268,18 @@ func Unbound(headers []string, body string) ([]string, string) {
 	none := strings.Repeat("\x00", len(t.Boundary())) // no header that arrives has this character
 	headers[at] = strings.Replace(headers[at], t.Boundary(), none, 1)
 	return headers, same.String()
+}
+
+// hasHead reports whether a part, from the end of its boundary's line on, has a head that ends where every parser takes it
+// to end: PHP and Rack go on in a head until a blank line, also past a boundary, which then is a part of a name. Python's
+// cgi reads a part that is a form of its own up to the end of the body, boundaries included.
+func hasHead(part string, t Type) bool {
+	text, ok := strings.CutPrefix(part, "\r\n")
+	if !ok || strings.HasPrefix(text, "\r\n") {
+		return false
+	}
+	p, _, err := readHead(bufio.NewReaderSize(strings.NewReader(text), window), t)
+	return err == nil && !strings.Contains(p.Type.Media, "urlencoded")
 }
 
 // tellingDigits is how many digits of a boundary are looked for in the parts, in case a parser shortens it.
