@@ -53,6 +53,10 @@ type Config struct {
 // half is the half of Most.
 func (c Config) half() int64 { return c.Most / 2 }
 
+// ordinary is what today's records may have. The rest of the half is for starts, for checkpoints, and for the records
+// that say how many others were lost.
+func (c Config) ordinary() int64 { return c.half() - c.half()/16 }
+
 // Log writes the ledger. It is safe for concurrent use. One process at a time writes a folder.
 type Log struct {
 	conf   Config
@@ -83,8 +87,12 @@ func (l *Log) Append(e Entry) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	most := l.conf.ordinary()
+	if e.Start != nil {
+		most = l.conf.half()
+	}
 	if err = l.mend(); err == nil {
-		err = l.append(entry)
+		err = l.append(entry, most)
 	}
 	if err != nil {
 		l.failed(err)
@@ -101,8 +109,8 @@ func encode(e Entry) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// append writes one record. The caller holds mu.
-func (l *Log) append(entry []byte) error {
+// append writes one record, if today's have at most so many bytes then. The caller holds mu.
+func (l *Log) append(entry []byte, most int64) error {
 	now := l.conf.Now()
 	if err := l.turn(now); err != nil {
 		return err
@@ -110,7 +118,7 @@ func (l *Log) append(entry []byte) error {
 	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // it never fails
 	text := line(l.tree.size, now, l.prev, salt[:], entry)
-	if l.conf.Most > 0 && l.day.written.Load()+int64(len(text)) > l.conf.half() {
+	if l.conf.Most > 0 && l.day.written.Load()+int64(len(text)) > most {
 		return errMost
 	}
 	h := tlog.RecordHash(text)
@@ -135,7 +143,7 @@ func (l *Log) mend() error {
 	}
 	entry, err := json.Marshal(Entry{Gap: &Gap{Lost: l.gap}})
 	if err == nil {
-		err = l.append(entry)
+		err = l.append(entry, l.conf.half())
 	}
 	if err != nil {
 		return err
@@ -216,6 +224,12 @@ func (l *Log) sign(run string, head Head) ([]byte, error) {
 
 // Close signs what is not signed yet and lets another process write the folder.
 func (l *Log) Close() error {
+	l.mu.Lock()
+	if l.gap > 0 { // nobody else knows how many were lost
+		l.brokeAt = time.Time{}
+		_ = l.mend() // what follows fails too
+	}
+	l.mu.Unlock()
 	l.forgetting.Wait()
 	_, err := l.Checkpoint("")
 	l.mu.Lock()

@@ -45,7 +45,10 @@ func Open(c Config) (*Log, error) {
 	if err == nil {
 		err = l.Append(Entry{Start: &start})
 	}
-	if err == nil {
+	switch {
+	case errors.Is(err, errMost): // it is counted as lost, like others of today
+		err = nil
+	case err == nil:
 		_, err = l.Checkpoint("")
 	}
 	if err != nil {
