@@ -3,6 +3,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,12 +13,20 @@ import (
 // Write replaces the file at path, or makes it. When it returns nil, the content survives a loss of power. The draft is
 // a file of mode 0600 beside it until then.
 func Write(path string, data []byte, mode fs.FileMode) error {
+	return Fill(path, mode, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// Fill is Write for a content that write writes.
+func Fill(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(data)
+	err = write(f)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}

@@ -3,8 +3,11 @@
 package audit
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -71,3 +74,57 @@ func TestFullDayRestart(t *testing.T) {
 	}
 }
 
+// TestMostAfterKill: a process that was killed before it dropped older days drops them when it starts again.
+func TestMostAfterKill(t *testing.T) {
+	dir := t.TempDir()
+	const most = 100 << 10
+	unbound := open(t, dir) // as if forget had never come to its end
+	url := "https://a.test/" + strings.Repeat("x", 1000)
+	for range 3 {
+		crowd(unbound, 40, url)
+		unbound.now = unbound.now.Add(24 * time.Hour)
+	}
+	crowd(unbound, 1, url) // the new day has begun
+	now := unbound.now
+	testkit.Must(t, unbound.Close())
+	l := open(t, dir, func(c *Config) { c.Most = most; c.Now = func() time.Time { return now } })
+	crowd(l, 100, url)
+	l.forgetting.Wait()
+	if got := folderSize(t, dir); got > most+4<<10 {
+		t.Errorf("%d bytes, want %d at most", got, most)
+	}
+}
+
+// TestForgetMemory: dropping a day takes no memory by its records.
+func TestForgetMemory(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	testkit.Must(t, l.Append(Entry{Exchange: &controlapi.Exchange{Run: "ra", URL: "https://a.test/"}}))
+	testkit.Must(t, l.Close())
+	path := filepath.Join(dir, l.now.Format(dayLayout)+recordsName)
+	text, err := os.ReadFile(path)
+	testkit.Must(t, err)
+	var record []byte
+	for _, one := range bytes.SplitAfter(text, []byte("\n")) {
+		if bytes.Contains(one, []byte("exchange")) {
+			record = one
+		}
+	}
+	t.Logf("a record has %d bytes: %s", len(record), record)
+	const records = 1 << 19
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	testkit.Must(t, err)
+	block := bytes.Repeat(record, 1<<10)
+	for range records >> 10 {
+		_, err = f.Write(block)
+		testkit.Must(t, err)
+	}
+	testkit.Must(t, f.Close())
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	testkit.Must(t, l.forgetDay(l.now.Format(dayLayout)))
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > records*40 {
+		t.Errorf("%d bytes of memory for %d records (%d MiB)", used, records, int64(len(record))*records>>20)
+	}
+}

@@ -282,15 +282,21 @@ func (l *Log) turn(now time.Time) error {
 	if last != nil {
 		err = last.close()
 	}
-	if l.conf.Keep > 0 || l.conf.Most > 0 {
-		l.forgetting.Go(func() {
-			if err := l.forget(now, today); err != nil {
-				l.conf.Log.Error("older days of the ledger cannot be dropped", logline.Tag("audit"),
-					slog.String("error", err.Error()))
-			}
-		})
-	}
+	l.dropOlder(now, today)
 	return err
+}
+
+// dropOlder begins to drop what is no longer kept of the days before today.
+func (l *Log) dropOlder(now time.Time, today string) {
+	if l.conf.Keep == 0 && l.conf.Most == 0 {
+		return
+	}
+	l.forgetting.Go(func() {
+		if err := l.forget(now, today); err != nil {
+			l.conf.Log.Error("older days of the ledger cannot be dropped", logline.Tag("audit"),
+				slog.String("error", err.Error()))
+		}
+	})
 }
 
 // day is the file of a day.

@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"errors"
@@ -88,6 +89,9 @@ func (l *Log) open() (Start, error) {
 	}
 	if err == nil {
 		err = l.turn(l.conf.Now())
+	}
+	if err == nil { // the process before may have stopped while it dropped days
+		l.dropOlder(l.conf.Now(), l.day.name)
 	}
 	return start, err
 }
@@ -337,21 +341,23 @@ func (l *Log) forgetDay(day string) error {
 		return err
 	}
 	defer f.Close()
-	var hashes bytes.Buffer
-	for lines := newLines(f); ; {
-		text, err := lines.next()
-		if err != nil {
-			return err
+	err = atomicfile.Fill(l.path(day+hashesName), 0o600, func(w io.Writer) error {
+		hashes := bufio.NewWriter(w)
+		for lines := newLines(f); ; {
+			text, err := lines.next()
+			if err != nil {
+				return err
+			}
+			if text == nil {
+				return hashes.Flush()
+			}
+			if !bytes.HasPrefix(text, []byte(checkpointPrefix)) {
+				h := tlog.RecordHash(text)
+				_, _ = hashes.Write(h[:]) // Flush tells
+			}
 		}
-		if text == nil {
-			break
-		}
-		if !bytes.HasPrefix(text, []byte(checkpointPrefix)) {
-			h := tlog.RecordHash(text)
-			hashes.Write(h[:])
-		}
-	}
-	if err := atomicfile.Write(l.path(day+hashesName), hashes.Bytes(), 0o600); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	return os.Remove(f.Name())
