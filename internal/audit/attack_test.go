@@ -74,6 +74,31 @@ func TestFullDayRestart(t *testing.T) {
 	}
 }
 
+// TestMostHashes: what is kept of days that were dropped counts too.
+func TestMostHashes(t *testing.T) {
+	dir := t.TempDir()
+	const most = 1 << 20
+	l := open(t, dir, func(c *Config) { c.Most = most })
+	var known []Known
+	for range 24 {
+		crowd(l, 2200, "https://a.test/")
+		l.now = l.now.Add(24 * time.Hour)
+		known = append(known, Known{l.send(t, "rb", "https://a.test/"), "a run"})
+		l.forgetting.Wait()
+		if r := verify(t, dir, known...); len(r.Findings) > 0 {
+			t.Fatal(r.Findings)
+		}
+	}
+	again := open(t, t.TempDir())
+	testkit.Must(t, again.Close())
+	if r := verify(t, dir, known...); len(r.Findings) > 0 || r.Compared < 3 {
+		t.Errorf("%+v", r)
+	}
+	if got := folderSize(t, dir); got > most {
+		t.Errorf("%d bytes, want %d at most", got, most)
+	}
+}
+
 // TestMostAfterKill: a process that was killed before it dropped older days drops them when it starts again.
 func TestMostAfterKill(t *testing.T) {
 	dir := t.TempDir()

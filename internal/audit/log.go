@@ -53,9 +53,11 @@ type Config struct {
 // half is the half of Most.
 func (c Config) half() int64 { return c.Most / 2 }
 
-// ordinary is what today's records may have. The rest of the half is for starts, for checkpoints, and for the records
-// that say how many others were lost.
-func (c Config) ordinary() int64 { return c.half() - c.half()/16 }
+// today is what today's records may have: a part of its half is for the roots of the oldest days, a few hundred bytes each.
+func (c Config) today() int64 { return c.half() - c.half()/16 }
+
+// ordinary is today without a part for starts, checkpoints, and the records that say how many others were lost.
+func (c Config) ordinary() int64 { return c.today() - c.half()/16 }
 
 // Log writes the ledger. It is safe for concurrent use. One process at a time writes a folder.
 type Log struct {
@@ -89,7 +91,7 @@ func (l *Log) Append(e Entry) error {
 	defer l.mu.Unlock()
 	most := l.conf.ordinary()
 	if e.Start != nil {
-		most = l.conf.half()
+		most = l.conf.today()
 	}
 	if err = l.mend(); err == nil {
 		err = l.append(entry, most)
@@ -143,7 +145,7 @@ func (l *Log) mend() error {
 	}
 	entry, err := json.Marshal(Entry{Gap: &Gap{Lost: l.gap}})
 	if err == nil {
-		err = l.append(entry, l.conf.half())
+		err = l.append(entry, l.conf.today())
 	}
 	if err != nil {
 		return err

@@ -143,7 +143,7 @@ func (l *Log) resume() (dropped int64, err error) {
 	for len(days) > 0 {
 		last := days[len(days)-1]
 		days = days[:len(days)-1]
-		if strings.HasSuffix(last, hashesName) {
+		if !strings.HasSuffix(last, recordsName) {
 			return dropped, &damaged{"the files of the last days are missing"}
 		}
 		n, empty, err := l.resumeDay(strings.TrimSuffix(last, recordsName), len(days) == 0)
@@ -317,21 +317,40 @@ func (l *Log) forget(now time.Time, current string) error {
 	}
 	room := l.conf.half() // the other half is for today
 	for _, name := range slices.Backward(names) {
-		day, isRecords := strings.CutSuffix(name, recordsName)
-		if !isRecords || day >= current {
+		day := dayOf(name)
+		if day >= current || strings.HasSuffix(name, rootsName) {
 			continue
 		}
-		info, err := os.Stat(l.path(name))
+		size, err := sizeOf(l.path(name))
 		if err != nil {
 			return err
 		}
-		if room -= info.Size(); l.conf.Most > 0 && room < 0 || day < first {
+		full := func() bool { return l.conf.Most > 0 && room < size }
+		if strings.HasSuffix(name, recordsName) && (full() || day < first) {
 			if err := l.forgetDay(day); err != nil {
 				return err
 			}
+			name = day + hashesName
+			if size, err = sizeOf(l.path(name)); err != nil {
+				return err
+			}
 		}
+		if strings.HasSuffix(name, hashesName) && full() {
+			if size, err = l.forgetHashes(names, day); err != nil {
+				return err
+			}
+		}
+		room -= size
 	}
 	return nil
+}
+
+func sizeOf(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 // forgetDay writes the hashes of a day's records and removes the records.
@@ -361,6 +380,57 @@ func (l *Log) forgetDay(day string) error {
 		return err
 	}
 	return os.Remove(f.Name())
+}
+
+// forgetHashes writes the roots of a day's hashes, and removes the hashes if that is smaller. The size is of what stays.
+func (l *Log) forgetHashes(names []string, day string) (size int64, err error) {
+	f, err := os.Open(l.path(day + hashesName))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if size, err = sizeOf(f.Name()); err != nil {
+		return 0, err
+	}
+	begin, err := l.before(names, day)
+	if err != nil {
+		return size, nil //nolint:nilerr // an earlier day has its records still
+	}
+	roots, err := rootsOf(bufio.NewReader(f), begin)
+	if err != nil || int64(len(roots)) >= size {
+		return size, err
+	}
+	if err := atomicfile.Write(l.path(day+rootsName), roots, 0o600); err != nil {
+		return 0, err
+	}
+	return int64(len(roots)), os.Remove(f.Name())
+}
+
+// before is how many records there are before a day, of whose predecessors only hashes or roots are kept.
+func (l *Log) before(names []string, day string) (n int64, err error) {
+	for _, name := range names {
+		switch {
+		case dayOf(name) >= day:
+			return n, nil
+		case strings.HasSuffix(name, hashesName):
+			size, err := sizeOf(l.path(name))
+			if err != nil {
+				return 0, err
+			}
+			n += size / tlog.HashSize
+		case strings.HasSuffix(name, rootsName):
+			text, err := os.ReadFile(l.path(name))
+			if err != nil {
+				return 0, err
+			}
+			for i := 0; i+rootSize <= len(text); i += rootSize {
+				n += 1 << (text[i] & 63)
+			}
+		default:
+			return 0, errors.New(name + " has its records still")
+		}
+	}
+	return n, nil
 }
 
 // readSmall reads a file of a line.

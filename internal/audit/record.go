@@ -10,6 +10,7 @@
 //	audit/key.pub             verifies them
 //	audit/2026-11-23.ndjson   the records of a day (UTC), with checkpoints in between
 //	audit/2026-08-20.hashes   what is kept of an older day: 32 bytes per record
+//	audit/2026-05-20.roots    what is kept of one whose hashes have no room: the roots of the largest subtrees of them
 package audit
 
 import (

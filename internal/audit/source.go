@@ -19,6 +19,7 @@ const (
 	dayLayout   = time.DateOnly
 	recordsName = ".ndjson"
 	hashesName  = ".hashes"
+	rootsName   = ".roots"
 	// maxKeyFile bounds the files of keys, in bytes.
 	maxKeyFile = 4 << 10
 )
@@ -166,21 +167,22 @@ func days(dir string) ([]string, error) {
 	return withoutTwins(out), nil
 }
 
-// withoutTwins sorts the files of days, without the hashes of days that have records.
+// withoutTwins sorts the files of days, of each the one that says most.
 func withoutTwins(names []string) []string {
-	slices.Sort(names) // .hashes before .ndjson
+	slices.Sort(names)
+	all := slices.Clone(names)
 	return slices.DeleteFunc(names, func(name string) bool {
-		day, isHashes := strings.CutSuffix(name, hashesName)
-		return isHashes && slices.Contains(names, day+recordsName)
+		day := dayOf(name)
+		return name != day+recordsName && slices.Contains(all, day+recordsName) ||
+			name == day+rootsName && slices.Contains(all, day+hashesName)
 	})
 }
 
+// dayOf is the day of a file's name.
+func dayOf(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
+
 // isDay reports whether a file is one of the ledger.
 func isDay(name string) bool {
-	day, ok := strings.CutSuffix(name, recordsName)
-	if !ok {
-		day, ok = strings.CutSuffix(name, hashesName)
-	}
-	_, err := time.Parse(dayLayout, day)
-	return ok && err == nil
+	_, err := time.Parse(dayLayout, dayOf(name))
+	return err == nil && slices.Contains([]string{recordsName, hashesName, rootsName}, filepath.Ext(name))
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,16 +22,54 @@ type tree struct {
 }
 
 // add appends a leaf.
-func (t *tree) add(h tlog.Hash) {
-	height := 0
+func (t *tree) add(h tlog.Hash) { t.graft(0, h) }
+
+// graft appends a complete subtree of a height. It does nothing, and is false, where none of that height can stand.
+func (t *tree) graft(height int, h tlog.Hash) bool {
+	const highest = 48
+	if height > highest || t.size&(1<<height-1) != 0 {
+		return false
+	}
+	size := t.size + 1<<height
 	for ; t.size>>height&1 == 1; height++ {
 		h = tlog.NodeHash(t.edge[height], h)
 	}
-	if height == len(t.edge) {
-		t.edge = append(t.edge, h)
+	for height >= len(t.edge) {
+		t.edge = append(t.edge, tlog.Hash{})
 	}
-	t.edge[height] = h
-	t.size++
+	t.edge[height], t.size = h, size
+	return true
+}
+
+// rootSize is the size of a root in a file of roots: its height, and the hash.
+const rootSize = 1 + tlog.HashSize
+
+// rootsOf are the roots of the largest subtrees that consist of the leaves that r has, the first of which has the number
+// begin.
+func rootsOf(r io.Reader, begin int64) ([]byte, error) {
+	type root struct {
+		height int
+		hash   tlog.Hash
+	}
+	var list []root
+	for at := begin; ; at++ {
+		var leaf root
+		if _, err := io.ReadFull(r, leaf.hash[:]); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		for n := len(list); n > 0 && at>>leaf.height&1 == 1 && list[n-1].height == leaf.height; n-- {
+			leaf = root{leaf.height + 1, tlog.NodeHash(list[n-1].hash, leaf.hash)}
+			list = list[:n-1]
+		}
+		list = append(list, leaf)
+	}
+	var out []byte
+	for _, r := range list {
+		out = append(append(out, byte(r.height)), r.hash[:]...)
+	}
+	return out, nil
 }
 
 // head is the tree's size and root.

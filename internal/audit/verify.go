@@ -115,8 +115,11 @@ func (v *verification) file(src Source, name string) error {
 	}
 	defer f.Close()
 	v.report.Days++
-	if strings.HasSuffix(name, hashesName) {
+	switch {
+	case strings.HasSuffix(name, hashesName):
 		return v.hashes(f)
+	case strings.HasSuffix(name, rootsName):
+		return v.roots(f)
 	}
 	for lines := newLines(f); ; {
 		text, err := lines.next()
@@ -146,6 +149,37 @@ func (v *verification) hashes(f io.Reader) error {
 		}
 		v.report.Forgotten++
 		v.add(h)
+	}
+}
+
+// roots reads a day of which only the roots of its hashes are kept.
+func (v *verification) roots(f io.Reader) error {
+	for {
+		var root [rootSize]byte
+		_, err := io.ReadFull(f, root[:])
+		if errors.Is(err, io.EOF) {
+			v.prev = tlog.Hash{}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		height := int(root[0])
+		if !v.lost && !v.tree.graft(height, tlog.Hash(root[1:])) {
+			v.find("what is kept of the records from %d on was changed", v.tree.size)
+			v.lost = true
+			continue
+		}
+		n := int64(1) << (height & 63)
+		v.report.Forgotten += n
+		v.report.Records += n
+		if v.lost {
+			v.tree.size += n
+			continue
+		}
+		for _, k := range v.known[v.tree.size] {
+			v.compare(k, v.tree.head())
+		}
 	}
 }
 
