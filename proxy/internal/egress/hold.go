@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -20,7 +21,7 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 	}
 	refuse := func(code string) policy.Verdict { return policy.Refuse(code, q.Host, v.APIs) }
 	body, ok := q.Content.Text()
-	if !ok || q.Upgrade != "" {
+	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(headers, "\n")) {
 		return refuse(policy.CodeApprovalUnseen)
 	}
 	if x.conf.Room == nil {
@@ -74,11 +75,14 @@ var usual = map[string][]string{
 	"Accept-Encoding": nil, "Content-Length": nil, "User-Agent": nil,
 }
 
+// addedKey follows the name of a header that CodeForge adds. No header has such a name, so none that code sets looks like this.
+const addedKey = " (CodeForge adds it): a new key"
+
 // shown are the headers of a request that a person sees: its own, and those that the proxy adds.
 func (x *exchange) shown(v policy.Verdict, q policy.Request, out *http.Request) []string {
 	list := shownHeaders(out.Header)
 	for _, name := range x.keyed(v.APIs, q, out) {
-		list = append(list, name+": (a key that CodeForge adds)")
+		list = append(list, name+addedKey)
 	}
 	return list
 }

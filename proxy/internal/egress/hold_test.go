@@ -198,7 +198,7 @@ func TestApprovalShowsKey(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "idempotency": "Idempotency-Key", "rules": [{"then": "approve"}]`)}})
 	r.room.Wait = 1
 	r.begin()
-	const added = "Idempotency-Key: (a key that CodeForge adds)"
+	const added = "Idempotency-Key (CodeForge adds it): a new key"
 	for i, headers := range [][]string{nil, {"Idempotency-Key: mine"}} {
 		r.ask(http.MethodPost, "/refunds", `{}`, headers...)
 		list := r.room.List()

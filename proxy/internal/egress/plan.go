@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -46,6 +47,9 @@ func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request)
 	s := plan.Step{
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
 		Shown: x.shown(v, q, out),
+	}
+	if !utf8.ValidString(strings.Join(s.Shown, "\n")) {
+		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
 	}
 	if v.Hold != nil {
 		s.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
