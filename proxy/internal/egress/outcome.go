@@ -34,7 +34,7 @@ func (x *exchange) finish(p any) {
 	x.sum()
 	abort := x.judge(p)
 	n := &x.note
-	if x.unsent() {
+	if n.Left = !x.unsent(); !n.Left {
 		n.Swapped, n.HeadUp = nil, 0
 		if n.Outcome == controlapi.OutcomePlanned {
 			n.BytesUp = 0

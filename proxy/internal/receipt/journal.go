@@ -27,6 +27,8 @@ type Note struct {
 	// Recorder is the receipt it belongs to, or nil when there is no run.
 	Recorder *Recorder
 	Hints    []controlapi.Hint
+	// Left means that a part of the request may have left, also if it was refused then.
+	Left bool
 	// Cause is what went wrong. It may quote the upstream, and is for the operator only.
 	Cause error
 }
@@ -90,7 +92,7 @@ func (j *Journal) Record(n Note) {
 		n.Recorder.Add(e, n.Hints)
 	}
 	j.metrics.count(e)
-	counted := e.Outcome == controlapi.OutcomeDenied && n.Recorder != nil && n.Recorder.refused() > maxRefused
+	counted := e.Outcome == controlapi.OutcomeDenied && !n.Left && n.Recorder != nil && n.Recorder.refused() > maxRefused
 	if j.conf.Ledger != nil && !counted {
 		kept := bounded(e)
 		_ = j.conf.Ledger(audit.Entry{Exchange: &kept}) // the ledger counts what it has lost

@@ -20,7 +20,7 @@ const (
 	maxEntryList = 32   // swaps of one entry
 	maxAnswers   = 16   // answers whose shapes are reported
 	// maxRefused is how many refused requests of a run the ledger has; further ones are counted at its end. They cost code
-	// nothing, and could fill the ledger.
+	// nothing, and could fill the ledger. Those of which a part left are all there.
 	maxRefused = 10_000
 )
 
