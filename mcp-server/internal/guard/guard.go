@@ -65,6 +65,9 @@ func New(cfg Config) *Guard {
 // Local passes requests whose Host is allowed and that do not come from a foreign web page.
 func (g *Guard) Local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+			defer c.served()
+		}
 		switch {
 		case !g.ourHost(r.Host) && !disarm.Off("mcp-host"):
 			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can allow it", http.StatusForbidden)

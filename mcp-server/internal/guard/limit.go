@@ -9,7 +9,8 @@ import (
 
 // Limit bounds the connections of a listener. When all are taken, a new one takes the place of the oldest on which no
 // request was admitted, so that nobody without the token can keep out those who have it. If every connection has had
-// such a request, new ones wait. A tenant has at most half of them. It needs ConnContext in the http.Server.
+// such a request, new ones wait. A tenant has at most half of them. What a connection has it loses with a request that is
+// not admitted: its token may have been taken away. It needs ConnContext in the http.Server, and Guard.Local.
 func Limit(l net.Listener, most int) net.Listener {
 	return &limited{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{}), tenants: map[string]int{}}
 }
@@ -60,7 +61,7 @@ func (l *limited) evict() {
 	l.mu.Lock()
 	oldest := l.strangers.Front()
 	if oldest != nil {
-		l.strangers.Remove(oldest)
+		oldest.Value.(*conn).known()
 		oldest.Value.(*conn).gone = true // a request that comes now is not served
 	}
 	l.mu.Unlock()
@@ -72,13 +73,33 @@ func (l *limited) evict() {
 // conn is a connection of a limited listener.
 type conn struct {
 	net.Conn
-	of    *limited
-	place *list.Element // among the strangers
-	once  sync.Once
+	of   *limited
+	once sync.Once
 
 	// of.mu guards these.
-	tenant string // whose the last request was, empty for the operator's
-	gone   bool
+	place    *list.Element // among the strangers, or nil
+	tenant   string        // whose the last request was, empty for the operator's
+	admitted bool          // the request that is being served
+	gone     bool
+}
+
+// known takes the connection from the strangers. of.mu is held.
+func (c *conn) known() {
+	if c.place != nil {
+		c.of.strangers.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// served is called after each request. One that was not admitted makes the connection a stranger's again.
+func (c *conn) served() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if !c.admitted && c.place == nil && !c.gone {
+		c.of.count(c.tenant, -1)
+		c.tenant, c.place = "", c.of.strangers.PushBack(c)
+	}
+	c.admitted = false
 }
 
 // Close closes the connection and gives its place away.
@@ -87,7 +108,7 @@ func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.of.mu.Lock()
 		c.gone = true
-		c.of.strangers.Remove(c.place)
+		c.known()
 		c.of.count(c.tenant, -1)
 		c.of.mu.Unlock()
 		<-c.of.room
@@ -120,7 +141,8 @@ func (c *conn) admit(tenant string) bool {
 		c.of.count(tenant, 1)
 		c.tenant = tenant
 	}
-	c.of.strangers.Remove(c.place)
+	c.known()
+	c.admitted = true
 	return true
 }
 
