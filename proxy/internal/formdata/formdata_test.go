@@ -124,6 +124,7 @@ func ambiguous() map[string]string {
 		"name*0":                         field(`name*0="a"; name*1="b"`),
 		"name*0*":                        field(`name*0*=utf-8''a; name="a"`),
 		"filename*":                      field(`name="a"; filename="f"; filename*=utf-8''g`),
+		"a form in a form":               form(head + "Content-Type: application/x-www-form-urlencoded\r\n\r\na=b&c="),
 		"blank name":                     field(`name=" "`),
 		"bracket first":                  field(`name="[a]"`),
 		"bracket that is not closed":     field(`name="a[b"`),

@@ -126,6 +126,8 @@ func (p *Part) disposition(value string) error {
 func (p *Part) check() error {
 	major, _, _ := strings.Cut(p.Type.Media, "/")
 	switch {
+	case strings.Contains(p.Type.Media, "urlencoded"): // Python's cgi reads it to the end of the body, past boundaries
+		return &Error{"a part is a form of its own"}
 	case !p.form:
 	case major == "multipart" || major == "message":
 		return &Error{"a field of a form has parts of its own"}

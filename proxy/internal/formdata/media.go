@@ -271,15 +271,14 @@ func Unbound(headers []string, body string) ([]string, string) {
 }
 
 // hasHead reports whether a part, from the end of its boundary's line on, has a head that ends where every parser takes it
-// to end: PHP and Rack go on in a head until a blank line, also past a boundary, which then is a part of a name. Python's
-// cgi reads a part that is a form of its own up to the end of the body, boundaries included.
+// to end: PHP and Rack go on in a head until a blank line, also past a boundary, which then is a part of a name.
 func hasHead(part string, t Type) bool {
 	text, ok := strings.CutPrefix(part, "\r\n")
 	if !ok || strings.HasPrefix(text, "\r\n") {
 		return false
 	}
-	p, _, err := readHead(bufio.NewReaderSize(strings.NewReader(text), window), t)
-	return err == nil && !strings.Contains(p.Type.Media, "urlencoded")
+	_, _, err := readHead(bufio.NewReaderSize(strings.NewReader(text), window), t)
+	return err == nil
 }
 
 // tellingDigits is how many digits of a boundary are looked for in the parts, in case a parser shortens it.
