@@ -28,7 +28,12 @@ type tab struct {
 	mu sync.Mutex
 	// wrong is what the page complained about: exceptions, errors on its console, violations of its policy.
 	wrong []string
+	changed bool // it has complained of networkChanged
 }
+
+// networkChanged is what Chromium says when it gives up requests because the machine has another network interface now,
+// such as that of a container of another test.
+const networkChanged = "net::ERR_NETWORK_CHANGED"
 
 // watchPolicy notes violations of the page's policy from its first script on.
 const watchPolicy = `addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI))`
@@ -92,6 +97,10 @@ func (b *tab) hear(event any) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if strings.Contains(text, networkChanged) {
+		b.changed = true
+		return
+	}
 	b.wrong = append(b.wrong, text)
 }
 
@@ -122,8 +131,18 @@ func (b *tab) clean(t *testing.T) {
 // open goes to an address.
 func (b *tab) open(t *testing.T, url string) {
 	t.Helper()
-	if err := chromedp.Do(b.ctx, chromedp.Navigate(url)); err != nil {
-		t.Fatalf("opening %s: %v", url, err)
+	for again := true; again; {
+		b.mu.Lock()
+		b.changed = false
+		b.mu.Unlock()
+		err := chromedp.Do(b.ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(url)) // loads it again, too
+		broken := err != nil && strings.Contains(err.Error(), networkChanged)
+		if err != nil && !broken {
+			t.Fatalf("opening %s: %v", url, err)
+		}
+		b.mu.Lock()
+		again = b.changed || broken
+		b.mu.Unlock()
 	}
 }
 

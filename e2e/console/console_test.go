@@ -94,7 +94,6 @@ func TestConsole(t *testing.T) {
 		b.open(t, shell)
 		b.see(t, "main", "codeforge console")
 		link := address(t, w)
-		b.open(t, "about:blank")
 		b.open(t, link)
 		b.wait(t, "document.querySelector('nav.rail')")
 		b.see(t, ".rail", "of 4 slots")
