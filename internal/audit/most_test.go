@@ -4,10 +4,12 @@ package audit
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +98,27 @@ func TestMostHashes(t *testing.T) {
 	}
 	if got := folderSize(t, dir); got > most {
 		t.Errorf("%d bytes, want %d at most", got, most)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*"+rootsName))
+	testkit.Must(t, err)
+	if len(names) < 2 {
+		t.Fatalf("only %v are kept as roots", names)
+	}
+	text, err := os.ReadFile(names[1])
+	testkit.Must(t, err)
+	damaged := map[string][]byte{"cut off": text[:len(text)-1], "without its last root": text[:len(text)-rootSize], "empty": nil}
+	for at := 0; at < len(text); at += 5 { // hashes and, sometimes, heights
+		damaged[fmt.Sprint("changed at ", at)] = slices.Replace(slices.Clone(text), at, at+1, text[at]^1)
+	}
+	for what, text := range damaged {
+		testkit.Must(t, os.WriteFile(names[1], text, 0o600))
+		if r, err := Verify(Dir(dir), "", known); err == nil && len(r.Findings) == 0 {
+			t.Errorf("roots that are %s: not found", what)
+		}
+	}
+	testkit.Must(t, os.Remove(names[1]))
+	if r := verify(t, dir); len(r.Findings) == 0 {
+		t.Error("roots that are missing: not found")
 	}
 }
 
