@@ -100,7 +100,9 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, audit.Dir(o.audit)))
 	})
 	g.Go(func() error { d.values.Run(ctx); return nil })
-	g.Go(func() error { d.budget.Run(ctx, d.uncounted); return nil })
+	counting, stop := context.WithCancel(context.WithoutCancel(ctx)) // plans spend until they are closed
+	counted := make(chan struct{})
+	go func() { defer close(counted); d.budget.Run(counting, d.uncounted) }()
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
 	g.Go(func() error { d.reloader.Watch(ctx); return nil })
@@ -110,6 +112,8 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	err = g.Wait()
 	d.plans.Close()
 	d.book.Close()
+	stop()
+	<-counted
 	d.minter.Close()
 	if d.ledger != nil {
 		err = errors.Join(err, d.ledger.Close())
