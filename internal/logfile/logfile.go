@@ -2,7 +2,9 @@
 package logfile
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 )
@@ -49,7 +51,8 @@ func (l *File) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	if l.size > 0 && l.size+int64(len(p)) > l.max {
 		_ = l.f.Close()
-		if err := os.Rename(l.path, l.path+".1"); err != nil {
+		// It is not there if somebody removed it, or if it could not be opened after it was renamed.
+		if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, fmt.Errorf("rotating the log: %w", err)
 		}
 		if err := l.open(); err != nil {

@@ -67,3 +67,25 @@ func TestAppend(t *testing.T) {
 		t.Errorf("got %q", text)
 	}
 }
+
+// TestGone: a file that somebody removes while it is written, to make room, is begun anew when it would be full.
+func TestGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := Open(path, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, _ = f.Write(append(bytes.Repeat([]byte("x"), 98), '\n'))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"one\n", "two\n"} {
+		if _, err := f.Write([]byte(line)); err != nil {
+			t.Error(err)
+		}
+	}
+	if text, _ := os.ReadFile(path); string(text) != "one\ntwo\n" {
+		t.Errorf("got %q", text)
+	}
+}
