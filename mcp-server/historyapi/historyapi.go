@@ -18,7 +18,7 @@ const (
 	OK      = "ok"      // exit code 0
 	Failed  = "failed"  // any other end, by itself or for a limit
 	Stopped = "stopped" // cancelled by its client or by mcp-server's end
-	Lost    = "lost"    // mcp-server ended before the run did
+	Lost    = "lost"    // mcp-server ended before the run did, or could not store its end
 )
 
 // Run is a run without its code, output and exchanges.

@@ -201,6 +201,48 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// TestEndNotStored: a run whose end could not be stored is not shown as running for good, and one under way still is.
+func TestEndNotStored(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	exec := func(query string) {
+		t.Helper()
+		testkit.Must(t, s.ask(t.Context(), func(_ context.Context, tx *transaction) error {
+			_, err := tx.Exec(query)
+			return err
+		}))
+	}
+	state := func(id string) string {
+		t.Helper()
+		d, err := s.Run(t.Context(), id)
+		testkit.Must(t, err)
+		return d.State
+	}
+	tidy := func() {
+		t.Helper()
+		testkit.Must(t, s.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+			_, err := s.tidyEnds(ctx, tx)
+			return err
+		}))
+	}
+	ended, running := s.Begin(historyapi.Run{ID: "r1"}, "x"), s.Begin(historyapi.Run{ID: "r2"}, "x")
+	ended.Started(1, 1)
+	running.Started(2, 2)
+	settle(t, s)
+	exec(`CREATE TEMP TRIGGER full BEFORE UPDATE ON run BEGIN SELECT RAISE(FAIL, 'full'); END`)
+	ended.End(End{})
+	settle(t, s)
+	exec(`DROP TRIGGER full`)
+	tidy()
+	if a, b := state("r1"), state("r2"); a != historyapi.Lost || b != historyapi.Running {
+		t.Errorf("the one that is over is %s, the one under way %s", a, b)
+	}
+	running.End(End{})
+	tidy()
+	if got := state("r2"); got != historyapi.Failed {
+		t.Errorf("the one whose end is stored is %s", got)
+	}
+}
+
 // TestRolledBack: what a failed transaction has lost of a run, its end stores from the receipt.
 func TestRolledBack(t *testing.T) {
 	s := open(t, t.TempDir(), nil)

@@ -88,7 +88,9 @@ type Store struct {
 	closed          chan struct{}
 	ended           chan struct{}
 	closer          sync.Once
+	first           int64     // the number that this process began with
 	swept           time.Time // by the writer
+	ends            int64     // by the writer: dropped, when tidyEnds has looked for runs without an end
 	share           *share    // nil without a bucket
 	// floor is the number of the newest run that was removed because the file was too large.
 	floor atomic.Int64
@@ -118,6 +120,7 @@ func Open(cfg Config) *Store {
 		cfg: cfg, queue: make(chan job, maxQueue), sweeps: make(chan chan error),
 		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}), live: map[string]*Recording{},
 	}
+	s.first = s.number()
 	s.feed.begin()
 	if cfg.Mode == Off || cfg.Dir == "" {
 		s.cfg.Mode = Off

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
@@ -34,7 +36,7 @@ func (s *Store) tidy(db *file) {
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *transaction) (int, error){
-		s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
+		s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
 	} {
 		for {
 			select {
@@ -68,6 +70,32 @@ func (s *Store) tidy(db *file) {
 	if err := sweep(db); err != nil {
 		s.report(err.Error())
 	}
+}
+
+// tidyEnds marks runs of this process as lost that are over, and whose ends could not be stored: they would be shown as
+// running until the next start. The end of one that has just ended is still in the queue, and is stored over this.
+func (s *Store) tidyEnds(ctx context.Context, tx *transaction) (int, error) {
+	s.mu.Lock()
+	dropped, live := s.dropped, slices.Collect(maps.Keys(s.live))
+	s.mu.Unlock()
+	if dropped == s.ends {
+		return 0, nil
+	}
+	list, err := json.Marshal(live)
+	if err != nil {
+		return 0, err
+	}
+	res, err := tx.ExecContext(ctx, `UPDATE run SET state = ?, data = json_set(data, '$.state', ?)
+		WHERE number >= ? AND state IN (?, ?) AND id NOT IN (SELECT value FROM json_each(?))`, historyapi.Lost,
+		historyapi.Lost, s.first, historyapi.Waiting, historyapi.Running, string(list))
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	if n == 0 && err == nil { // and what the step before has changed is stored
+		s.ends = dropped
+	}
+	return int(n), err
 }
 
 // tidyContent removes code and output that are too old, and the oldest while there is too much.

@@ -78,7 +78,7 @@ onRuns((runs) => {
 
 const KINDS = {
   ok: ["ok", "ok", "Done"], denied: ["warn", "bad", "Done, some refused"], failed: ["no", "bad", "Failed"], held: ["held", "held", "Held, waits for you"],
-  running: ["runs", "live", "Running"], waiting: ["clock", "live", "Waits for a slot"], stopped: ["stop", "bad", "Stopped"], lost: ["stop", "bad", "CodeForge ended before it"],
+  running: ["runs", "live", "Running"], waiting: ["clock", "live", "Waits for a slot"], stopped: ["stop", "bad", "Stopped"], lost: ["stop", "bad", "Its end was not stored"],
 };
 export const under = (run) => run.state === "running" || run.state === "waiting";
 /** kind is how a run is shown: its state, whether it is held, and whether something was refused. */
