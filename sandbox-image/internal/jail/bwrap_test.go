@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
@@ -116,5 +118,24 @@ func TestNoHostsMeansNoPermission(t *testing.T) {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}
+	}
+}
+
+// TestStartsOnFullDisk: starts that fail because the disk is full, again and again, leave nothing there. It needs root
+// for a small file system.
+func TestStartsOnFullDisk(t *testing.T) {
+	work := t.TempDir()
+	if err := syscall.Mount("small", work, "tmpfs", 0, "size=4k"); err != nil {
+		testkit.Skip(t, "mounting a small file system: "+err.Error())
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(work, syscall.MNT_DETACH) })
+	e := &Embedded{cfg: EmbeddedConfig{Work: work}}
+	for range 10 {
+		if _, err := e.Start(Seat{Canary: strings.Repeat("c", 32)}, Stdio{}); err == nil {
+			t.Fatal("there was room")
+		}
+	}
+	if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
+		t.Errorf("%d folders are left, %v", len(left), err)
 	}
 }

@@ -219,19 +219,26 @@ func (e *Embedded) codeDir(seat Seat) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
+	if err := fillCodeDir(dir, seat); err != nil { // the disk is full: what was written must not fill it for good
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+func fillCodeDir(dir string, seat Seat) error {
 	b := bait(seat.Canary)
 	for _, name := range b.folders() {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			return "", err
+			return err
 		}
 	}
 	for name, text := range b.files() {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return "", err
+			return err
 		}
 	}
 	_, first, source := seat.files()
-	return dir, os.WriteFile(filepath.Join(dir, first), source, 0o644)
+	return os.WriteFile(filepath.Join(dir, first), source, 0o644)
 }
 
 // plan is the identity, limits and command line of one sandbox. files is what Python needs; nil: this is Deno.
