@@ -94,7 +94,10 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 		for _, t := range tools {
 			have.Tools[t.Name] = t.raw
 		}
-		p.keep(s, have)
+		if err := p.keep(s.api.Name, have); err != nil {
+			p.loaded[s.api.Name] = have
+			s.warn("the accepted tools of the server are forgotten with this process", "error", err)
+		}
 		s.log(fmt.Sprintf("%d tools of the server are accepted as they are now", len(tools)))
 		return
 	}
@@ -145,19 +148,19 @@ func (p *pins) load(name string) (*pinned, error) {
 // file is where the accepted tools of a server are. A name of the catalog is a word.
 func (p *pins) file(name string) string { return filepath.Join(p.dir, name+".json") }
 
-// keep keeps what is accepted of a server.
-func (p *pins) keep(s *server, have *pinned) {
-	p.loaded[s.api.Name] = have
-	if p.dir == "" {
-		return
+// keep keeps what is accepted of a server. After an error that is what it was before.
+func (p *pins) keep(name string, have *pinned) error {
+	if p.dir != "" {
+		line, err := json.Marshal(have)
+		if err == nil {
+			err = atomicfile.Write(p.file(name), line, 0o600)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	line, err := json.Marshal(have)
-	if err == nil {
-		err = atomicfile.Write(p.file(s.api.Name), line, 0o600)
-	}
-	if err != nil {
-		s.warn("the accepted tools of the server are forgotten with this process", "error", err)
-	}
+	p.loaded[name] = have
+	return nil
 }
 
 // Review is what of a server's tools waits for the user. The server is asked for them if they are not known.
@@ -231,8 +234,11 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 		return errors.New("the tools have changed again since they were shown: look at them again")
 	}
 	b.pins.mu.Lock()
-	b.pins.keep(s, have)
+	err = b.pins.keep(name, have)
 	b.pins.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("what you accept cannot be stored, so nothing was accepted: %w", err)
+	}
 	b.mu.Lock()
 	s.tools = tools
 	b.mu.Unlock()

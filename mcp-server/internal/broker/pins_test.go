@@ -244,6 +244,29 @@ func TestPinsExceptions(t *testing.T) {
 	}
 }
 
+// TestAcceptedNotStored: what cannot be stored is not accepted until the next start alone, and can be accepted later.
+func TestAcceptedNotStored(t *testing.T) {
+	file, pins := filepath.Join(t.TempDir(), "tools.json"), t.TempDir()
+	r := newRug(t, file, pins, nil)
+	r.declare(definition("a", "A", "x"))
+	r.names()
+	r.declare(definition("a", "B", "x"))
+	r.names()
+	held, digest := r.changes()
+	testkit.Must(t, os.Rename(pins, pins+".gone"))
+	if err := r.broker.Approve(t.Context(), "a", digest); err == nil {
+		t.Error("it was accepted")
+	}
+	if got, _ := r.changes(); got != held || r.names() != "" {
+		t.Errorf("held back %q, and %q may be called", got, r.names())
+	}
+	testkit.Must(t, os.Rename(pins+".gone", pins))
+	testkit.Must(t, r.broker.Approve(t.Context(), "a", digest))
+	if got := newRug(t, file, pins, nil).names(); got != "a" {
+		t.Errorf("accepted, in another process: %q", got)
+	}
+}
+
 // TestServerLog: what is kept of a server's words is bounded.
 func TestServerLog(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil, "floods-stderr"))
