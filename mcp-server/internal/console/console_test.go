@@ -267,6 +267,24 @@ func TestSessions(t *testing.T) {
 	})
 }
 
+// TestSessionsSleep: codes and sessions end while the machine sleeps, whose monotonic clock stands still, and as they
+// should when its clock is set back.
+func TestSessionsSleep(t *testing.T) {
+	for name, clock := range map[string]struct{ after, set time.Duration }{
+		"asleep": {0, sessionTime}, "set back": {sessionTime, -100 * time.Hour},
+	} {
+		began := time.Now()
+		now := began
+		s := sessions{now: func() time.Time { return now }}
+		code := s.Code()
+		bearer, _ := s.begin("")
+		now = testkit.Slept(began.Add(clock.after), clock.set)
+		if _, found := s.find(bearer); found || s.use(code) {
+			t.Errorf("%s: a session or a code did not end", name)
+		}
+	}
+}
+
 // TestToken: MCP_AUTH_TOKEN signs in, and without one nothing does that is none.
 func TestToken(t *testing.T) {
 	_, _, h := served(t, "s3cret-token", 1)

@@ -154,12 +154,16 @@ func (s *sessions) list(this string) []session {
 // sweep forgets what is over. The caller holds the lock.
 func (s *sessions) sweep() {
 	now := s.time()
-	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return !now.Before(c.until) })
+	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return over(now, c.until) })
 	s.open = slices.DeleteFunc(s.open, func(o session) bool {
-		over := !now.Before(o.Until) && !disarm.Off("console-end")
+		over := over(now, o.Until) && !disarm.Off("console-end")
 		if over {
 			close(o.ended)
 		}
 		return over
 	})
 }
+
+// over reports whether a time is over by either clock: the monotonic one stands still while a machine sleeps, and the
+// other one can be set back.
+func over(now, until time.Time) bool { return !now.Before(until) || !now.Round(0).Before(until) }
