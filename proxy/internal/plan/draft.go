@@ -199,7 +199,7 @@ func (d *Draft) Seal() *planapi.Plan {
 	p := &entry{
 		id: d.id, run: d.run, tenant: d.tenant, apis: d.apis, version: d.version, steps: d.steps, size: d.size,
 		state: planapi.Open, digest: digest(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
-		since: time.Now(), replies: make([]*planapi.Reply, len(d.steps)),
+		since: time.Now().UTC(), replies: make([]*planapi.Reply, len(d.steps)),
 	}
 	p.until = p.since.Add(lifeTime)
 	for _, s := range d.steps {

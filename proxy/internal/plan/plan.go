@@ -82,7 +82,7 @@ type entry struct {
 	operator                 bool
 	state                    planapi.State
 	reads                    int
-	since, until             time.Time
+	since, until             time.Time // of the wall clock, which goes on while a machine sleeps
 	ended, audit             string
 	picture                  []string
 	replies                  []*planapi.Reply

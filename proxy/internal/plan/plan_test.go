@@ -310,6 +310,18 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// TestAsleep: a plan that a person did not approve before the machine slept cannot be approved hours later.
+func TestAsleep(t *testing.T) {
+	now := time.Now()
+	b := newBook(t, &sent{})
+	b.conf.Now = func() time.Time { return now }
+	p := planOf(t, b, "a")
+	now = testkit.Slept(time.Now(), 8*time.Hour)
+	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+		t.Errorf("approved, although it said that it ends at %v", p.Until)
+	}
+}
+
 // TestMemory: what is reserved is given back, however a run ends.
 func TestMemory(t *testing.T) {
 	now := time.Now()

@@ -36,7 +36,7 @@ func (b *Book) send(e *entry, steps []int) {
 	audit := to.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e.state, e.audit, e.until = state, audit, b.conf.Now().Add(lifeTime)
+	e.state, e.audit, e.until = state, audit, b.conf.Now().UTC().Add(lifeTime)
 }
 
 // one sends a step, if what it changes is as the run saw it. An earlier step may have changed that on purpose.
