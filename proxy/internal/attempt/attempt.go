@@ -81,9 +81,10 @@ func (k *Keys) keep(a attempt) {
 	k.open[at] = a
 }
 
+// now is the wall clock's time: servers forget keys while this machine sleeps too.
 func (k *Keys) now() time.Time {
 	if k.Now != nil {
-		return k.Now()
+		return k.Now().Round(0)
 	}
-	return time.Now()
+	return time.Now().Round(0)
 }

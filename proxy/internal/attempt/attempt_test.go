@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 )
 
@@ -42,9 +43,17 @@ func TestBegin(t *testing.T) {
 	}
 	late, ended := k.Begin(b)
 	ended(false)
+	began := now
 	now = now.Add(25 * time.Hour)
 	if again, _ := k.Begin(b); again == late {
 		t.Error("a key came back after a day")
+	}
+	now = began
+	late, ended = k.Begin(b)
+	ended(false)
+	now = testkit.Slept(now, 60*time.Hour)
+	if again, _ := k.Begin(b); again == late {
+		t.Error("a key came back after days in which the machine slept")
 	}
 }
 
