@@ -65,19 +65,21 @@ func (l *Ledger) Load() error {
 	return nil
 }
 
-// Run stores the counts as they change until ctx ends, and once more then. failed is called with errors.
+// Run stores the counts as they change until ctx ends, and once more then. failed is called when that begins to fail.
 func (l *Ledger) Run(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for done := false; !done; {
+	for done, failing := false, false; !done; {
 		select {
 		case <-ctx.Done():
 			done = true
 		case <-tick.C:
 		}
-		if err := l.store(); err != nil {
+		err := l.store()
+		if err != nil && !failing { // not each second while a disk is full
 			failed(err)
 		}
+		failing = err != nil
 	}
 }
 

@@ -1,13 +1,17 @@
 package budget
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestReserve: no window of a limit's length has more than the limit, whenever requests come; and who waits as long as
@@ -149,4 +153,33 @@ func TestDamagedCounts(t *testing.T) {
 	if err := l.store(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestNotStored: that counts cannot be stored is told when that begins, and not each second.
+func TestNotStored(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gone", "limits")
+	synctest.Test(t, func(t *testing.T) {
+		l := &Ledger{Path: path}
+		ctx, cancel := context.WithCancel(t.Context())
+		told, done := 0, make(chan bool)
+		go func() { defer close(done); l.Run(ctx, func(error) { told++ }) }()
+		for i := 1; i <= 2; i++ {
+			if _, _, ok := l.Reserve([]Need{{Key: "a", Amount: 1, Most: 10, Per: time.Hour}}, false); !ok {
+				t.Error("nothing is left")
+			}
+			time.Sleep(time.Hour)
+			if told != i {
+				t.Errorf("told %d times, want %d", told, i)
+			}
+			testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			time.Sleep(2 * time.Second)
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("with room again: %v", err)
+			}
+			testkit.Must(t, os.RemoveAll(filepath.Dir(path)))
+		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		cancel()
+		<-done
+	})
 }
