@@ -170,16 +170,16 @@ func (p *Interpreter) End() error {
 	return p.process.Status().Leftover
 }
 
-// Close is End, and removes the private files. After an error the slot must not be used again.
+// Close is End, and removes the private files. After an error the slot must not be used again, unless it is a
+// jail.FilesError, and trying again succeeds.
 func (p *Interpreter) Close() error {
-	ended := p.End()
-	var err error
+	err := p.End()
 	p.cleanup.Do(func() {
 		closeAll([]*os.File{p.in, p.out, p.err})
 		p.start.Do(func() { _ = p.gate.Close() })
-		err = p.process.Remove()
+		err = jail.Clear(err, p.process.Remove)
 	})
-	return errors.Join(ended, err)
+	return err
 }
 
 // ErrNotSent means that the interpreter ended before it got the code: another one may be tried.

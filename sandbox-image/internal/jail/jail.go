@@ -120,8 +120,25 @@ type Process interface {
 	Done() <-chan struct{}
 	// Status is how it ended. Valid after Done.
 	Status() Status
-	// Remove deletes the private files. Call it after Done.
+	// Remove deletes the private files. Call it after Done. After an error it can be called again.
 	Remove() error
+}
+
+// FilesError means that nothing runs in a slot any more, but that its files could not be deleted: a disk is full, or
+// the machine has no memory for the program that does it.
+type FilesError struct {
+	error
+	// Again tries once more.
+	Again func() error
+}
+
+// Clear deletes files of a slot when its processes have ended. Leftover is as in Status.
+func Clear(leftover error, remove func() error) error {
+	err := remove()
+	if leftover == nil && err != nil {
+		return &FilesError{err, remove}
+	}
+	return errors.Join(leftover, err)
 }
 
 // Compiler is TypeScript's compiler while it checks the code of a slot. It runs no code, and can start no process.

@@ -95,7 +95,7 @@ type seat struct {
 	ahead      bool   // the lease is for a future run
 	private    bool   // the lease is private
 	quarantine bool
-	broken     error              // a process of the slot could not be killed: the slot is never used again
+	broken     error              // a process could not be killed: the slot is never used again; or see Pool.mend
 	used       bool               // the lease has had its run
 	canary     string             // of the run to come, or under way; empty: none
 	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil: neither

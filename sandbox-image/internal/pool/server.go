@@ -131,7 +131,9 @@ func (p *Pool) runServer(
 		if _, err := sv.Packages.Registry(spec.Package); err == nil { // installed already
 			return runapi.Exit{Reason: runapi.Exited}, nil, d.Started()
 		}
-		defer func() { broken = errors.Join(broken, p.cfg.Jail.ClearInstall(s.id)) }()
+		defer func() {
+			broken = jail.Clear(broken, func() error { return p.cfg.Jail.ClearInstall(s.id) })
+		}()
 		if err := p.cfg.Jail.PrepareInstall(s.id); err != nil {
 			return exit, nil, err
 		}

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -216,6 +217,9 @@ func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	if err != nil {
 		s.broken = err
 		p.cfg.Log.Error("a slot is out of use", "slot", s.id, "error", err)
+		if files := (*jail.FilesError)(nil); errors.As(err, &files) && !p.closed {
+			p.work.Go(func() { p.mend(s, files.Again) })
+		}
 	}
 	s.running, s.cancel = nil, nil
 	close(done)
@@ -224,6 +228,22 @@ func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 		return
 	}
 	p.refillAfter(endPause)
+}
+
+// mend tries to remove the files of a slot that is out of use because of them, until the pool is closed.
+func (p *Pool) mend(s *seat, remove func() error) {
+	for gone := false; !gone; gone = remove() == nil {
+		select {
+		case <-time.After(maxBackoff):
+		case <-p.stop:
+			return
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.broken = nil
+	p.cfg.Log.Info("a slot is in use again", "slot", s.id)
+	p.refill()
 }
 
 // ready reports whether an up-to-date interpreter waits for code in the seat.

@@ -104,7 +104,7 @@ func (r *Running) Memory() int64 {
 
 // Run verifies the program's confinement and passes its input and output on until no process of the slot is left.
 // Cancelling ctx ends it. err means that the program never got any input; broken that a process could not be killed or
-// a file not be removed, so that the slot must not be used again.
+// a file not be removed (jail.FilesError), so that the slot must not be used again.
 func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
 	defer closeAll([]*os.File{r.in, r.out, r.err})
 	var read, write sync.WaitGroup
@@ -134,7 +134,7 @@ func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error)
 }
 
 // clear removes what the program leaves.
-func (r *Running) clear() error { return errors.Join(r.process.Status().Leftover, r.process.Remove()) }
+func (r *Running) clear() error { return jail.Clear(r.process.Status().Leftover, r.process.Remove) }
 
 // confirm waits until the program runs, confined.
 func (r *Running) confirm(ctx context.Context) error {
