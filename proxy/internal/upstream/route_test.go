@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // site is a server whose protocols can change, and what it saw.
@@ -138,6 +139,51 @@ func TestHTTP2(t *testing.T) {
 	if s.resumed.Load() == 0 {
 		t.Error("no TLS session was resumed")
 	}
+}
+
+// TestAsleep: after the machine has slept no request goes over a connection from before, even if it is in use.
+func TestAsleep(t *testing.T) {
+	s := newSite(t, "h2", "http/1.1")
+	p, w := s.pool(t)
+	one := &run{t.Context()}
+	from := func() string {
+		t.Helper()
+		testkit.Must(t, send(t, p, w, one, "POST", "x"))
+		_, from, _ := s.last()
+		return from
+	}
+	from() // nobody knows yet what the host speaks
+	before := from()
+	body, more := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.com/", body)
+	testkit.Must(t, err)
+	w.Owner = one
+	done := make(chan error, 1)
+	go func() {
+		resp, err := p.RoundTrip(req, w)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		done <- err
+	}()
+	_, err = more.Write([]byte("begun")) // it is in flight
+	testkit.Must(t, err)
+	if got := from(); got != before {
+		t.Errorf("from %s, want %s", got, before)
+	}
+	p.mu.Lock()
+	p.now = func() time.Time { return testkit.Slept(time.Now(), 8*time.Hour) }
+	p.mu.Unlock()
+	after := from()
+	if after == before {
+		t.Error("a request went over a connection from before")
+	}
+	from() // which learns anew what the host speaks
+	if again := from(); again == before {
+		t.Errorf("from %s, then from %s", after, again)
+	}
+	testkit.Must(t, more.Close())
+	testkit.Must(t, <-done)
 }
 
 // TestHTTP2Ends: a host that no longer speaks HTTP/2 gets requests over HTTP/1, each of them once.

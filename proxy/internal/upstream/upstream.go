@@ -70,6 +70,8 @@ type Pool struct {
 	owned    map[Owner]map[string]*http.Transport // by appendKey
 	sessions map[string]tls.ClientSessionCache    // by appendKey
 	speaks   map[string]protocol                  // by host, with its port if it has one
+	asked    time.Time                            // when the last transport was asked for
+	now      func() time.Time
 }
 
 // New makes a pool.
@@ -87,7 +89,7 @@ func New(c Config) (*Pool, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", rooted(host))
 		}
 	}
-	p := &Pool{conf: c, roots: roots}
+	p := &Pool{conf: c, roots: roots, asked: time.Now(), now: time.Now}
 	p.forget()
 	return p, nil
 }
@@ -135,6 +137,7 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 	text := appendKey(space[:0], w, k, r.private, r.cas)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.wake()
 	pools := p.pools
 	if !k.shared() {
 		pools = p.ownedBy(w.Owner)
@@ -208,6 +211,21 @@ func (p *Pool) session(key string) tls.ClientSessionCache {
 func (p *Pool) Retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.retire()
+}
+
+// wake retires every transport if the machine has slept: of a connection with a request in flight, http.Transport
+// notices only after a while that the server is not there any more, and would send others over it. The caller holds mu.
+func (p *Pool) wake() {
+	last, now := p.asked, p.now()
+	p.asked = now
+	if now.Round(0).Sub(last.Round(0))-now.Sub(last) > idleTime { // by the wall clock alone
+		p.retire()
+	}
+}
+
+// retire is Retire for a caller that holds mu.
+func (p *Pool) retire() {
 	closeIdle(p.pools)
 	for _, pools := range p.owned {
 		closeIdle(pools)
