@@ -83,7 +83,10 @@ func writeNew(path, text string, mode fs.FileMode) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil { // a part of it would be kept the next time
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }
 
 // dotenvTemplate lists every setting with its default, commented out.

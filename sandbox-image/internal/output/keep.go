@@ -85,6 +85,9 @@ func (f *File) open() error {
 		return err
 	}
 	out, err := root.OpenFile(path.Join(f.run, FileName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		_ = root.Remove(f.run) // if it is empty: the disk is full, and trim does not see it
+	}
 	f.f = out
 	return err
 }
