@@ -200,6 +200,7 @@ func (h *share) unknown(ctx context.Context, keys []string) ([]string, error) {
 func (h *share) importObjects(ctx context.Context, keys []string) error {
 	var told []historyapi.Run
 	n := 0
+	defer func() { h.announce(told, n) }() // after an error too: a later poll imports only the others
 	for part := range slices.Chunk(keys, importBatch) {
 		objects := make([]*replay, len(part))
 		failed := h.parallel(len(part), func(i int) (err error) {
@@ -226,7 +227,6 @@ func (h *share) importObjects(ctx context.Context, keys []string) error {
 			told = append(told, added...)
 		}
 	}
-	h.announce(told, n)
 	return nil
 }
 
