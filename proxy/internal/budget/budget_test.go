@@ -161,15 +161,16 @@ func TestNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Ledger{Path: path}
 		ctx, cancel := context.WithCancel(t.Context())
-		told, done := 0, make(chan bool)
-		go func() { defer close(done); l.Run(ctx, func(error) { told++ }) }()
-		for i := 1; i <= 2; i++ {
+		var told atomic.Int32
+		done := make(chan bool)
+		go func() { defer close(done); l.Run(ctx, func(error) { told.Add(1) }) }()
+		for i := int32(1); i <= 2; i++ {
 			if _, _, ok := l.Reserve([]Need{{Key: "a", Amount: 1, Most: 10, Per: time.Hour}}, false); !ok {
 				t.Error("nothing is left")
 			}
 			time.Sleep(time.Hour)
-			if told != i {
-				t.Errorf("told %d times, want %d", told, i)
+			if told.Load() != i {
+				t.Errorf("told %d times, want %d", told.Load(), i)
 			}
 			testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			time.Sleep(2 * time.Second)
