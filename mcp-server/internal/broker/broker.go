@@ -99,6 +99,7 @@ type Broker struct {
 	tellings *sync.Cond // an instance's untold has changed
 	version  string     // of the catalog that servers are of
 	servers  map[string]*server
+	retired  map[*instance]struct{}     // those that still have calls in flight
 	runs     map[string]map[string]bool // the servers that each run has used
 	lent     map[string]sessionLent     // by run
 	caused   map[string]*causes         // by run
@@ -127,7 +128,8 @@ func New(cfg Config) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
 		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
-		runs: map[string]map[string]bool{}, caused: map[string]*causes{}, seats: map[string]int{},
+		retired: map[*instance]struct{}{},
+		runs:    map[string]map[string]bool{}, caused: map[string]*causes{}, seats: map[string]int{},
 		free: make(chan struct{}), installs: map[string]*installation{},
 		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}
@@ -245,13 +247,14 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 			b.printing.Unlock()
 		}
 		s.closed = true
-		next := b.servers[name]
 		for _, i := range s.instances {
 			b.retire(i)
-			if next != nil && identity(next.api) != identity(s.api) {
-				// The proxy knows its slot by the API's name, which now has other hosts or is another server's.
-				i.kill(errStopped)
-			}
+		}
+	}
+	for i := range b.retired { // of whatever catalog
+		if next := b.servers[i.server.api.Name]; next != nil && identity(next.api) != identity(i.server.api) {
+			// The proxy knows its slot by the API's name, which now has other hosts or is another server's.
+			i.kill(errStopped)
 		}
 	}
 	if err := b.remembered.forget(b.servers); err != nil {

@@ -201,6 +201,40 @@ func TestAnotherServer(t *testing.T) {
 	inFlight.Wait()
 }
 
+// TestAnotherServerLater: so does one that was removed, or changed otherwise, and still has a call when another server
+// gets its name.
+func TestAnotherServerLater(t *testing.T) {
+	a, other := hostile(t, "a", nil), hostile(t, "other", nil)
+	for name, between := range map[string][]controlapi.API{
+		"removed": {other}, "changed": {other, hostile(t, "a", func(s *controlapi.Server) { s.TimeoutMS = 9000 })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, a, other)
+			var inFlight sync.WaitGroup
+			m := newMeeting(t)
+			defer m.end()
+			inFlight.Go(func() {
+				if got := w.call("/a/meet", m.call); got.Code != serverUnavailable {
+					t.Errorf("%s", got.body)
+				}
+			})
+			m.await(1)
+			w.change("2", between...)
+			w.pid("s1-r1", "other")
+			next := a
+			next.Domains = []string{"other.test"}
+			w.change("3", other, next)
+			w.pid("s1-r1", "a")
+			inFlight.Wait()
+			testkit.WaitFor(t, func() bool {
+				w.broker.mu.Lock()
+				defer w.broker.mu.Unlock()
+				return len(w.broker.retired) == 0
+			})
+		})
+	}
+}
+
 func TestListChanged(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.Pins = "off" }))
 	if got := w.call("/a/grown0", `{"text":""}`); got.Code != toolNotFound {

@@ -55,6 +55,9 @@ func (b *Broker) letGo(i *instance, r rest) {
 	case i.retired && i.users == 0:
 		i.kill(errStopped)
 	}
+	if i.users == 0 {
+		delete(b.retired, i)
+	}
 }
 
 // retire gives an instance no new calls, and stops it after its last one. b.mu is held.
@@ -65,7 +68,9 @@ func (b *Broker) retire(i *instance) {
 	}
 	if i.users == 0 {
 		i.kill(errStopped)
+		return
 	}
+	b.retired[i] = struct{}{}
 }
 
 // remove removes an instance that has ended from its server.
