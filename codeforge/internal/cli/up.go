@@ -103,8 +103,10 @@ func (o upOptions) run(ctx context.Context, e *Env) error {
 	if err == nil {
 		feeding, stop := context.WithCancel(ctx)
 		defer stop()
-		go o.feed(feeding, e, c.State)
-		err = embedded.Run(ctx, c, func(r embedded.Ready) error { return report(outcome{Ready: &r}) })
+		err = embedded.Run(ctx, c, func(r embedded.Ready) error {
+			go o.feed(feeding, e, c.State) // not before: another one may run here, with programs of its own
+			return report(outcome{Ready: &r})
+		})
 	}
 	var running *embedded.RunningError
 	if errors.As(err, &running) {

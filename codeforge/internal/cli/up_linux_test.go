@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// inUse is a state directory on which somebody else's CodeForge seems to run, until the lock is closed.
+func inUse(t *testing.T) (d statedir.Dir, lock *os.File) {
+	t.Helper()
+	d, err := statedir.Create(filepath.Join(t.TempDir(), "state"))
+	testkit.Must(t, err)
+	lock, err = d.Lock()
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = lock.Close() })
+	testkit.Must(t, d.WriteUp(statedir.Up{PID: 7, URL: "http://127.0.0.1:1", State: d.Path()}))
+	return d, lock
+}
+
+// TestSecondUp: up, where CodeForge runs already, says so and does nothing else: above all, it runs no programs for the
+// credentials of that one.
+func TestSecondUp(t *testing.T) {
+	d, _ := inUse(t)
+	l, err := net.Listen("unix", d.Join("logins", statedir.CredentialsSocket))
+	testkit.Must(t, err)
+	asked := make(chan struct{})
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_ = c.Close()
+			close(asked)
+		}
+	}()
+	read, write, err := os.Pipe()
+	testkit.Must(t, err)
+	defer read.Close()
+	e := &Env{Stdin: read, Stdout: terminal.Open(write), Stderr: terminal.Open(write)}
+	testkit.Must(t, upOptions{apis: t.TempDir(), state: d.Path(), port: 0, slots: 1}.run(t.Context(), e))
+	said := make([]byte, 4096)
+	if n, _ := read.Read(said); !strings.Contains(string(said[:n]), "is already running (process 7") {
+		t.Errorf("it says %q", said[:n])
+	}
+	select {
+	case <-asked:
+		t.Error("it speaks to the proxy of the other one")
+	case <-time.After(200 * time.Millisecond):
+	}
+	_ = l.Close()
+}
