@@ -230,3 +230,47 @@ func upJSON(t *testing.T, p *world.Process) (u up) {
 	}
 	return u
 }
+
+// TestUpWhileItStops: up waits for one that stops, and then starts; it does not say that CodeForge runs already.
+func TestUpWhileItStops(t *testing.T) {
+	embeddedOnly(t)
+	dir, err := world.NewDir(world.Self, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	start := func() *world.Process {
+		t.Helper()
+		p, err := world.StartUp(world.Self, dir, 3, "--detach")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, err := p.Wait(60 * time.Second); err != nil || code != 0 {
+			t.Fatalf("codeforge up --detach: %d, %v\n%s", code, err, p.Output())
+		}
+		return p
+	}
+	p := start()
+	t.Cleanup(func() {
+		_, _, _ = world.Tool(context.Background(), world.Command{Dir: dir, Args: []string{"down", "--state", p.State}})
+	})
+	code := filepath.Join(dir, "x.ts")
+	if err := os.WriteFile(code, []byte("await new Promise((r) => setTimeout(r, 60000))"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run, err := world.Launch(world.Command{Dir: dir, Args: []string{"run", "--state", p.State, code}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := upJSON(t, p)
+	time.Sleep(2 * time.Second) // until it runs
+	_ = syscall.Kill(first.PID, syscall.SIGTERM)
+	time.Sleep(200 * time.Millisecond)
+	if out := start().Output(); strings.Contains(out, "already running") {
+		t.Errorf("up while another one stops: %s", out)
+	}
+	if second := upJSON(t, p); second.PID == first.PID {
+		t.Error("what is up is what was stopped")
+	}
+	_, _ = run.Wait(60 * time.Second)
+}

@@ -39,6 +39,7 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
 	c.State.Sweep()
 	defer c.State.Sweep()
+	defer context.AfterFunc(ctx, c.State.RemoveUp)()
 	p, warnings, err := prepare(ctx, c)
 	if err != nil {
 		return err

@@ -2,7 +2,7 @@
 // of the supervisor, lets one supervisor at a time run on it, and says how to connect to that.
 //
 //	lock          held by flock while a supervisor runs; holds its process id
-//	up.json       how to connect; written when ready, removed at the end
+//	up.json       how to connect; written when ready, removed when it begins to stop
 //	ended.json    the last end that nobody asked for
 //	run/          control.sock, sandboxd.sock, mcp.sock
 //	logins/       credentials.sock: mcp-server, to whom run/ belongs, cannot put another one in its place
@@ -141,6 +141,9 @@ func (d Dir) WriteUp(u Up) error {
 	return nil
 }
 
+// RemoveUp is for a supervisor that begins to stop: nobody should connect to it any more, or take it for one that stays.
+func (d Dir) RemoveUp() { _ = os.Remove(d.Join(upFile)) }
+
 // write replaces a file of the directory atomically.
 func (d Dir) write(name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
@@ -165,7 +168,7 @@ func (d Dir) Running() (Up, error) {
 		if e, ok := d.Ended(); ok {
 			return Up{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
 		}
-		return Up{}, fmt.Errorf("%w: it is still starting (state directory %s)", ErrNotRunning, d.path)
+		return Up{}, fmt.Errorf("%w: it is starting, or stopping (state directory %s)", ErrNotRunning, d.path)
 	}
 	if err != nil {
 		return Up{}, fmt.Errorf("state directory: %w", err)
@@ -179,7 +182,7 @@ func (d Dir) Running() (Up, error) {
 // Sweep removes what a killed supervisor left behind: up.json and the files in run/. Only the holder of the lock may
 // call it.
 func (d Dir) Sweep() {
-	_ = os.Remove(d.Join(upFile))
+	d.RemoveUp()
 	list, _ := os.ReadDir(d.Join("run"))
 	for _, f := range list {
 		_ = os.Remove(d.Join("run", f.Name()))

@@ -93,7 +93,7 @@ func TestLock(t *testing.T) {
 	if _, err := d.Lock(); !errors.Is(err, ErrLocked) {
 		t.Errorf("locked twice: %v", err)
 	}
-	if _, err := d.Running(); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "still starting") {
+	if _, err := d.Running(); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "it is starting") {
 		t.Errorf("Running without up.json: %v", err)
 	}
 	if err := d.WriteUp(Up{PID: 7, URL: "http://127.0.0.1:1"}); err != nil {
