@@ -81,8 +81,8 @@ func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 			return err
 		}
 	}
-	if err := os.RemoveAll(dir.Path()); err != nil {
-		return fmt.Errorf("removing the state directory: %w", err)
+	if err := dir.Remove(); err != nil {
+		return fmt.Errorf("removing the state directory: %w", err) // CodeForge may have been started again meanwhile
 	}
 	_, err = fmt.Fprintln(e.Stdout, "Removed.")
 	return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
+
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -53,4 +55,28 @@ func TestSecondUp(t *testing.T) {
 	case <-time.After(200 * time.Millisecond):
 	}
 	_ = l.Close()
+}
+
+// TestPurgeMeanwhile: what was started again while down --purge asked is not removed.
+func TestPurgeMeanwhile(t *testing.T) {
+	d, lock := inUse(t)
+	terminalEnd, program, err := pty.Open()
+	if err != nil {
+		testkit.Skip(t, "no terminals: "+err.Error())
+	}
+	defer terminalEnd.Close()
+	defer program.Close()
+	e := &Env{Stdin: program, Stdout: terminal.Open(program), Stderr: terminal.Open(program)}
+	purge := func() error {
+		_, err := terminalEnd.WriteString("y\n")
+		testkit.Must(t, err)
+		return purgeState(t.Context(), e, d, false)
+	}
+	if err := purge(); err == nil || !strings.Contains(err.Error(), "already running") || !d.Exists() {
+		t.Errorf("while it runs: %v", err)
+	}
+	_ = lock.Close()
+	if err := purge(); err != nil || d.Exists() {
+		t.Errorf("afterwards: %v", err)
+	}
 }

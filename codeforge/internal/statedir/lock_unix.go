@@ -45,6 +45,16 @@ func (d Dir) Lock() (*os.File, error) {
 	return f, nil
 }
 
+// Remove removes the directory. It returns ErrLocked, and removes nothing, while a supervisor runs on it.
+func (d Dir) Remove() error {
+	lock, err := d.Lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return os.RemoveAll(d.path)
+}
+
 // Holds reports whether the file that Lock returned still locks this directory: somebody may have removed it.
 func (d Dir) Holds(lock *os.File) bool {
 	ours, err := lock.Stat()

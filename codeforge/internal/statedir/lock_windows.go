@@ -1,8 +1,14 @@
 package statedir
 
-import "io/fs"
+import (
+	"io/fs"
+	"os"
+)
 
 // Holder always reports that the lock is free: embedded mode needs Linux.
 func (d Dir) Holder() (pid int, held bool) { return 0, false }
+
+// Remove removes the directory.
+func (d Dir) Remove() error { return os.RemoveAll(d.path) }
 
 func owner(fs.FileInfo) (int, bool) { return 0, false }
