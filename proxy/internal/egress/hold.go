@@ -36,6 +36,9 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 	if x.unfit(text) {
 		return refuse(policy.CodeCredentialSent)
 	}
+	if x.conf.Current() != x.snap { // no answer could let it leave
+		return refuse(policy.CodeApprovalStale)
+	}
 	began, resume := time.Now(), x.lease.Pause()
 	id, err := x.conf.Room.Pass(x.ctx, held)
 	resume()

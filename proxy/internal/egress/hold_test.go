@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -84,6 +85,31 @@ func TestApproval(t *testing.T) {
 				t.Errorf("got %+v, upstream reached %d times", r, up.count())
 			}
 		})
+	}
+}
+
+// TestApprovalOvertaken: nobody is asked about a request whose catalog changed while its body came: it could not leave.
+func TestApprovalOvertaken(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
+	r.room.Wait = time.Second
+	r.begin()
+	body, more := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+demoHost+"/", body)
+	check(t, err)
+	codes := make(chan string, 1)
+	go func() {
+		resp, err := r.client(false).Do(req)
+		check(t, err)
+		codes <- refusal(t, resp).Code
+	}()
+	_, err = io.WriteString(more, "x")
+	check(t, err)
+	eventually(t, func() bool { return r.handler.InFlight() == 1 })
+	r.writeAPI("demo", demoAPI(`, "rules": [{"then": "approve"}], "reference": "https://example.com/"`))
+	r.reloader.Load()
+	check(t, more.Close())
+	if code := <-codes; code != "approval_stale" || len(r.room.List()) != 0 {
+		t.Errorf("%s; held: %+v", code, r.room.List())
 	}
 }
 
