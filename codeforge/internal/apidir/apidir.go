@@ -143,6 +143,11 @@ func write(dir string, e Entry, text []byte) (path string, warnings catalog.Prob
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return "", nil, fmt.Errorf("apis folder: %w", err)
 	}
+	done, err := alone(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	defer done()
 	if err := Free(dir, e.Name); err != nil {
 		return "", nil, err
 	}

@@ -64,6 +64,11 @@ func replace(path string, text []byte) error {
 
 // Activate sets "active", and changes nothing else of config.json.
 func Activate(dir, name string, active bool) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
 	path, text, err := read(dir, name)
 	if err != nil {
 		return err
@@ -82,6 +87,11 @@ func set(path string, text []byte, value any, keys ...string) error {
 
 // Update replaces operations.jsonl, and its digest in config.json, of which it changes nothing else.
 func Update(dir, name string, file []byte) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
 	path, text, err := read(dir, name)
 	if err != nil {
 		return err
@@ -116,6 +126,11 @@ func Contents(dir, name string) ([]string, error) {
 
 // Remove removes an API with its credentials, and its folder if that is empty then.
 func Remove(dir, name string) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
 	files, err := Contents(dir, name)
 	if err != nil {
 		return err
@@ -177,6 +192,11 @@ func AddExample(dir, name string, text []byte, values map[string]secret.Value) (
 
 // SetDomains sets "domains", and changes nothing else of config.json.
 func SetDomains(dir, name string, domains []string) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
 	path, text, err := read(dir, name)
 	if err != nil {
 		return err

@@ -4,6 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
@@ -99,5 +102,32 @@ func TestAddExample(t *testing.T) {
 `
 	if got := config(t, dir); got != want {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestAtOnce: of two that add one API, one is told that there is one; no edit is lost to another one.
+func TestAtOnce(t *testing.T) {
+	for range 20 {
+		dir := folder(t, map[string]string{"config.json.example": "{}"})
+		var added atomic.Int32
+		var all sync.WaitGroup
+		for _, host := range []string{"one.example.com", "two.example.com"} {
+			all.Go(func() {
+				e := apidir.Entry{Name: "shop", Description: host, Domains: []string{host}}
+				if _, _, err := apidir.Add(dir, e); err == nil {
+					added.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if added.Load() != 1 {
+			t.Fatalf("%d were told that it is theirs", added.Load())
+		}
+		all.Go(func() { testkit.Must(t, apidir.Activate(dir, "shop", false)) })
+		all.Go(func() { testkit.Must(t, apidir.SetDomains(dir, "shop", []string{"new.example.com"})) })
+		all.Wait()
+		if text := config(t, dir); !strings.Contains(text, `"active": false`) || !strings.Contains(text, "new.example.com") {
+			t.Fatalf("an edit is lost: %s", text)
+		}
 	}
 }

@@ -3,11 +3,27 @@
 package apidir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 )
+
+// alone waits until no other codeforge changes the folder of APIs, and keeps others waiting until done is called.
+func alone(dir string) (done func(), err error) {
+	lock, err := folderlock.Take(dir, 10*time.Second)
+	switch {
+	case errors.Is(err, folderlock.ErrTaken):
+		return nil, fmt.Errorf("%s: another codeforge is changing it: %w", dir, err)
+	case err != nil:
+		return func() {}, nil //nolint:nilerr // what follows says so
+	}
+	return func() { _ = lock.Close() }, nil
+}
 
 // sameOwner gives the files that root wrote to the owner of the folder of APIs, who must be able to edit them.
 func sameOwner(dir, folder string) error {
