@@ -9,12 +9,21 @@ import { stopRun } from "./run.js";
 import { list as runs } from "./runs.js";
 import { Plan, Row, open as isOpen, planKeys } from "./plans.js";
 
-/** read asks what is held, for all pages. */
+/** read asks what is held, for all pages, until there is an answer. One that is older than what is shown is dropped. */
+let asked = 0, got = 0, later = 0;
 export async function read() {
+  const mine = ++asked;
+  clearTimeout(later);
   try {
     const answer = await api("held");
+    if (mine < got) return;
+    got = mine;
     set({ held: answer.held ?? [], decided: answer.decided ?? [], plans: answer.plans ?? [], heldError: "" });
-  } catch (e) { set({ heldError: e.message }); }
+  } catch (e) {
+    if (mine !== asked) return;
+    set({ heldError: e.message });
+    if (app.in) later = setTimeout(read, 2000);
+  }
 }
 
 export async function decide(h, approve) {

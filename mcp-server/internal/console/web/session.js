@@ -50,10 +50,16 @@ export async function signOut() {
   over("");
 }
 
+/** Lost is for what was asked and not answered: it may have counted. */
+export class Lost extends Error {
+  constructor(method) { super("CodeForge does not answer" + (method === "GET" ? "." : ", so it is not known whether that counted. It is shown here when it answers again.")); }
+}
+
 /** request is a fetch with the bearer. */
 export async function request(path, init = {}) {
-  const r = await fetch(BASE + path, { ...init, headers: { ...init.headers, Authorization: "Bearer " + bearer }, credentials: "omit" });
-  if (r.status === 401 && bearer) { take(""); over("The session has ended."); }
+  const sent = bearer, method = init.method ?? "GET", changes = method !== "GET";
+  const r = await fetch(BASE + path, { ...init, headers: { ...init.headers, Authorization: "Bearer " + sent }, credentials: "omit" }).catch((e) => { throw e instanceof TypeError ? new Lost(method) : e; });
+  if (r.status === 401 && (changes ? sent === bearer || !bearer : sent && sent === bearer)) { take(""); over("The session has ended" + (changes ? ", so nothing was done." : ".")); }
   return r;
 }
 
@@ -62,7 +68,9 @@ export async function api(path, method = "GET", body = undefined, signal = undef
   const init = { method, signal };
   if (body !== undefined) { init.body = JSON.stringify(body); init.headers = { "Content-Type": "application/json" }; }
   const r = await request(path, init);
-  const v = await r.json().catch(() => ({}));
-  if (!r.ok) throw new Error(v.error ?? "CodeForge answered " + r.status);
+  const text = await r.text().catch(() => "cut"), v = parsed(text);
+  if (!r.ok) throw new Error(v?.error ?? "CodeForge answered " + r.status);
+  if (v === undefined) throw new Lost(method);
   return v;
 }
+const parsed = (text) => { try { return text ? JSON.parse(text) : {}; } catch { return undefined; } };

@@ -1,6 +1,6 @@
 // What all pages share: where we are, what is live, and data that is asked for again when it has changed.
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "./preact.js";
-import { api, request, signedIn } from "./session.js";
+import { api, Lost, request, signedIn } from "./session.js";
 
 const readers = new Set();
 export const app = {
@@ -51,17 +51,18 @@ export function useData(path, version = 0, least = 0, more = "") {
     if (at.stop || at.timer || !at.wanted || (app.frozen && at.has === at.path)) return;
     if (at.next > Date.now()) { at.timer = setTimeout(() => { at.timer = 0; ask(); }, at.next - Date.now()); return; }
     const stop = at.stop = new AbortController(), began = Date.now();
-    const ended = (to) => {
+    const ended = (to, lost) => {
       if (at.stop !== stop) return;
       at.stop = null;
-      at.next = Date.now() + least + 4 * (Date.now() - began);
+      at.next = Date.now() + least + (lost ? 2000 : 4 * (Date.now() - began));
+      at.wanted ||= lost;
       put(to);
       ask();
     };
     at.wanted = false;
     api(path + at.more, "GET", undefined, stop.signal).then(
-      (data) => { at.has = path; ended({ path, data, error: "" }); },
-      (e) => ended((s) => ({ path, data: s.path === path ? s.data : undefined, error: e.message })));
+      (data) => { at.has = path; ended({ path, data, error: "" }, false); },
+      (e) => ended((s) => ({ path, data: s.path === path ? s.data : undefined, error: e.message }), e instanceof Lost));
   };
   const leave = () => { at.stop?.abort(); clearTimeout(at.timer); Object.assign(at, { stop: null, timer: 0, next: 0, has: "" }); };
   useEffect(() => {
@@ -112,10 +113,15 @@ export function restart() {
 }
 document.addEventListener("visibilitychange", restart);
 
+// SILENCE is after how many milliseconds a stream without a line is taken for dead: there is one every 15 s.
+const SILENCE = 40000;
+
 async function follow(signal) {
   for (let pause = 300; !signal.aborted; pause = Math.min(pause * 2, 5000)) {
+    const dead = new AbortController();
+    let silent = setTimeout(() => dead.abort(), SILENCE);
     try {
-      const r = await request("live?" + new URLSearchParams({ after, run: watched }), { signal });
+      const r = await request("live?" + new URLSearchParams({ after, run: watched }), { signal: AbortSignal.any([signal, dead.signal]) });
       if (!r.ok) throw new Error("status " + r.status);
       const lines = r.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
@@ -123,6 +129,8 @@ async function follow(signal) {
       for (;;) {
         const { value, done } = await lines.read();
         if (done) break;
+        clearTimeout(silent);
+        silent = setTimeout(() => dead.abort(), SILENCE);
         pause = 300;
         rest += value;
         const whole = rest.split("\n");
@@ -130,6 +138,7 @@ async function follow(signal) {
         for (const line of whole) if (line) hear(JSON.parse(line));
       }
     } catch { /* it is tried again */ }
+    clearTimeout(silent);
     if (signal.aborted) return;
     set({ connected: false });
     await new Promise((done) => setTimeout(done, pause));
