@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,6 +83,23 @@ func (d Dir) Holder() (pid int, held bool) {
 	n, _ := f.ReadAt(data, 0)
 	pid, _ = strconv.Atoi(strings.TrimSpace(string(data[:n])))
 	return pid, true
+}
+
+// HeldBy reports whether a process has the lock open, as far as this user may know.
+func (d Dir) HeldBy(pid int) bool {
+	lock, err := os.Stat(d.Join("lock"))
+	if err != nil {
+		return false
+	}
+	fds := "/proc/" + strconv.Itoa(pid) + "/fd/"
+	list, err := os.ReadDir(fds)
+	if _, none := os.Stat("/proc/self/fd"); none != nil || errors.Is(err, fs.ErrPermission) {
+		return true
+	}
+	return slices.ContainsFunc(list, func(fd fs.DirEntry) bool {
+		info, err := os.Stat(fds + fd.Name())
+		return err == nil && os.SameFile(info, lock)
+	})
 }
 
 // flock takes the lock without waiting.
