@@ -27,6 +27,7 @@ var (
 	errFormSet    = &Ambiguity{"The form or query has a _charset_ field."}
 	errQueryKeys  = &Ambiguity{"A declared parameter occurs twice in the query, perhaps in another case or with brackets."}
 	errPath       = &Ambiguity{"The path has dot segments, backslashes or control characters."}
+	errPathQuery  = &Ambiguity{"The path has ?, & or ;, perhaps escaped, before the token name."}
 	errTwice      = &Ambiguity{"A header that has a token name occurs twice."}
 	errParameters = &Ambiguity{"The parameters of Authorization are not key=value or key=\"value\", " +
 		"separated by commas, each key once."}

@@ -115,13 +115,14 @@ func (x *rewrite) path() error {
 		return nil
 	}
 	segments := strings.Split(escaped, "/")
-	changed := false
+	changed, before := false, "" // before the last that is swapped
 	for i, s := range segments {
 		if x.s.byText[s] == "" {
 			x.reportNames(s, CodeInside, spot{kind: catalog.SurfacePath})
 			continue
 		}
 		if v, ok := x.use(x.s.byText[s], spot{kind: catalog.SurfacePath, whole: true}); ok {
+			before = strings.Join(strings.Split(escaped, "/")[:i], "/")
 			segments[i] = url.PathEscape(v)
 			changed = true
 		}
@@ -129,8 +130,12 @@ func (x *rewrite) path() error {
 	if !changed {
 		return nil
 	}
-	if !plainPath(escaped) && !disarm.Off("one-reading") {
+	switch {
+	case disarm.Off("one-reading"):
+	case !plainPath(escaped):
 		return errPath
+	case beginsQuery(before):
+		return errPathQuery
 	}
 	raw := strings.Join(segments, "/")
 	if path, err := url.PathUnescape(raw); err == nil {
@@ -155,6 +160,19 @@ func plainPath(escaped string) bool {
 		escaped = unescape(escaped)
 	}
 	return true
+}
+
+// beginsQuery reports whether a server may take what follows a path for a field of a query: nginx and Apache rewrite paths
+// after decoding them, so that an escaped question mark becomes one, and an ampersand separates fields where a rule puts
+// the path into a query.
+func beginsQuery(escaped string) bool {
+	for range 4 {
+		if strings.ContainsAny(escaped, "?&;") {
+			return true
+		}
+		escaped = unescape(escaped)
+	}
+	return false
 }
 
 // unescape decodes the percent signs that are followed by two digits, and leaves the others.

@@ -351,6 +351,7 @@ func TestOneReadingHead(t *testing.T) {
 		{c, "/API_KEY/../x", nil}, {c, "/./API_KEY", nil}, {c, "/API_KEY/%2e%2E/x", nil}, {c, "/API_KEY/.%2e;a=b/x", nil}, {c, "/API_KEY/..", nil},
 		{c, "/API_KEY/%252e%252e/x", nil}, {c, "/API_KEY/%25252e./x", nil}, {c, "/API_KEY/x%2f..%2fy", nil}, {c, "/a%5cb/API_KEY", nil}, {c, "/a%255cb/API_KEY", nil},
 		{c, "/API_KEY/%00", nil}, {c, "/API_KEY/a%0d%0ab", nil}, {c, "/API_KEY/%c0%ae%c0%ae/x", nil}, {c, "/API_KEY/%25u002e/x", nil},
+		{c, "/a%3fb=/API_KEY", nil}, {c, "/a%253Fb=/API_KEY", nil}, {c, "/a&b=/API_KEY", nil}, {c, "/a%26b=/API_KEY", nil}, {c, "/a;b=/API_KEY", nil},
 		{c, "/?key=API_KEY&key=x", nil}, {c, "/?key=x&key=API_KEY", nil}, {c, "/?key=API_KEY&KEY=x", nil}, {c, "/?key=API_KEY&%6bey[]=x", nil},
 		{c, "/?key=API_KEY", []string{"Content-Type", "text/plain; charset=cp037"}}, {c, "/API_KEY", []string{"Content-Type", "a/b; charset=utf-16"}},
 		{c, "/?key=API_KEY", []string{"Content-Type", "text/plain", "Content-Type", "text/plain; charset=cp037"}}, {c, "/?key=API_KEY", []string{"Content_Type", "text/plain; charset=cp037"}},
@@ -387,7 +388,7 @@ func TestOneReadingHeadKept(t *testing.T) {
 		{"/", basic("me:API_KEY"), basic("me:first-value")},
 		{"/", basic("API_KEY:"), basic("first-value:")},
 		{"/", basic("é:API_KEY"), basic("é:first-value")},
-		{"/a%2Fb/API_KEY/c;d=e/...", "", ""}, {"/v1.0/.well-known/API_KEY/%20%25", "", ""}, {"/?key=API_KEY&a=1;b=2&x=100%", "", ""}, {"/?key=API_KEY&keys=1&key_=2", "", ""}, {"/?x=1&x=2&key=API_KEY", "", ""},
+		{"/a%2Fb/API_KEY/c;d=e/...", "", ""}, {"/v1.0/.well-known/API_KEY/%20%25", "", ""}, {"/a=b/API_KEY/c%3Fd&e", "", ""}, {"/?key=API_KEY&a=1;b=2&x=100%", "", ""}, {"/?key=API_KEY&keys=1&key_=2", "", ""}, {"/?x=1&x=2&key=API_KEY", "", ""},
 		{"/%2e/?x=/../", "Bearer xyz", "Bearer xyz"},
 	} {
 		req := request(t, "GET", "https://h"+strings.ReplaceAll(tc.url, "100%", "100%25"), "")
@@ -435,7 +436,7 @@ func TestUnclearMessage(t *testing.T) {
 // TestReasons: each is a complete sentence, without text of a request.
 func TestReasons(t *testing.T) {
 	for _, a := range []*Ambiguity{
-		errTypes, errCharset, errUntyped, errJSON, errJSONMore, errJSONLines, errJSONDeep, errJSONKeys, errForm, errFormKeys, errFormSet, errQueryKeys, errPath, errTwice, errParameters, errBasic,
+		errTypes, errCharset, errUntyped, errJSON, errJSONMore, errJSONLines, errJSONDeep, errJSONKeys, errForm, errFormKeys, errFormSet, errQueryKeys, errPath, errPathQuery, errTwice, errParameters, errBasic,
 	} {
 		if !strings.HasPrefix(a.Reason, "The") && !strings.HasPrefix(a.Reason, "A") || !strings.HasSuffix(a.Reason, ".") || strings.Contains(fmt.Sprint(a), "%!") {
 			t.Errorf("%v", a)
