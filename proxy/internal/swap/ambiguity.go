@@ -21,6 +21,7 @@ var (
 	errJSONLines = &Ambiguity{"The body's type means one JSON value on each line, and the body is not so."}
 	errJSONDeep  = &Ambiguity{"The body's JSON is nested more than 64 levels deep."}
 	errJSONKeys  = &Ambiguity{"A declared key occurs twice in one JSON object, perhaps in another case."}
+	errJSONRef   = &Ambiguity{"The body's JSON has a key $ref, by which some servers repeat a field in another place."}
 	errForm      = &Ambiguity{"The form has characters that are not percent-encoded, " +
 		"or a percent sign without two digits."}
 	errFormKeys   = &Ambiguity{"A declared field occurs twice in the form, perhaps in another case or with brackets."}

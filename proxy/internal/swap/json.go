@@ -239,6 +239,11 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 	if len(w.levels) == 0 {
 		return dst
 	}
+	if len(w.fields) > 0 && alike(string(w.text), reference) {
+		if dst = w.spoilt(dst, errJSONRef); w.bad != nil {
+			return dst
+		}
+	}
 	l := &w.levels[len(w.levels)-1]
 	l.value = l.value[:0]
 	for _, m := range l.inner {
@@ -258,6 +263,10 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 	}
 	return dst
 }
+
+// reference is the key of an object in whose place some parsers put another value of the same document: Fastjson any,
+// Json.NET any object. So the value of a declared field would be that of another field too.
+const reference = "$ref"
 
 // alike reports whether a parser may treat two keys as the same: some fold case, some end a string at a NUL.
 func alike(a, b string) bool {

@@ -184,6 +184,9 @@ func (w *jsonWriter) passKey(text []byte) int {
 
 // keyLengths are the lengths of the keys that would continue matches, in any letter case.
 func (w *jsonWriter) keyLengths(matches []match) (out lengths) {
+	if len(w.fields) > 0 {
+		out.add(len(reference))
+	}
 	for _, m := range matches {
 		switch path := w.fields[m.field]; {
 		case m.keys == len(path):

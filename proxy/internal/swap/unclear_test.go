@@ -30,6 +30,7 @@ func strictJSON() []string {
 func lenientJSON() []string {
 	list := []string{
 		`{"comment":/*1,"k":*/"API_KEY"}`, "{\"comment\"://1,\"k\":\n\"API_KEY\"}", "{\"comment\":#1,\"k\":\n\"API_KEY\"}", `{"k":"API_KEY"}//`, `/**/{"k":"API_KEY"}`,
+		`{"k":"API_KEY","comment":{"$ref":"$.k"}}`, `{"comment":[{"\u0024ref":"$"}],"k":"API_KEY"}`,
 		`{"k":"API_KEY"/**/}`, `{"x":1,'comment':',"k":"API_KEY",'}`, `{'k':'API_KEY'}`, `['{"k":"API_KEY"}']`, "[`{\"k\":\"API_KEY\"}`]",
 		`{"k":1,comment:"API_KEY"}`, `{k:"API_KEY"}`, `{"k":1,2:"API_KEY"}`, `{"k":1,null:"API_KEY"}`, `{"k":1,"comment" "API_KEY"}`, `{"k":1 "comment":"API_KEY"}`,
 		`{"k":1,"comment"="API_KEY"}`, `{"k":1;"comment":"API_KEY"}`, `{"k":1,["comment"]:"API_KEY"}`, `{"k":1,{"comment":"API_KEY"}}`, `{"k":1,"comment"::"API_KEY"}`,
@@ -436,7 +437,7 @@ func TestUnclearMessage(t *testing.T) {
 // TestReasons: each is a complete sentence, without text of a request.
 func TestReasons(t *testing.T) {
 	for _, a := range []*Ambiguity{
-		errTypes, errCharset, errUntyped, errJSON, errJSONMore, errJSONLines, errJSONDeep, errJSONKeys, errForm, errFormKeys, errFormSet, errQueryKeys, errPath, errPathQuery, errTwice, errParameters, errBasic,
+		errTypes, errCharset, errUntyped, errJSON, errJSONMore, errJSONLines, errJSONDeep, errJSONKeys, errJSONRef, errForm, errFormKeys, errFormSet, errQueryKeys, errPath, errPathQuery, errTwice, errParameters, errBasic,
 	} {
 		if !strings.HasPrefix(a.Reason, "The") && !strings.HasPrefix(a.Reason, "A") || !strings.HasSuffix(a.Reason, ".") || strings.Contains(fmt.Sprint(a), "%!") {
 			t.Errorf("%v", a)
