@@ -27,7 +27,7 @@ type tab struct {
 
 	mu sync.Mutex
 	// wrong is what the page complained about: exceptions, errors on its console, violations of its policy.
-	wrong []string
+	wrong   []string
 	changed bool // it has complained of networkChanged
 }
 

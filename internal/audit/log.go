@@ -53,7 +53,8 @@ type Config struct {
 // half is the half of Most.
 func (c Config) half() int64 { return c.Most / 2 }
 
-// today is what today's records may have: a part of its half is for the roots of the oldest days, a few hundred bytes each.
+// today is what today's records may have: a part of its half is for the roots of the oldest days, a few hundred bytes
+// each.
 func (c Config) today() int64 { return c.half() - c.half()/16 }
 
 // ordinary is today without a part for starts, checkpoints, and the records that say how many others were lost.

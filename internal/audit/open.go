@@ -382,7 +382,8 @@ func (l *Log) forgetDay(day string) error {
 	return os.Remove(f.Name())
 }
 
-// forgetHashes writes the roots of a day's hashes, and removes the hashes if that is smaller. The size is of what stays.
+// forgetHashes writes the roots of a day's hashes, and removes the hashes if that is smaller. The size is of what
+// stays.
 func (l *Log) forgetHashes(names []string, day string) (size int64, err error) {
 	f, err := os.Open(l.path(day + hashesName))
 	if err != nil {

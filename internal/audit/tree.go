@@ -44,8 +44,8 @@ func (t *tree) graft(height int, h tlog.Hash) bool {
 // rootSize is the size of a root in a file of roots: its height, and the hash.
 const rootSize = 1 + tlog.HashSize
 
-// rootsOf are the roots of the largest subtrees that consist of the leaves that r has, the first of which has the number
-// begin.
+// rootsOf are the roots of the largest subtrees that consist of the leaves that r has, the first of which has the
+// number begin.
 func rootsOf(r io.Reader, begin int64) ([]byte, error) {
 	type root struct {
 		height int

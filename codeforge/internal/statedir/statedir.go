@@ -141,7 +141,8 @@ func (d Dir) WriteUp(u Up) error {
 	return nil
 }
 
-// RemoveUp is for a supervisor that begins to stop: nobody should connect to it any more, or take it for one that stays.
+// RemoveUp is for a supervisor that begins to stop: nobody should connect to it any more, or take it for one that
+// stays.
 func (d Dir) RemoveUp() { _ = os.Remove(d.Join(upFile)) }
 
 // write replaces a file of the directory atomically.

@@ -9,8 +9,8 @@ import (
 
 // Limit bounds the connections of a listener. When all are taken, a new one takes the place of the oldest on which no
 // request was admitted, so that nobody without the token can keep out those who have it. If every connection has had
-// such a request, new ones wait. A tenant has at most half of them. What a connection has it loses with a request that is
-// not admitted: its token may have been taken away. It needs ConnContext in the http.Server, and Guard.Local.
+// such a request, new ones wait. A tenant has at most half of them. A connection loses its place with a request that
+// is not admitted: its token may have been taken away. It needs ConnContext in the http.Server, and Guard.Local.
 func Limit(l net.Listener, most int) net.Listener {
 	return &limited{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{}), tenants: map[string]int{}}
 }

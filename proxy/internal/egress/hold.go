@@ -78,7 +78,8 @@ var usual = map[string][]string{
 	"Accept-Encoding": nil, "Content-Length": nil, "User-Agent": nil,
 }
 
-// addedKey follows the name of a header that CodeForge adds. No header has such a name, so none that code sets looks like this.
+// addedKey follows the name of a header that CodeForge adds. No header has such a name, so none that code sets looks
+// like this.
 const addedKey = " (CodeForge adds it): a new key"
 
 // shown are the headers of a request that a person sees: its own, and those that the proxy adds.

@@ -227,8 +227,9 @@ func isBoundary(s string) bool {
 // Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing
 // else compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary
 // included, unless every parser finds the same parts: one type whose only parameter is a boundary of digits, nothing
-// like it in the parts, nothing around them, a head in each that Reader understands, and no parts within them. Boundaries of different lengths do not compare
-// equal, because what some parsers misread depends on where a buffer ends. What it returns is to be compared, not sent.
+// like it in the parts, nothing around them, a head in each that Reader understands, and no parts within them.
+// Boundaries of different lengths do not compare equal, because what some parsers misread depends on where a buffer
+// ends. What it returns is to be compared, not sent.
 func Unbound(headers []string, body string) ([]string, string) {
 	at, value := -1, ""
 	for i, line := range headers {
@@ -270,8 +271,8 @@ func Unbound(headers []string, body string) ([]string, string) {
 	return headers, same.String()
 }
 
-// hasHead reports whether a part, from the end of its boundary's line on, has a head that ends where every parser takes it
-// to end: PHP and Rack go on in a head until a blank line, also past a boundary, which then is a part of a name.
+// hasHead reports whether a part, from the end of its boundary's line on, has a head that ends where every parser takes
+// it to end: PHP and Rack go on in a head until a blank line, also past a boundary, which then is a part of a name.
 func hasHead(part string, t Type) bool {
 	text, ok := strings.CutPrefix(part, "\r\n")
 	if !ok || strings.HasPrefix(text, "\r\n") {

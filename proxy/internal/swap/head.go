@@ -162,9 +162,9 @@ func plainPath(escaped string) bool {
 	return true
 }
 
-// beginsQuery reports whether a server may take what follows a path for a field of a query: nginx and Apache rewrite paths
-// after decoding them, so that an escaped question mark becomes one, and an ampersand separates fields where a rule puts
-// the path into a query.
+// beginsQuery reports whether a server may take what follows a path for a field of a query: nginx and Apache rewrite
+// paths after decoding them, so that an escaped question mark becomes one, and an ampersand separates fields where a
+// rule puts the path into a query.
 func beginsQuery(escaped string) bool {
 	for range 4 {
 		if strings.ContainsAny(escaped, "?&;") {

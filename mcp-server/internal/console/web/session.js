@@ -68,9 +68,8 @@ export async function api(path, method = "GET", body = undefined, signal = undef
   const init = { method, signal };
   if (body !== undefined) { init.body = JSON.stringify(body); init.headers = { "Content-Type": "application/json" }; }
   const r = await request(path, init);
-  const text = await r.text().catch(() => "cut"), v = parsed(text);
+  const v = await r.json().catch(() => undefined);
   if (!r.ok) throw new Error(v?.error ?? "CodeForge answered " + r.status);
   if (v === undefined) throw new Lost(method);
   return v;
 }
-const parsed = (text) => { try { return text ? JSON.parse(text) : {}; } catch { return undefined; } };
