@@ -239,7 +239,7 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 	if len(w.levels) == 0 {
 		return dst
 	}
-	if len(w.fields) > 0 && alike(string(w.text), reference) {
+	if len(w.fields) > 0 && len(w.text) > 0 && w.text[0] == reference[0] && alike(string(w.text), reference) {
 		if dst = w.spoilt(dst, errJSONRef); w.bad != nil {
 			return dst
 		}

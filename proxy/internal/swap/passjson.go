@@ -166,15 +166,15 @@ func (w *jsonWriter) passValue(text []byte) int {
 	return size
 }
 
-// passKey returns the length of a key with both quotes, if it has no escapes and is certainly not a declared key;
-// else 0. text begins after the opening quote.
+// passKey returns the length of a key with both quotes, if it has no escapes and is certainly not a declared key, nor a
+// reference; else 0. text begins after the opening quote.
 func (w *jsonWriter) passKey(text []byte) int {
 	end := plainJSON(text)
 	if end == len(text) || text[end] != '"' || len(w.levels) == 0 {
 		return 0
 	}
 	l := &w.levels[len(w.levels)-1]
-	if l.keys.has(end) {
+	if l.keys.has(end) || text[0] == reference[0] {
 		return 0
 	}
 	l.value = l.value[:0]
@@ -184,9 +184,6 @@ func (w *jsonWriter) passKey(text []byte) int {
 
 // keyLengths are the lengths of the keys that would continue matches, in any letter case.
 func (w *jsonWriter) keyLengths(matches []match) (out lengths) {
-	if len(w.fields) > 0 {
-		out.add(len(reference))
-	}
 	for _, m := range matches {
 		switch path := w.fields[m.field]; {
 		case m.keys == len(path):
