@@ -183,13 +183,19 @@ func claimed(list []string, name, value string) []string {
 	return list
 }
 
-// HeaderOverrides lists the methods that a request's headers claim.
+// HeaderOverrides lists the methods that a request's headers claim. Cookies are parameters to PHP ($_REQUEST) where no
+// php.ini says otherwise, as in its container images: Flight and others take the method from there.
 func HeaderOverrides(h http.Header) []string {
 	var out []string
 	for name, values := range h {
 		inURL := strings.HasSuffix(name, "-Url") || strings.HasSuffix(name, "-Uri")
 		for _, v := range values {
 			out = claimed(out, name, v)
+			if strings.EqualFold(name, "Cookie") {
+				for pair := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == ';' || r == ',' }) {
+					out = append(out, ParameterOverrides(strings.TrimLeft(pair, blank))...)
+				}
+			}
 			if _, query, found := strings.Cut(v, "?"); inURL && found { // X-Original-URL, in whose place IIS and Symfony put it
 				out = append(out, ParameterOverrides(query)...)
 			}

@@ -78,6 +78,9 @@ func TestEveryPlace(t *testing.T) {
 		"query": func(name, value string) bool {
 			return restricted(ParameterOverrides("a=b&" + escaped(name, "%%%02x") + "=" + value))
 		},
+		"cookie": func(name, value string) bool {
+			return restricted(HeaderOverrides(http.Header{"Cookie": {"a=b; " + escaped(name, "%%%02x") + "=" + value}}))
+		},
 		"form": func(name, value string) bool {
 			more, err := sent(t, "application/x-www-form-urlencoded", "a=b;"+escaped(name, "%%%02x")+"="+value)
 			return err != nil || restricted(more)

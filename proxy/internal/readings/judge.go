@@ -87,7 +87,8 @@ func (a API) named(f Field) bool {
 
 // overriding reports whether a server that supports overrides would take a restricted method from a field.
 func overriding(kind string, f Field) bool {
-	name := strings.ReplaceAll(strings.ToLower(f.Name), "_", "-")
+	// Without a php.ini, PHP's $_REQUEST has the cookies too.
+	name := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(f.Name), "_", "-"), "cookie.")
 	method := strings.ToUpper(strings.TrimSpace(f.Value))
 	switch f.Place {
 	case InHeader, InQuery, InBody:
