@@ -210,6 +210,23 @@ func ParameterOverrides(query string) []string {
 	for _, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(pair, "=")
 		out = claimed(out, name, decode(value))
+		if namesHeaders(name) {
+			for _, line := range strings.FieldsFunc(decode(decode(value)), func(r rune) bool { return r == '\r' || r == '\n' }) {
+				header, content, _ := strings.Cut(line, ":")
+				out = claimed(out, header, strings.Trim(content, blank))
+			}
+		}
 	}
 	return out
+}
+
+// namesHeaders reports whether a parameter is $httpHeaders, which to Google's APIs holds headers of the request.
+func namesHeaders(name string) bool {
+	letters := strings.Map(func(r rune) rune {
+		if r > '~' || !isAlphanumeric(byte(r)) {
+			return -1
+		}
+		return r
+	}, decode(decode(name)))
+	return strings.EqualFold(letters, "httpheaders")
 }

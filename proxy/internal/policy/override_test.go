@@ -81,6 +81,9 @@ func TestEveryPlace(t *testing.T) {
 		"cookie": func(name, value string) bool {
 			return restricted(HeaderOverrides(http.Header{"Cookie": {"a=b; " + escaped(name, "%%%02x") + "=" + value}}))
 		},
+		"headers in a query": func(name, value string) bool {
+			return restricted(ParameterOverrides("%24httpHeaders=A%3Ab%0D%0A" + escaped(name, "%%%02x") + "%3A+" + value + "%0D%0A"))
+		},
 		"form": func(name, value string) bool {
 			more, err := sent(t, "application/x-www-form-urlencoded", "a=b;"+escaped(name, "%%%02x")+"="+value)
 			return err != nil || restricted(more)
