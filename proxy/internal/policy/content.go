@@ -32,6 +32,7 @@ const (
 // Content is what rules read of a request: its query and its body. The zero Content has neither.
 type Content struct {
 	query  []field
+	cookie []string // the names
 	form   []field
 	object map[string]any // of a body that is a JSON object
 	batch  []any          // of a body that is a JSON list
@@ -48,6 +49,10 @@ type field struct{ name, value string }
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{}
 	c.query, c.bad = fields(r.URL.RawQuery)
+	for pair := range strings.FieldsFuncSeq(strings.Join(r.Header["Cookie"], ";"), func(b rune) bool { return b == ';' || b == ',' }) {
+		name, _, _ := strings.Cut(pair, "=")
+		c.cookie = append(c.cookie, decode(strings.TrimSpace(name)))
+	}
 	if r.Header.Get("Upgrade") != "" {
 		c.bad = &formdata.Error{Reason: "messages follow the request"}
 	}
@@ -221,6 +226,9 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 			return v, false, errUnclear // frameworks mix the query's fields with the body's
 		}
 	}
+	if slices.ContainsFunc(c.cookie, func(name string) bool { return leads(name, path) }) {
+		return v, false, errUnclear // PHP without a php.ini mixes the cookies in too
+	}
 	switch {
 	case c.batch != nil || c.text != "":
 		return v, false, errUnclear
@@ -279,6 +287,9 @@ func squeezed(name string) string {
 }
 
 func inObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
+	if _, reference := object["$ref"]; reference {
+		return v, false, errUnclear // Fastjson and Json.NET put something else of the document in its place
+	}
 	squeezedPath := make([]string, len(path))
 	for i, p := range path {
 		squeezedPath[i] = squeezed(p)
