@@ -38,6 +38,8 @@ func (x *rewrite) multipart(src io.Reader) io.Reader {
 type fields struct {
 	x    *rewrite
 	seen []string // the declared ones that have occurred, in any spelling
+	// operations and mapped say that there are the fields of a GraphQL request with files.
+	operations, mapped bool
 }
 
 // open begins a field.
@@ -51,6 +53,11 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 				"perhaps in another case or with brackets"}
 		}
 		f.seen = append(f.seen, name)
+	}
+	f.operations, f.mapped = f.operations || p.Name == "operations", f.mapped || p.Name == "map"
+	if f.operations && f.mapped && len(f.seen) > 0 && !disarm.Off("multipart") { // Strawberry takes fields for files
+		return nil, &formdata.Error{Reason: "the map of a GraphQL request may put the field that a credential belongs in " +
+			"into any variable"}
 	}
 	switch p.Type.Media {
 	case "", "text/plain": // the default type
