@@ -31,6 +31,19 @@ func MovesPath(h http.Header) bool {
 	return false
 }
 
+// breaksLine reports whether a path has a line break, however often escaped. A server that forwards a decoded path, as
+// nginx does with $uri, ends the head there: what follows in the path is another head, with a body that holds the rest
+// of this one, or another request.
+func breaksLine(escaped string) bool {
+	for range 4 {
+		if strings.ContainsAny(escaped, "\r\n") {
+			return true
+		}
+		escaped = decode(escaped)
+	}
+	return false
+}
+
 // checkOperation judges one method, from the request line or an override, on the request's path, under every API that
 // holds the host and permits the operations of its document only.
 func checkOperation(method string, q Request, holders []*catalog.API) (Verdict, bool) {

@@ -194,6 +194,9 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if v, ok := checkUpgrade(q); !ok {
 		return v
 	}
+	if len(holders) > 0 && breaksLine(q.Path) && !disarm.Off("one-reading") {
+		return Ambiguous("The path has an escaped line break.", q.Host)
+	}
 	for _, m := range q.Methods {
 		if v, ok := checkMethod(m, q.Host, holders); !ok {
 			return v
