@@ -248,6 +248,9 @@ func (x *rewrite) query() error {
 	if !w.swapped || disarm.Off("one-reading") {
 		return nil
 	}
+	if beginsQuery(u.EscapedPath(), "?") {
+		return errPathQuery // nginx makes it a query, of which this one is then a part
+	}
 	times := make([]int, len(w.fields))
 	for pair := range strings.FieldsFuncSeq(before, func(r rune) bool { return r == '&' || r == ';' }) {
 		key, _, _ := strings.Cut(pair, "=")

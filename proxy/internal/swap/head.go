@@ -134,7 +134,7 @@ func (x *rewrite) path() error {
 	case disarm.Off("one-reading"):
 	case !plainPath(escaped):
 		return errPath
-	case beginsQuery(before):
+	case beginsQuery(before, "?&;"):
 		return errPathQuery
 	}
 	raw := strings.Join(segments, "/")
@@ -165,9 +165,9 @@ func plainPath(escaped string) bool {
 // beginsQuery reports whether a server may take what follows a path for a field of a query: nginx and Apache rewrite
 // paths after decoding them, so that an escaped question mark becomes one, and an ampersand separates fields where a
 // rule puts the path into a query.
-func beginsQuery(escaped string) bool {
+func beginsQuery(escaped, marks string) bool {
 	for range 4 {
-		if strings.ContainsAny(escaped, "?&;") {
+		if strings.ContainsAny(escaped, marks) {
 			return true
 		}
 		escaped = unescape(escaped)
