@@ -57,6 +57,7 @@ func methods(r *http.Request) []string {
 	if !disarm.Off("override") {
 		out = append(out, policy.HeaderOverrides(r.Header)...)
 		out = append(out, policy.ParameterOverrides(r.URL.RawQuery)...)
+		out = append(out, policy.PathOverrides(r.URL.EscapedPath())...)
 	}
 	return out
 }

@@ -220,6 +220,22 @@ func ParameterOverrides(query string) []string {
 	return out
 }
 
+// PathOverrides lists the methods that a path claims to servers that make a query of it: see breaksLine.
+func PathOverrides(escaped string) []string {
+	var out []string
+	for range 4 {
+		if i := strings.IndexAny(escaped, "?&;"); i >= 0 {
+			out = append(out, ParameterOverrides(escaped[i+1:])...)
+		}
+		next := decode(escaped)
+		if next == escaped {
+			break
+		}
+		escaped = next
+	}
+	return out
+}
+
 // namesHeaders reports whether a parameter is $httpHeaders, which to Google's APIs holds headers of the request.
 func namesHeaders(name string) bool {
 	letters := strings.Map(func(r rune) rune {

@@ -78,6 +78,9 @@ func TestEveryPlace(t *testing.T) {
 		"query": func(name, value string) bool {
 			return restricted(ParameterOverrides("a=b&" + escaped(name, "%%%02x") + "=" + value))
 		},
+		"path": func(name, value string) bool {
+			return restricted(PathOverrides("/v1/x%3Fa=b%26" + escaped(escaped(name, "%%%02x"), "%%%02x") + "=" + value))
+		},
 		"cookie": func(name, value string) bool {
 			return restricted(HeaderOverrides(http.Header{"Cookie": {"a=b; " + escaped(name, "%%%02x") + "=" + value}}))
 		},
