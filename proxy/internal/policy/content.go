@@ -49,7 +49,7 @@ type field struct{ name, value string }
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{}
 	c.query, c.bad = fields(r.URL.RawQuery)
-	for pair := range strings.FieldsFuncSeq(strings.Join(r.Header["Cookie"], ";"), func(b rune) bool { return b == ';' || b == ',' }) {
+	for pair := range cookies(strings.Join(r.Header["Cookie"], ";")) {
 		name, _, _ := strings.Cut(pair, "=")
 		c.cookie = append(c.cookie, decode(strings.TrimSpace(name)))
 	}

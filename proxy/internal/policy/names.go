@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -192,7 +193,7 @@ func HeaderOverrides(h http.Header) []string {
 		for _, v := range values {
 			out = claimed(out, name, v)
 			if strings.EqualFold(name, "Cookie") {
-				for pair := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == ';' || r == ',' }) {
+				for pair := range cookies(v) {
 					out = append(out, ParameterOverrides(strings.TrimLeft(pair, blank))...)
 				}
 			}
@@ -202,6 +203,11 @@ func HeaderOverrides(h http.Header) []string {
 		}
 	}
 	return out
+}
+
+// cookies are the pairs of a Cookie header.
+func cookies(v string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(v, func(r rune) bool { return r == ';' || r == ',' })
 }
 
 // ParameterOverrides lists the methods that the parameters of a query or form claim. Both & and ; separate them.
