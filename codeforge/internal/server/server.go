@@ -208,6 +208,9 @@ func explain(err error, c Config, p Place) error {
 	case errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it "+
 			"(%w)", p.URL, err)
+	case refused && c.URL == "" && !c.State.Open():
+		return &absentError{fmt.Sprintf("nothing answers at %s, and whether CodeForge runs in %s can only be seen by the "+
+			"user whose folder that is", p.URL, c.State.Path()), err}
 	case refused && c.URL == "":
 		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s%s, and nothing answers at %s. "+
 			"Start it with codeforge up or docker compose up -d", c.State.Path(), ended(c), p.URL), err}

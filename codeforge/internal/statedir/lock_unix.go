@@ -71,9 +71,7 @@ func (d Dir) Holder() (pid int, held bool) {
 	// A folder that came with somebody's files may have anything in the lock's place.
 	f, err := os.OpenFile(d.Join("lock"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		// In another user's directory, which is closed, the lock cannot be looked for and counts as held.
-		_, err := os.Lstat(d.Join("lock"))
-		return 0, errors.Is(err, fs.ErrPermission)
+		return 0, !d.Open() // in another user's directory the lock cannot be looked for, and counts as held
 	}
 	defer f.Close()
 	if flock(f, syscall.LOCK_SH) == nil {

@@ -122,6 +122,12 @@ func Create(path string) (Dir, error) {
 // Path is the directory itself.
 func (d Dir) Path() string { return d.path }
 
+// Open reports whether this user may look into the directory, or it does not exist.
+func (d Dir) Open() bool {
+	_, err := os.Lstat(d.Join("lock"))
+	return !errors.Is(err, fs.ErrPermission)
+}
+
 // Join is a path below the directory.
 func (d Dir) Join(elem ...string) string {
 	return filepath.Join(append([]string{d.path}, elem...)...)
