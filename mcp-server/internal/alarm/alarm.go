@@ -46,9 +46,10 @@ type Book struct {
 	added func(operatorapi.Alarm)
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	last int64
-	list []operatorapi.Alarm // the oldest first
+	mu       sync.Mutex
+	last     int64
+	list     []operatorapi.Alarm // the oldest first
+	unstored bool                // the list is not in the file, because the disk is full for instance
 }
 
 // Open reads the book of a folder. Without a folder, alarms are lost with the process. added, if not nil, is called
@@ -139,9 +140,10 @@ func (b *Book) store() {
 	if err == nil {
 		err = atomicfile.Write(b.path, text, 0o600)
 	}
-	if err != nil {
+	if err != nil && !b.unstored {
 		b.log.Error("a restart forgets which sessions are frozen", logline.Tag("alarm"), slog.String("error", err.Error()))
 	}
+	b.unstored = err != nil
 }
 
 // Frozen returns the alarm that froze a session.
@@ -153,6 +155,9 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	defer b.mu.Unlock()
 	if len(b.list) == 0 {
 		return operatorapi.Alarm{}, false
+	}
+	if b.unstored {
+		b.store()
 	}
 	name, full := Name(session), b.frozen() >= mostFrozen
 	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool { return a.Frozen && (full || a.Session == name) })

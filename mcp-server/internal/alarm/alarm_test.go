@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -57,6 +58,22 @@ func TestBook(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, ".alarms.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
+	}
+}
+
+// TestNotStored: what could not be stored is stored when a session next asks whether it is frozen.
+func TestNotStored(t *testing.T) {
+	dir, log := filepath.Join(t.TempDir(), "gone"), logline.New(t.Output(), "text", nil)
+	b, err := alarm.Open(dir, nil, log)
+	testkit.Must(t, err)
+	session := "session 1"
+	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary}, &session, "client 1")
+	testkit.Must(t, os.Mkdir(dir, 0o700))
+	b.Frozen("another")
+	again, err := alarm.Open(dir, nil, log)
+	testkit.Must(t, err)
+	if _, ok := again.Frozen(session); !ok {
+		t.Error("a restart has forgotten it")
 	}
 }
 
