@@ -246,7 +246,7 @@ func (f finding) unwanted(want string, api readings.API) string {
 		return "a request in order was refused"
 	case want == "swap" && bytes.Contains(o.Left, []byte(api.Token)):
 		return "the token name was not swapped"
-	case want == "refuse" && o.Complete:
+	case want == "refuse" && o.Complete && !api.Free: // it may be for its method
 		return "it was not refused"
 	}
 	return ""

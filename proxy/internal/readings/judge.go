@@ -51,11 +51,11 @@ func Judge(a API, readings []Reading) []Disagreement {
 			case strings.Contains(f.Value, Mark) && a.named(f) && f.Value != a.Value:
 				out = append(out, Disagreement{Garbled, r.Reader, r.Kind, f})
 			}
-			if overriding(r.Kind, f) {
+			if !a.Free && overriding(r.Kind, f) {
 				out = append(out, Disagreement{Overridden, r.Reader, r.Kind, f})
 			}
 		}
-		if slices.Contains(Restricted, strings.ToUpper(strings.TrimSpace(r.Method))) {
+		if !a.Free && slices.Contains(Restricted, strings.ToUpper(strings.TrimSpace(r.Method))) {
 			out = append(out, Disagreement{Overridden, r.Reader, r.Kind, Field{Place: InMethod, Value: r.Method}})
 		}
 	}

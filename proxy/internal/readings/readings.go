@@ -9,6 +9,7 @@ package readings
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -86,6 +87,7 @@ type API struct {
 	Host    string
 	Token   string
 	Value   string
+	Free    bool // it restricts no methods, so that the proxy reads less of its requests
 }
 
 // Mark is part of every credential of the corpus: what contains it contains a credential.
@@ -106,28 +108,34 @@ var values = map[string]string{
 	"sharp": Mark + `"\'&=+%41;<b>{}[]/*?#,:|*/ --~$` + "`!@()0",
 }
 
-// APIs returns the corpus's surfaces, each with either value.
+// APIs returns the corpus's surfaces, each with either value, and once without restricted methods.
 func APIs() []API {
 	var out []API
-	for name, surface := range surfaces {
-		for how, value := range values {
-			out = append(out, API{
-				Name: name, Surface: surface, Host: name + "-" + how + ".readings.test",
-				Token: strings.ToUpper(name + "_" + how + "_NAME"), Value: value + "_" + name,
-			})
-		}
+	add := func(name, how, value string, free bool) {
+		out = append(out, API{
+			Name: name, Surface: surfaces[name], Host: name + "-" + how + ".readings.test",
+			Token: strings.ToUpper(name + "_" + how + "_NAME"), Value: value + "_" + name, Free: free,
+		})
 	}
-	slices.SortFunc(out, func(a, b API) int { return strings.Compare(a.Host, b.Host) })
+	for _, name := range slices.Sorted(maps.Keys(surfaces)) {
+		for _, how := range slices.Sorted(maps.Keys(values)) {
+			add(name, how, values[how], false)
+		}
+		add(name, "free", values["sharp"]+"f", true)
+	}
 	return out
 }
 
 // Config returns the API's config.json.
 func (a API) Config() string {
-	text, err := json.Marshal(map[string]any{
+	config := map[string]any{
 		"description": "readings", "domains": []string{a.Host}, "ca_file": "ca.pem", "allow_private": []string{"127.0.0.0/8"},
-		"restricted_methods": Restricted,
-		"credentials":        map[string]any{a.Token: map[string]any{"value": a.Value, "in": []string{a.Surface}}},
-	})
+		"credentials": map[string]any{a.Token: map[string]any{"value": a.Value, "in": []string{a.Surface}}},
+	}
+	if !a.Free {
+		config["restricted_methods"] = Restricted
+	}
+	text, err := json.Marshal(config)
 	if err != nil {
 		panic(err) // strings and lists of them
 	}
