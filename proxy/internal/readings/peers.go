@@ -87,7 +87,7 @@ func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "NODE_PATH="+modules, "PYTHONWARNINGS=ignore", "RACK_ENV=none")
+	cmd.Env = append(os.Environ(), "NODE_PATH="+modules, "PYTHONWARNINGS=ignore", "RACK_ENV=none", "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	said := &tail{}
 	cmd.Stderr = said
