@@ -94,7 +94,6 @@ func TestLost(t *testing.T) {
 		}
 		b.press(t, "a")
 		b.see(t, "[role=alert]", "The session has ended, so nothing was done")
-		b.open(t, "about:blank")
 		b.open(t, address(t, w))
 		b.wait(t, "document.querySelector('nav.rail')")
 		open()

@@ -226,7 +226,8 @@ func ParameterOverrides(query string) []string {
 	return out
 }
 
-// PathOverrides lists the methods that a path claims to servers that make a query of it: see breaksLine.
+// PathOverrides lists the methods that a path claims to servers that decode it and make a query of it, as rules of
+// nginx and Apache do.
 func PathOverrides(escaped string) []string {
 	var out []string
 	for range 4 {

@@ -115,22 +115,20 @@ func (x *rewrite) path() error {
 		return nil
 	}
 	segments := strings.Split(escaped, "/")
-	changed, before := false, "" // before the last that is swapped
+	last := -1 // the last that is swapped
 	for i, s := range segments {
 		if x.s.byText[s] == "" {
 			x.reportNames(s, CodeInside, spot{kind: catalog.SurfacePath})
 			continue
 		}
 		if v, ok := x.use(x.s.byText[s], spot{kind: catalog.SurfacePath, whole: true}); ok {
-			before = strings.Join(strings.Split(escaped, "/")[:i], "/")
-			segments[i] = url.PathEscape(v)
-			changed = true
+			segments[i], last = url.PathEscape(v), i
 		}
 	}
-	if !changed {
+	if last < 0 {
 		return nil
 	}
-	switch {
+	switch before := strings.Join(strings.Split(escaped, "/")[:last], "/"); {
 	case disarm.Off("one-reading"):
 	case !plainPath(escaped):
 		return errPath
