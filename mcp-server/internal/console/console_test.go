@@ -399,6 +399,8 @@ without an address, A is gone: nothing
 a plan at once: nothing
 a plan, with a key that is still held down: nothing
 a plan after a second: +P
+without an address, a run has taken the place of another: nothing
+that run after a second: stop run2
 `
 	if err != nil || string(out) != want {
 		t.Errorf("%v\n%s, want\n%s", err, out, want)

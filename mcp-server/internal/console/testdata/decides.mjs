@@ -1,5 +1,5 @@
 // The console's own page in Deno, with as much of a document as Preact needs, against a server that holds requests and a
-// plan. It prints what was decided, by the name of each case.
+// plan, and has runs. It prints what was decided, by the name of each case, and what is wrong otherwise.
 class Node {
   childNodes = []; attributes = []; dataset = {}; style = { setProperty() {} }; on = {}; parentNode = null;
   constructor(name, text = "") { this.localName = name; this.nodeType = name === "#text" ? 3 : 1; this.data = text; }
@@ -27,22 +27,27 @@ global("matchMedia", () => ({ matches: true, addEventListener() {} }));
 global("location", { hash: "#/held/A", pathname: "/console" });
 global("history", { replaceState: (_, __, to) => { location.hash = to; } });
 for (const name of ["localStorage", "sessionStorage"]) global(name, { getItem: () => "x", setItem() {}, removeItem() {} });
+global("ResizeObserver", class { observe() {} disconnect() {} });
 global("BroadcastChannel", class { addEventListener() {} postMessage() {} });
 
 const soon = new Date(Date.now() + 9e5), request = (id) => ({ id, run: "r1", api: "bank", rule: "approve POST", method: "POST", url: "https://bank.test/" + id, waiting: true, since: new Date(), until: soon });
 const plan = { id: "P", digest: "d", state: "open", until: soon, since: new Date(), run: "r2", writes: 1, reads: 0, picture: ["", " POST"], steps: [{ n: 1, method: "POST", url: "https://bank.test/P" }] };
-let held = [], plans = [], decided = [];
+const run = (n) => ({ run: "run" + n, number: n, state: "running", began: new Date(), title: "run number " + n, language: "typescript", wall_ms: 1, waited_ms: 0 });
+let held = [], plans = [], runs = [], decided = [], live;
+const hear = (news) => live.enqueue(new TextEncoder().encode(JSON.stringify(news) + "\n"));
 global("fetch", async (path, init) => {
-  const [, kind, id] = /^\/console\/api\/(\w+)\/?(\w*)$/.exec(path) ?? [];
+  const [, kind, id, what] = /^\/console\/api\/(\w+)\/?(\w*)(\/stop)?(?:\?.*)?$/.exec(path) ?? [];
   let body = {};
+  if (what) { decided.push("stop " + id); return { ok: true, status: 200, json: async () => body }; }
   if (init.method === "POST" && id) { decided.push((JSON.parse(init.body).approve ? "+" : "-") + id); held = held.filter((h) => h.id !== id); body = { waiting: true }; }
   else if (kind === "held") body = { held, plans, decided: [] };
   else if (kind === "plans") body = plan;
-  else if (kind === "live") await new Promise(() => {});
+  else if (kind === "runs") body = id ? runs.find((r) => r.run === id) : { runs };
+  else if (kind === "live") return { ok: true, status: 200, body: new ReadableStream({ start: (c) => { live = c; } }) };
   return { ok: true, status: 200, json: async () => body };
 });
 
-const { set, parse } = await import(Deno.args[0] + "/state.js"), { read } = await import(Deno.args[0] + "/held.js");
+const { set, parse } = await import(Deno.args[0] + "/state.js"), { read } = await import(Deno.args[0] + "/held.js"), { list } = await import(Deno.args[0] + "/runs.js");
 await import(Deno.args[0] + "/app.js");
 const wait = (ms) => new Promise((done) => setTimeout(done, ms)), target = { matches: () => false };
 const press = (key, repeat = false) => { for (const f of keys) f({ key, repeat, target, timeStamp: performance.now(), preventDefault() {} }); };
@@ -113,4 +118,26 @@ press("a", true);
 await say("a plan, with a key that is still held down");
 press("a");
 await say("a plan after a second");
+
+runs = [run(1)];
+await show("#/runs", []);
+await wait(1200);
+shows("run number 1");
+runs = [run(2), run(1)];
+hear({ runs: [run(2)] });
+await wait(100);
+shows("run number 2");
+press("x");
+click("Stop");
+await say("without an address, a run has taken the place of another");
+await wait(1100);
+press("x");
+await say("that run after a second");
+
+await show("#/runs/run2?status%3Aactive", []);
+if (list.runs.length !== 2) console.log("the list has", list.runs.length);
+runs = [run(2)];
+hear({ runs: [{ ...run(1), state: "ok" }] });
+await wait(2000);
+if (list.runs.some((r) => r.run === "run1")) console.log("a run that has ended is among those that are active");
 Deno.exit(0);

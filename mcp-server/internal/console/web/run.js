@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./p
 import { Card, Chip, Copy, Fact, Kbd, Name, Note, Tile, Wrong } from "./parts.js";
 import { ago, bytes, clock, ms, paint, plain, plural, shown, thousands } from "./text.js";
 import { api } from "./session.js";
-import { address, app, copy, go, say, set, useData, useNow, watch } from "./state.js";
+import { address, app, copy, go, isSeen, say, set, useData, useNow, useSeen, watch } from "./state.js";
 import { Icon } from "./draw.js";
 import { Status, under } from "./runs.js";
 
@@ -180,7 +180,7 @@ export function Run({ id }) {
   const run_ = useRun(id);
   const [chosen, choose] = useState(0), [opened, open] = useState(new Set());
   const d = run_.data, active = d && under(d);
-  const now = useNow(active ? 500 : 60000);
+  const now = useNow(active ? 500 : 60000), early = !useSeen(active ? id : "");
   useEffect(() => { watch(id); return () => watch(""); }, [id]);
   const held = app.held.filter((h) => h.run === id && h.waiting);
   const rows = useMemo(() => d ? rowsOf(d, d.exchanges ?? [], held, opened, now) : [], [d, opened, held.length, held.length ? now : 0]);
@@ -195,7 +195,7 @@ export function Run({ id }) {
   return html`<div class="page" tabindex="-1">
     <div class="row wrap top"><a class="btn quiet small back" href=${address("runs", "", app.route.q)} aria-label="Back to the list">←</a><${Status} run=${d} /><span class="mono faint">${d.run}</span><${Copy} text=${d.run} what="the run’s id" /><span class="grow"></span>
       ${held.length ? html`<a class="btn" href=${address("held", held[0].id)}>Approve or deny <kbd>n</kbd></a>` : null}
-      ${active ? html`<button type="button" class="btn no" onClick=${() => stopRun(id)}><${Icon} name="stop" />Stop <kbd>x</kbd></button>` : null}
+      ${active ? html`<button type="button" class="btn no" disabled=${early} onClick=${() => stopRun(id)}><${Icon} name="stop" />Stop <kbd>x</kbd></button>` : null}
       <button type="button" class="btn quiet" onClick=${() => receipt(d)}>Receipt <kbd>c</kbd></button></div>
     <div><h2 class="title">${shown(d.title || "no code")}</h2><p class="faint">${shown([d.tenant && d.tenant + ":", d.client || "unknown client", d.client_version].filter(Boolean).join(" "))}${d.session ? html`, session <span class="mono">${shown(d.session.slice(0, 8))}</span>` : null} · ${d.language} · began ${clock(d.began)}, ${ago(d.began, now)} ago${d.narrowed?.length ? html` · narrowed to ${d.narrowed.map((a, i) => html`${i ? ", " : ""}<a class="soft" href=${address("apis", a)}>${shown(a)}</a>`)}` : null}</p></div>
     ${planned ? html`<${Note} cls="held" icon="held">A dry run: ${plural(rows.filter((r) => r.x.outcome === "planned").length, "write")} recorded, none sent. <a href=${address("held", planned.x.plan)}>Look at the plan</a></${Note}>` : null}
@@ -230,7 +230,7 @@ export function receipt(d) {
 }
 /** runKeys are the keys of a run's page. */
 export async function runKeys(key, id) {
-  if (key === "x") return stopRun(id);
+  if (key === "x") return isSeen(id) && stopRun(id);
   if (key === "c") { try { receipt(await api("runs/" + encodeURIComponent(id))); } catch (e) { say(e.message); } }
   const part = { 1: "code", 2: "output", 3: "requests" }[key];
   if (part) document.getElementById(part)?.scrollIntoView({ block: "start" });

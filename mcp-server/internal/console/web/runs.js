@@ -58,9 +58,9 @@ function fresh(wait) {
       const page = await api("runs?" + q);
       if (filter !== list.filter) return;
       const got = page.runs ?? [], known = new Set(got.map((r) => r.run)), last = got.length ? got[got.length - 1].number : 0;
-      const meets = !page.next || list.runs.some((r) => known.has(r.run));
-      list.runs = got.concat(meets ? list.runs.filter((r) => !known.has(r.run) && r.number < last) : []);
-      if (!meets) list.next = page.next;
+      const rest = page.next && list.runs.some((r) => known.has(r.run)) ? list.runs.filter((r) => !known.has(r.run) && r.number < last) : [];
+      list.runs = got.concat(rest);
+      if (!rest.length) list.next = page.next ?? "";
       set({});
     } catch { /* the next change asks again */ }
   }, wait);
