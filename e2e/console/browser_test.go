@@ -182,6 +182,13 @@ func (b *tab) text(t *testing.T, selector string) string {
 	return eval[string](t, b, fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector))
 }
 
+// stop stops the run on the page with its key, which does nothing before the button can be pressed.
+func (b *tab) stop(t *testing.T) {
+	t.Helper()
+	b.wait(t, "document.querySelector('.page .top .btn.no:enabled')")
+	b.press(t, "x")
+}
+
 // press presses keys, one after the other.
 func (b *tab) press(t *testing.T, keys ...string) {
 	t.Helper()

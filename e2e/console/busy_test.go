@@ -129,7 +129,7 @@ for (let n = 0; ; n++) {
 	return id, func() {
 		to(t, b, "#/runs/"+id)
 		b.see(t, ".page .status", "Running")
-		b.press(t, "x")
+		b.stop(t)
 		if r := <-done; !strings.Contains(r.JSON, "Cancelled") {
 			t.Errorf("the run that asks ended with %s", r.JSON)
 		}

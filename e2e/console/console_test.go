@@ -149,7 +149,7 @@ func TestConsole(t *testing.T) {
 		b.see(t, ".page .title", "Waits for a while")
 		b.see(t, ".page .status", "Running")
 		b.see(t, "#output", "begun")
-		b.press(t, "x")
+		b.stop(t)
 		b.see(t, ".page .status", "Stopped")
 		r := <-done
 		if !strings.Contains(r.JSON, "Cancelled") {
@@ -206,7 +206,7 @@ func TestConsole(t *testing.T) {
 		}
 		b.turn(t, "r", "runs")
 		b.see(t, ".page .status", "Held, waits for you")
-		b.press(t, "x")
+		b.stop(t)
 		<-operator
 		b.complaints() // of the 409
 	})
