@@ -48,6 +48,12 @@ func TestBusy(t *testing.T) {
 		eval[bool](t, b, "(location.hash = '#/ledger') !== ''")
 		b.see(t, ".tiles", "in 10\u202f000 runs")
 		b.see(t, ".matrix", "STRIPE_TOKEN")
+		const entries = "section[aria-label=Entries]"
+		b.see(t, entries, "These are the latest 100.")
+		eval[bool](t, b, `[...document.querySelectorAll("`+entries+` button")].find((x) => x.textContent === "Older ones too").click() === undefined`)
+		b.see(t, entries, "These are the latest 1\u202f000.")
+		b.see(t, entries, "codeforge audit show")
+		b.wait(t, "document.querySelectorAll('"+entries+" tbody tr').length === 1000")
 		eval[bool](t, b, "(location.hash = '#/runs') !== ''")
 	})
 	id, stop := asks(t, w, b)

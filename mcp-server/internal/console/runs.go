@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -41,15 +42,20 @@ func kept[T any](v T, err error) (any, error) {
 	return v, err
 }
 
+// limit is how many a page is asked for, 0 for as many as the store gives by itself.
+func limit(q url.Values) int {
+	n, _ := strconv.Atoi(q.Get("limit"))
+	return n
+}
+
 // historyRoutes are the pages of the store.
 func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET runs", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		limit, _ := strconv.Atoi(q.Get("limit")) // none: the store's own
 		return kept(c.cfg.History.Runs(r.Context(), historyapi.Filter{
 			API: q.Get("api"), Host: q.Get("host"), Skill: q.Get("skill"), Client: q.Get("client"),
 			Session: q.Get("session"), State: q.Get("state"), Grep: q.Get("grep"), Run: q.Get("run"),
-			Limit: limit, Spans: true,
+			Limit: limit(q), Spans: true,
 		}, q.Get("cursor")))
 	})
 	handle("GET runs/{id}", func(r *http.Request) (any, error) {
@@ -66,6 +72,7 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		q := r.URL.Query()
 		return kept(c.cfg.History.Exchanges(r.Context(), historyapi.ExchangeFilter{
 			Run: q.Get("run"), API: q.Get("api"), Host: q.Get("host"), Name: q.Get("name"), Outcome: q.Get("outcome"),
+			Limit: limit(q),
 		}, q.Get("cursor")))
 	})
 	handle("GET ledger", c.ledger)
