@@ -20,7 +20,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // pid is the process that answers a run's calls of a server.
@@ -514,6 +516,30 @@ func TestCausedAtEnd(t *testing.T) {
 				t.Errorf("lost %d of %d", lost, each)
 			}
 		})
+	}
+}
+
+// TestSentAtEnd: what a server had sent when it ended is told, whatever the proxy's events tell.
+func TestSentAtEnd(t *testing.T) {
+	sandbox, proxy := peertest.NewSandbox(t, 1), peertest.NewProxy(t)
+	proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
+		return controlapi.Receipt{Exchanges: []controlapi.Exchange{{ID: "x1", Run: r.Run}}}
+	}
+	var sent []controlapi.Exchange
+	l := &Sandbox{
+		Client: runapi.NewClient(runapi.ClientConfig{Dial: sandbox.Dial}), Control: controlapi.NewClient(proxy.Socket),
+		Sent: func(list []controlapi.Exchange) { sent = append(sent, list...) },
+	}
+	t.Cleanup(func() { _ = l.Client.Close(); l.Control.Close() })
+	lease, err := l.Client.Acquire(t.Context())
+	testkit.Must(t, err)
+	testkit.Must(t, l.Control.Register(t.Context(), lease.Slot, controlapi.Registration{
+		Generation: lease.Generation, Run: controlapi.ServerPrefix + "a", Deadline: time.Now().Add(lifeTime),
+	}))
+	s := &sandboxSlot{launcher: l, lease: lease, end: func() {}}
+	testkit.Must(t, s.Close())
+	if len(sent) != 1 || sent[0].ID != "x1" || sent[0].Run != "server-a" {
+		t.Errorf("%+v", sent)
 	}
 }
 

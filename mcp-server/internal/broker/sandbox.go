@@ -37,6 +37,9 @@ type Sandbox struct {
 	Control *controlapi.Client
 	// Registry is the address of the package registry, or empty.
 	Registry string
+	// Sent gets what a server or an installation had sent, and nobody had asked for, when it ended: the proxy's events
+	// may end before they tell of it. Nil: nobody.
+	Sent func([]controlapi.Exchange)
 }
 
 // Launch implements Launcher.
@@ -245,7 +248,10 @@ func (s *sandboxSlot) Close() error {
 		s.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), unwindTime)
 		defer cancel()
-		_, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
+		receipt, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
+		if s.launcher.Sent != nil && len(receipt.Exchanges) > 0 {
+			s.launcher.Sent(receipt.Exchanges)
+		}
 		if errors.Is(err, controlapi.ErrFenced) {
 			err = nil // it was never registered, or the proxy was started anew
 		}

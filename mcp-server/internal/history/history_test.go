@@ -218,6 +218,7 @@ func TestLedger(t *testing.T) {
 	denied.APIs, denied.Outcome, denied.Swapped = nil, controlapi.OutcomeDenied, nil
 	denied.BytesUp, denied.HeadUp, denied.BytesDown = 0, 0, 0
 	s.Exchange(denied)
+	s.Sent([]controlapi.Exchange{denied}) // and once more, when the server ends
 	for _, removed := range []bool{false, true} {
 		settle(t, s)
 		l, err := s.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))

@@ -216,6 +216,18 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	}})
 }
 
+// Sent stores those exchanges of a receipt that the proxy has not reported, of an MCP server or an installation.
+func (s *Store) Sent(list []controlapi.Exchange) {
+	s.put(job{do: func(ctx context.Context, tx *transaction) error {
+		for _, x := range list {
+			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.number(), Exchange: x}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
 // Gap notifies followers that they may have missed exchanges.
 func (s *Store) Gap() {
 	if !s.off() {
