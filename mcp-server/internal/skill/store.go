@@ -91,7 +91,9 @@ func Open(dir string, readOnly bool) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the skills directory: %w", err)
 	}
-	return &Store{root: root, dir: dir, readOnly: readOnly}, nil
+	s := &Store{root: root, dir: dir, readOnly: readOnly}
+	s.removeDrafts()
+	return s, nil
 }
 
 // Close closes the directory.

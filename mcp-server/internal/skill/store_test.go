@@ -355,6 +355,30 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// TestKilled: what a write that was killed has left goes at the next start. A new skill has the draft as its second name
+// until then, and one with two names is none.
+func TestKilled(t *testing.T) {
+	s, dir := open(t, nil)
+	_, err := s.Seed(fstest.MapFS{})
+	testkit.Must(t, err)
+	put(t, dir, ".codeforge-vu5nnz6xdqnbzyx2cdyqjrmhmu", "mine")
+	testkit.Must(t, os.Link(filepath.Join(dir, ".codeforge-vu5nnz6xdqnbzyx2cdyqjrmhmu"), filepath.Join(dir, "new.ts")))
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, ".codeforge-ab5nnz6xdqnbzyx2cdyqjrmhmu"), 0o700))
+	put(t, dir, ".codeforge-ab5nnz6xdqnbzyx2cdyqjrmhmu/x", "of another user")
+	again, err := skill.Open(dir, false)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = again.Close() })
+	if _, text, err := again.Read("new"); text != "mine" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".codeforge-*")); err != nil || len(left) != 2 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if n, err := again.Seed(fstest.MapFS{"a.ts": {Data: []byte("a")}}); n != 0 || err != nil {
+		t.Errorf("seeded again: %d, %v", n, err)
+	}
+}
+
 func TestShipped(t *testing.T) {
 	s, _ := open(t, nil)
 	if n, err := s.Seed(skills.Files); err != nil || n != 3 {

@@ -143,6 +143,21 @@ func writeTemporary(root *os.Root, source string) (name string, err error) {
 	return name, nil
 }
 
+// removeDrafts removes what writes have left that were killed. Of a new skill the draft is a second name.
+func (s *Store) removeDrafts() {
+	dir, err := s.root.Open(".")
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(maxEntries) // those beyond can wait
+	for _, name := range names {
+		if strings.HasPrefix(name, temporary) && name != seeded {
+			_ = s.root.Remove(name) // a folder that is not empty stays
+		}
+	}
+}
+
 // Delete removes a skill, or whatever else has its name, such as a link, but never a directory.
 func (s *Store) Delete(name string) error {
 	if s.readOnly {
