@@ -387,6 +387,54 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestClockAhead: a clock that is a year ahead for a moment drops no records, and what comes after it is in files of its
+// own days, also if the process ends in that moment. One that is behind changes nothing.
+func TestClockAhead(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		dir := t.TempDir()
+		right := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+		clock := right
+		configure := func(c *Config) { c.Keep, c.Now = 48*time.Hour, func() time.Time { return clock } }
+		l := open(t, dir, configure)
+		var known []Known
+		send := func(at time.Time) {
+			t.Helper()
+			clock = at
+			known = append(known, Known{l.send(t, "ra", "https://a.test/"), "a run"})
+		}
+		files := func(want string) {
+			t.Helper()
+			l.forgetting.Wait()
+			names, err := Dir(dir).Days()
+			if got := strings.Join(names, " "); err != nil || got != want {
+				t.Errorf("got  %s, %v\nwant %s", got, err, want)
+			}
+		}
+		send(right)
+		right = right.Add(24 * time.Hour)
+		send(right)
+		send(right.Add(365 * 24 * time.Hour))
+		files("2026-11-20.ndjson 2026-11-21.ndjson 2027-11-21.ndjson")
+		if restart {
+			testkit.Must(t, l.Close())
+			l = open(t, dir, configure)
+		}
+		send(right)
+		files("2026-11-20.ndjson 2026-11-21.ndjson 2026-11-22.ndjson")
+		send(time.Unix(0, 0))
+		files("2026-11-20.ndjson 2026-11-21.ndjson 2026-11-22.ndjson")
+		for range 2 {
+			right = right.Add(24 * time.Hour)
+			send(right)
+		}
+		files("2026-11-20.hashes 2026-11-21.ndjson 2026-11-22.ndjson 2026-11-23.ndjson")
+		testkit.Must(t, l.Close())
+		if r := verify(t, dir, known...); len(r.Findings) > 0 || r.Compared != len(known) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TestMost: what code and servers send without end takes no more room than is meant for it. The oldest days go first, what
 // is lost of today is counted, and what was given away still fits.
 func TestMost(t *testing.T) {

@@ -71,14 +71,15 @@ type Log struct {
 	forgetting sync.WaitGroup // older days
 	forgetMu   sync.Mutex     // one at a time
 
-	mu      sync.Mutex
-	day     *day
-	tree    tree
-	prev    tlog.Hash
-	signed  Head // of the last checkpoint
-	broken  error
-	brokeAt time.Time
-	gap     int // records lost since the last one written
+	mu       sync.Mutex
+	day      *day
+	previous string // the day of the file before, or empty
+	tree     tree
+	prev     tlog.Hash
+	signed   Head // of the last checkpoint
+	broken   error
+	brokeAt  time.Time
+	gap      int // records lost since the last one written
 }
 
 // Append writes a record. The error means that it is not in the ledger; the next record that can be written is preceded
@@ -250,6 +251,7 @@ func (l *Log) Close() error {
 func (l *Log) turn(now time.Time) error {
 	today := now.UTC().Format(dayLayout)
 	if l.day != nil && today <= l.day.name { // a clock that was set back makes no earlier day
+		l.rename(today)
 		return nil
 	}
 	if l.day != nil { // else the checkpoint could be on the disk without what it covers
@@ -283,19 +285,39 @@ func (l *Log) turn(now time.Time) error {
 	last := l.day
 	l.day = next
 	if last != nil {
+		l.previous = last.name
 		err = last.close()
 	}
-	l.dropOlder(now, today)
+	l.dropOlder(now)
 	return err
 }
 
+// rename gives the current file the name of an earlier day if it has that of a day that is still to come: the clock was
+// ahead when it began, and all records until then would be in it. Where the clock is before the file before, it is the
+// clock that is wrong now. The caller holds mu.
+func (l *Log) rename(today string) {
+	after, err := time.Parse(dayLayout, l.previous)
+	if err != nil || today < l.previous {
+		return
+	}
+	name := max(today, after.AddDate(0, 0, 1).Format(dayLayout))
+	if name >= l.day.name || !l.forgetMu.TryLock() {
+		return
+	}
+	defer l.forgetMu.Unlock()
+	if os.Rename(l.path(l.day.name+recordsName), l.path(name+recordsName)) == nil { // else the next record tries
+		l.day.name = name
+		_ = atomicfile.SyncDir(l.conf.Dir) // the records are in the file under either name
+	}
+}
+
 // dropOlder begins to drop what is no longer kept of the days before today.
-func (l *Log) dropOlder(now time.Time, today string) {
+func (l *Log) dropOlder(now time.Time) {
 	if l.conf.Keep == 0 && l.conf.Most == 0 {
 		return
 	}
 	l.forgetting.Go(func() {
-		if err := l.forget(now, today); err != nil {
+		if err := l.forget(now); err != nil {
 			l.conf.Log.Error("older days of the ledger cannot be dropped", logline.Tag("audit"),
 				slog.String("error", err.Error()))
 		}

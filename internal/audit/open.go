@@ -88,12 +88,26 @@ func (l *Log) open() (Start, error) {
 			slog.String("error", bad.Error()), slog.String("folder", start.SetAside))
 	}
 	if err == nil {
+		err = l.findPrevious()
+	}
+	if err == nil {
 		err = l.turn(l.conf.Now())
 	}
 	if err == nil { // the process before may have stopped while it dropped days
-		l.dropOlder(l.conf.Now(), l.day.name)
+		l.dropOlder(l.conf.Now())
 	}
 	return start, err
+}
+
+// findPrevious finds the file before the current one.
+func (l *Log) findPrevious() error {
+	names, err := days(l.conf.Dir)
+	for _, name := range names {
+		if day := dayOf(name); l.day != nil && day < l.day.name {
+			l.previous = day
+		}
+	}
+	return err
 }
 
 func (l *Log) path(name string) string { return filepath.Join(l.conf.Dir, name) }
@@ -303,16 +317,23 @@ func (l *Log) setAside() (string, error) {
 	return to, atomicfile.SyncDir(l.conf.Dir)
 }
 
-// forget replaces the records of days that are no longer kept by their hashes.
-func (l *Log) forget(now time.Time, current string) error {
+// forget replaces the records of days that are no longer kept by their hashes. Days are counted from the one after the
+// last that has a file before the current one: a clock that is ahead makes no record old.
+func (l *Log) forget(now time.Time) error {
 	l.forgetMu.Lock()
 	defer l.forgetMu.Unlock()
+	l.mu.Lock()
+	current, previous := l.day.name, l.previous
+	l.mu.Unlock()
 	names, err := days(l.conf.Dir)
 	if err != nil {
 		return err
 	}
 	first := "" // of the days that are kept
-	if l.conf.Keep > 0 {
+	if last, err := time.Parse(dayLayout, previous); err == nil && l.conf.Keep > 0 {
+		if next := last.AddDate(0, 0, 1); next.Before(now) {
+			now = next
+		}
 		first = now.UTC().Add(-l.conf.Keep).Format(dayLayout)
 	}
 	room := l.conf.half() // the other half is for today
