@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -399,6 +400,51 @@ func TestOthersGiveWay(t *testing.T) {
 	}
 	if most > 2*file {
 		t.Errorf("the file had %d bytes, %d are allowed", most, file)
+	}
+}
+
+// TestClockAhead: a clock that is a year ahead for some minutes removes nothing, also where CodeForge starts meanwhile.
+// One that stays ahead is believed in the end.
+func TestClockAhead(t *testing.T) {
+	var ahead atomic.Int64
+	dir := t.TempDir()
+	start := func() *Store {
+		return open(t, dir, func(c *Config) {
+			c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		})
+	}
+	tidy := func(s *Store) (runs int64, kept bool) {
+		t.Helper()
+		settle(t, s)
+		db, err := openFile(dir, migrations)
+		testkit.Must(t, err)
+		defer db.Close()
+		s.tidy(db)
+		st, err := s.Status(t.Context())
+		testkit.Must(t, err)
+		d, err := s.Run(t.Context(), "raaaa")
+		return st.Runs, err == nil && d.Kept
+	}
+	s := start()
+	store(s, "raaaa", "x", "y")
+	settle(t, s)
+	const year = 365 * 24 * time.Hour
+	ahead.Store(int64(year))
+	if runs, kept := tidy(s); runs != 1 || !kept {
+		t.Errorf("while it runs: %d runs, content %v", runs, kept)
+	}
+	shut(t, s)
+	s = start()
+	if runs, kept := tidy(s); runs != 1 || !kept {
+		t.Errorf("at a start: %d runs, content %v", runs, kept)
+	}
+	s.reckoned = s.reckoned.Add(-8 * time.Hour) // as if it had run so long
+	if runs, kept := tidy(s); runs != 1 || kept {
+		t.Errorf("after eight hours: %d runs, content %v", runs, kept)
+	}
+	s.reckoned = s.reckoned.Add(-year / catchUp)
+	if runs, _ := tidy(s); runs != 0 {
+		t.Errorf("in the end: %d runs", runs)
 	}
 }
 

@@ -65,6 +65,7 @@ type Config struct {
 	// migrations replace the real ones in tests, limits too.
 	migrations []string
 	limits     limits
+	now        func() time.Time // of what is removed by age
 }
 
 // limits are how much is kept.
@@ -92,6 +93,11 @@ type Store struct {
 	swept           time.Time // by the writer
 	ends            int64     // by the writer: dropped, when tidyEnds has looked for runs without an end
 	share           *share    // nil without a bucket
+	// reached is the time that reckon has believed, in microseconds, and reckoned when it was called last: by the writer.
+	// today is the time by which things are too old.
+	reached  int64
+	reckoned time.Time
+	today    atomic.Int64
 	// floor is the number of the newest run that was removed because the file was too large.
 	floor atomic.Int64
 
@@ -115,6 +121,9 @@ func Open(cfg Config) *Store {
 			contentAge: contentDays * 24 * time.Hour, receiptAge: receiptDays * 24 * time.Hour,
 			content: contentBytes, file: maxFile,
 		}
+	}
+	if cfg.now == nil {
+		cfg.now = time.Now
 	}
 	s := &Store{
 		cfg: cfg, queue: make(chan job, maxQueue), sweeps: make(chan chan error),

@@ -100,7 +100,7 @@ func (h *share) tidy(ctx context.Context) error {
 
 // expire removes what was uploaded longer ago than age.
 func expire(ctx context.Context, h *share, of *bucket.Bucket, age time.Duration) error {
-	before := time.Now().Add(-age)
+	before := time.UnixMicro(h.store.oldest(age)) // 1970 until the file was tidied
 	for after := ""; ; {
 		keys, err := list(ctx, of, "", after)
 		if err != nil || len(keys) == 0 {

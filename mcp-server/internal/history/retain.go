@@ -26,6 +26,10 @@ const (
 	// bytes: what code and servers send in tidyTime could be larger than the disk.
 	tidyPart    = 16
 	leastGrowth = 1 << 20
+	// catchUp is how many times faster than time itself the time may go by which things are too old, and startAhead how far
+	// ahead of the newest run it may begin.
+	catchUp    = 24
+	startAhead = 24 * time.Hour
 )
 
 // tidy removes what is too old or too much, in small steps. Waiting jobs are written between the steps.
@@ -36,7 +40,7 @@ func (s *Store) tidy(db *file) {
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *transaction) (int, error){
-		s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
+		s.reckon, s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
 	} {
 		for {
 			select {
@@ -72,6 +76,30 @@ func (s *Store) tidy(db *file) {
 	}
 }
 
+// reckon finds out by which time things are too old. A clock that is ahead is believed in steps only, so that one that
+// is a year ahead for some minutes removes what would have gone within hours; one that is behind is believed at once.
+func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
+	now := s.cfg.now().UnixMicro()
+	if s.reckoned.IsZero() {
+		var newest sql.NullInt64
+		err := tx.QueryRowContext(ctx, `SELECT max(number) FROM run WHERE number <= ?`, now).Scan(&newest)
+		if err != nil {
+			return 0, err
+		}
+		if s.reached = now; newest.Valid {
+			s.reached = min(now, newest.Int64+startAhead.Microseconds())
+		}
+	} else {
+		s.reached = max(s.reached, min(now, s.reached+catchUp*time.Since(s.reckoned).Microseconds()))
+	}
+	s.reckoned = time.Now()
+	s.today.Store(min(now, s.reached))
+	return 0, nil
+}
+
+// oldest is the number of what is not too old yet, where things are kept for so long.
+func (s *Store) oldest(age time.Duration) int64 { return s.today.Load() - age.Microseconds() }
+
 // tidyEnds marks runs of this process as lost that are over, and whose ends could not be stored: they would be shown as
 // running until the next start. The end of one that has just ended is still in the queue, and is stored over this.
 func (s *Store) tidyEnds(ctx context.Context, tx *transaction) (int, error) {
@@ -104,7 +132,7 @@ func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
 		return 0, err
 	}
-	oldest := time.Now().Add(-s.cfg.limits.contentAge).UnixMicro()
+	oldest := s.oldest(s.cfg.limits.contentAge)
 	var gone []int64
 	err := each(ctx, tx, func(row *sql.Rows) error {
 		var number, size int64
@@ -185,7 +213,7 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
+	oldest := s.oldest(s.cfg.limits.receiptAge)
 	if large {
 		oldest = time.Now().UnixMicro()
 	}
@@ -219,7 +247,7 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 // skills.
 func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
 	clear(tx.file.pairs)
-	oldest := time.Now().Add(-s.cfg.limits.receiptAge).UnixMicro()
+	oldest := s.oldest(s.cfg.limits.receiptAge)
 	for _, q := range []string{
 		`DELETE FROM exchange WHERE number < ?`, `DELETE FROM hour WHERE at < ?`, `DELETE FROM alert WHERE number < ?`,
 		`DELETE FROM gone WHERE at < ? AND told = 1`,
