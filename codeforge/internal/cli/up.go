@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -201,6 +202,10 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 	if r.Running != nil {
 		fmt.Fprintf(e.Stdout, "CodeForge is already running (process %d, since %s).\n",
 			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
+		if r.Running.Version != version.Version {
+			fmt.Fprintf(e.Stdout, "It is %s, and this is %s: codeforge down, and then codeforge up, starts this one.\n",
+				visible.Line(r.Running.Version), version.Version)
+		}
 		printConnect(e, accessOf(*r.Running))
 		return nil
 	}

@@ -23,7 +23,7 @@ func inUse(t *testing.T) (d statedir.Dir, lock *os.File) {
 	lock, err = d.Lock()
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = lock.Close() })
-	testkit.Must(t, d.WriteUp(statedir.Up{PID: 7, URL: "http://127.0.0.1:1", State: d.Path()}))
+	testkit.Must(t, d.WriteUp(statedir.Up{PID: 7, Version: "1.2", URL: "http://127.0.0.1:1", State: d.Path()}))
 	return d, lock
 }
 
@@ -48,6 +48,8 @@ func TestSecondUp(t *testing.T) {
 	said := make([]byte, 4096)
 	if n, _ := read.Read(said); !strings.Contains(string(said[:n]), "is already running (process 7") {
 		t.Errorf("it says %q", said[:n])
+	} else if !strings.Contains(string(said[:n]), "It is 1.2, and this is dev: codeforge down, and then") {
+		t.Errorf("it does not say that another version runs: %q", said[:n])
 	}
 	select {
 	case <-asked:
