@@ -338,6 +338,8 @@ func TestMigration(t *testing.T) {
 	store(s, "r2", "x", "y")
 	if _, err := s.Run(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), "a newer CodeForge wrote it") {
 		t.Errorf("a newer file: %v", err)
+	} else if strings.Contains(err.Error(), dir) { // a path that there is in this process's view of the file system alone
+		t.Errorf("it says where a newer file is: %v", err)
 	}
 	shut(t, s)
 	if after, _ := os.ReadFile(filepath.Join(dir, Name)); !bytes.Equal(before, after) {

@@ -88,7 +88,7 @@ func openFile(dir string, list []string) (*file, error) {
 	}
 	if info.Size() > 0 { // a newer one is not touched
 		if err := readable(dir, list); err != nil {
-			return nil, fmt.Errorf("opening %s: %w", path, err)
+			return nil, fmt.Errorf("opening %s: %w", Name, err)
 		}
 	}
 	var first []string
@@ -102,12 +102,12 @@ func openFile(dir string, list []string) (*file, error) {
 	db.SetMaxOpenConns(1)
 	if err := migrate(db, list); err != nil {
 		_ = db.Close()
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, fmt.Errorf("opening %s: %w", Name, err)
 	}
 	conn, err := db.Conn(context.Background())
 	if err != nil {
 		_ = db.Close()
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, fmt.Errorf("opening %s: %w", Name, err)
 	}
 	return &file{Conn: conn, db: db, statements: map[string]*sql.Stmt{}, pairs: map[[2]string]bool{}}, nil
 }
