@@ -251,7 +251,9 @@ func (l *Log) Close() error {
 func (l *Log) turn(now time.Time) error {
 	today := now.UTC().Format(dayLayout)
 	if l.day != nil && today <= l.day.name { // a clock that was set back makes no earlier day
-		l.rename(today)
+		if today < l.day.name {
+			l.rename(today)
+		}
 		return nil
 	}
 	if l.day != nil { // else the checkpoint could be on the disk without what it covers
