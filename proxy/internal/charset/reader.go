@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
@@ -34,8 +36,8 @@ func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Re
 	return r
 }
 
-// Read does not wait for more than the first bytes, which determine the set: two, or four if these may be a mark. That
-// is the same for every text that begins with them.
+// Read does not wait for more than the first bytes, which determine the set: two, four if these may be a mark, or eight
+// if these may be text in UTF-16 or UTF-32. That is the same for every text that begins with them.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.err == nil && r.cur == nil {
 		r.err = r.decide()
@@ -73,12 +75,13 @@ func (r *Reader) Stop() {
 
 // decide chooses by the first bytes.
 func (r *Reader) decide() error {
-	var first [4]byte
+	var first [8]byte
 	n, err := io.ReadAtLeast(r.src, first[:], 2)
-	if err == nil && n < len(first) && mayMark(first[:n]) {
-		var more int
-		more, err = io.ReadFull(r.src, first[n:])
-		n += more
+	if err == nil && n < 4 && mayMark(first[:n]) {
+		n, err = r.more(first[:4], n)
+	}
+	if err == nil && n < len(first) && r.how.enc == nil && unmarked(first[:n]) != nil {
+		n, err = r.more(first[:], n)
 	}
 	//nolint:errorlint // an io.Reader ends with these values themselves
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -99,6 +102,12 @@ func (r *Reader) decide() error {
 		r.decode(r.cur, enc)
 	}
 	return nil
+}
+
+// more fills p, whose first n bytes have been read.
+func (r *Reader) more(p []byte, n int) (int, error) {
+	more, err := io.ReadFull(r.src, p[n:])
+	return n + more, err
 }
 
 // again returns how the source ended: io.ReadAtLeast turns an end into io.ErrUnexpectedEOF, and an upstream that breaks
@@ -144,7 +153,7 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	case r.enc == nil && mark != nil:
 		return mark, nil
 	case r.enc == nil:
-		return r.unmarked(head), nil
+		return unmarked(head), nil
 	case r.marked && (mark == nil || isShort(mark) != short):
 		return nil, ErrUnknown // without a byte order; the text may be made to look like either
 	case r.marked:
@@ -157,26 +166,29 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 
 func isShort(e encoding.Encoding) bool { return e == utf16LE || e == utf16BE }
 
-// unmarked recognises sets by the zero bytes of ASCII characters (RFC 4627, section 3), and EBCDIC by its bytes for
-// "<?xm" (XML, appendix F).
-func (r Reading) unmarked(head []byte) encoding.Encoding {
-	if len(head) < 2 {
-		return nil
+// unmarked recognises sets by the zero bytes of ASCII characters (RFC 4627, section 3), if what follows is text too:
+// many binary formats begin with zeros. It recognises EBCDIC by its bytes for "<?xm" (XML, appendix F).
+func unmarked(head []byte) encoding.Encoding {
+	for _, enc := range []encoding.Encoding{utf32BE, utf32LE, utf16BE, utf16LE} {
+		if beginsText(head, enc) {
+			return enc
+		}
 	}
-	zero := [4]bool{head[0] == 0, head[1] == 0, len(head) > 2 && head[2] == 0, len(head) > 3 && head[3] == 0}
-	switch {
-	case zero[0] && zero[1] && len(head) == 4:
-		return utf32BE
-	case zero[1] && zero[2] && zero[3]:
-		return utf32LE
-	case zero[0] && !zero[1]:
-		return utf16BE
-	case zero[1] && !zero[0]:
-		return utf16LE
-	case string(head) == "\x4c\x6f\xa7\x94":
+	if strings.HasPrefix(string(head), "\x4c\x6f\xa7\x94") {
 		return charmap.CodePage037
 	}
 	return nil
+}
+
+// beginsText reports whether head is the beginning of a text in a set, with a first character of one byte and a zero.
+func beginsText(head []byte, enc encoding.Encoding) bool {
+	var buf [16]byte
+	n, _, _ := enc.NewDecoder().Transform(buf[:], head, false)
+	text := string(buf[:n])
+	first, _ := utf8.DecodeRuneInString(text)
+	return n > 0 && first <= 0xFF && !strings.ContainsFunc(text, func(c rune) bool {
+		return c == utf8.RuneError || unicode.IsControl(c) && !strings.ContainsRune("\t\n\f\r", c)
+	})
 }
 
 // declaration searches what was read of markup for a declaration, and changes to its decoder from p on. Of the sets in

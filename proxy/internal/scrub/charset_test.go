@@ -3,6 +3,7 @@ package scrub
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -175,6 +176,52 @@ func TestCharsetDeclared(t *testing.T) {
 	for _, label := range []string{"utf-7", "UNICODE-1-1-UTF-7", "x-unicode-2-0-utf-7", "scsu", "bocu-1", "cp500", "cp875", "cp1026", "ebcdic-cp-he", "iso-2022-kr", "iso-2022-cn", "iso-2022-jp-2", "idna", "rot13", "x-mystery", "utf-9", "*", "utf-16,utf-8x"} {
 		if _, _, err := give(t, []byte(canary), true, "Content-Type", "text/plain; charset="+label); !errors.Is(err, charset.ErrUnknown) {
 			t.Errorf("%s: %v", label, err)
+		}
+	}
+}
+
+// TestBinaryText: bytes that are no text stay as they are where a type, or none, says that they may be text. Their zeros
+// are not those of UTF-16 or UTF-32.
+func TestBinaryText(t *testing.T) {
+	frame := func(flag byte, text string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{flag}, uint32(len(text)))) + text
+	}
+	framed := frame(0, `{"a":12}`) + frame(0, `{"b":"`+strings.Repeat("x", 300)+`"}`) + frame(2, "{}")
+	for name, body := range map[string]string{
+		"messages":           framed,
+		"messages, 8 KiB":    frame(0, `{"a":"`+strings.Repeat("x", 0x2000-8)+`"}`),
+		"messages, 31 KiB":   frame(0, `{"a":"`+strings.Repeat("x", 0x7B00)+`"}`),
+		"the end of a call":  frame(2, `{"error":{"code":"not_found"}}`),
+		"trailers of a call": frame(0x80, "grpc-status:0\r\n"),
+		"MP4, 24 bytes":      "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom",
+		"MP4, 32 bytes":      "\x00\x00\x00\x20ftypisom\x00\x00\x02\x00isomiso2avc1mp41",
+		"WebAssembly":        "\x00asm\x01\x00\x00\x00\x01\x07\x01\x60",
+		"an icon":            "\x00\x00\x01\x00\x01\x00\x10\x10\x00\x00",
+		"a cursor":           "\x00\x00\x02\x00\x01\x00\x20\x20\x00\x00",
+		"TrueType":           "\x00\x01\x00\x00\x00\x0f\x00\x80\x00\x03",
+		"numbers of 16 bits": "\x01\x00\x02\x00\x03\x00\xff\xff\x00\xd8",
+		"numbers of 32 bits": "\x2a\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00",
+		"zeros":              strings.Repeat("\x00", 100),
+		"one zero":           "\x00",
+	} {
+		for _, kind := range []string{"", "text/plain", "application/connect+json", "application/grpc-web+json", "text/html"} {
+			for _, whole := range []bool{true, false} {
+				var header []string
+				if kind != "" {
+					header = []string{"Content-Type", kind}
+				}
+				if got, _, err := give(t, []byte(body), whole, header...); err != nil || got != body {
+					t.Errorf("%s as %q: %.60q became %.60q, %v", name, kind, body, got, err)
+				}
+			}
+		}
+	}
+	for _, text := range []string{"{}", "a", "[\"\U0001F600\"]", "{\r\n\t1", "a獭b", " \"é"} { // texts still are
+		for _, label := range []string{"UTF-16BE", "utf-16-le", "utf-32-be", "utf-32le"} {
+			coded, _ := sets[label].NewEncoder().String(text)
+			if got, _, err := give(t, []byte(coded), false, "Content-Type", "application/json"); err != nil || got != text {
+				t.Errorf("%q in %s: %q, %v", text, label, got, err)
+			}
 		}
 	}
 }
