@@ -55,6 +55,32 @@ func Parse(h http.Header) ([]string, error) {
 	return list, nil
 }
 
+// ParseResponse is Parse for a response. There names that servers set by mistake, and that no client decodes, are
+// identity, if no encoding is beside them. In a request they are unknown, because a server may decode them.
+func ParseResponse(h http.Header) ([]string, error) {
+	list, err := Parse(h)
+	if err == nil {
+		return list, nil
+	}
+	for _, v := range h.Values("Content-Encoding") {
+		for name := range strings.SplitSeq(v, ",") {
+			if !isMistake(strings.ToLower(strings.TrimSpace(name))) {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// isMistake reports whether a name is identity, or one that belongs to another header.
+func isMistake(name string) bool {
+	switch name {
+	case "", "identity", "none", "binary", "7bit", "8bit", "base64", "utf-8", "utf8", "us-ascii", "iso-8859-1":
+		return true
+	}
+	return false
+}
+
 // Large reports whether decoding needs megabytes of memory: the windows of br and zstd.
 func Large(encodings []string) bool {
 	return slices.Contains(encodings, "br") || slices.Contains(encodings, "zstd")

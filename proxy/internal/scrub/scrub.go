@@ -188,7 +188,7 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 		x.noBody()
 		return report, nil
 	}
-	encodings, err := coding.Parse(resp.Header)
+	encodings, err := coding.ParseResponse(resp.Header)
 	if err != nil || packed(resp.Header) {
 		return report, ErrEncoding
 	}

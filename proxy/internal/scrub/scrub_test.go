@@ -218,6 +218,28 @@ func TestStacked(t *testing.T) {
 	}
 }
 
+// TestMislabelled: what servers name by mistake, and no client decodes, is no reason to refuse a response. Beside
+// another encoding it is.
+func TestMislabelled(t *testing.T) {
+	for _, name := range []string{"utf-8", "UTF8", " us-ascii", "ISO-8859-1", "base64", "binary", "none", "7bit", "8bit", "utf-8, identity"} {
+		resp := respond(-1, strings.NewReader("a "+canary+" b"), "Content-Encoding", name)
+		if _, err := New(creds()).Response(resp, Options{}); err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		got, err := io.ReadAll(resp.Body)
+		if string(got) != "a STRIPE_AUTH_TOKEN b" || err != nil || len(resp.Header["Content-Encoding"]) > 0 {
+			t.Errorf("%q: %q, %v, %v", name, got, err, resp.Header)
+		}
+	}
+	for _, name := range []string{"utf-8, gzip", "gzip, utf-8", "base64, br", "utf-16", "utf-7", "utf-8;gzip", "utf-8 gzip"} {
+		resp := respond(-1, strings.NewReader(canary), "Content-Encoding", name)
+		if _, err := New(creds()).Response(resp, Options{}); !errors.Is(err, ErrEncoding) {
+			t.Errorf("%q: got %v", name, err)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for _, header := range [][]string{
 		{"Content-Encoding", "compress"}, {"Content-Encoding", "gzip, gzip, gzip"}, {"Content-Encoding", "gzip", "Content-Encoding", "odd"},
