@@ -19,7 +19,9 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/ianaindex"
 	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/korean"
 	"golang.org/x/text/encoding/simplifiedchinese"
+	"golang.org/x/text/encoding/traditionalchinese"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
 )
@@ -146,7 +148,8 @@ func Lookup(label string) (encoding.Encoding, error) {
 	}
 	switch folded(label) {
 	case "ascii", "usascii", "646", "binary", "none", "unknown", "undefined", "default", "ansi", "auto",
-		"utf8", "utf8mb3", "utf8mb4", "utf8sig", "latin1", "l1", "iso88591":
+		"utf8", "utf8mb3", "utf8mb4", "utf8sig", "cp65001", "65001", "latin1", "l1", "iso88591",
+		"win1250", "win1251", "win1252", "windows1250", "windows1251", "windows1252":
 		return nil, nil
 	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16",
 		"utf16le", "unicodelittle", "csutf16le":
@@ -163,6 +166,12 @@ func Lookup(label string) (encoding.Encoding, error) {
 		return charmap.CodePage1047, nil
 	case "1140", "cp1140", "cp01140", "ibm1140", "ibm01140", "ccsid01140":
 		return charmap.CodePage1140, nil
+	case "cp932":
+		return japanese.ShiftJIS, nil
+	case "cp949", "ms949", "xwindows949":
+		return korean.EUCKR, nil // the Web's, which is Windows' code page
+	case "cp950":
+		return traditionalchinese.Big5, nil
 	case "iso2022jp", "csiso2022jp":
 		return japanese.ISO2022JP, nil
 	case "hz", "hzgb", "hzgb2312":

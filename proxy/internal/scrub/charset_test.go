@@ -33,6 +33,7 @@ var sets = map[string]encoding.Encoding{
 	"cp037": charmap.CodePage037, "IBM037": charmap.CodePage037, "ebcdic-cp-us": charmap.CodePage037, "ibm1047": charmap.CodePage1047, "cp1140": charmap.CodePage1140,
 	"iso-2022-jp": japanese.ISO2022JP, "hz-gb-2312": simplifiedchinese.HZGB2312, "shift_jis": japanese.ShiftJIS, "euc-jp": japanese.EUCJP,
 	"big5": traditionalchinese.Big5, "gbk": simplifiedchinese.GBK, "gb18030": simplifiedchinese.GB18030, "euc-kr": korean.EUCKR,
+	"MS949": korean.EUCKR, "cp949": korean.EUCKR, "x-windows-949": korean.EUCKR, "cp932": japanese.ShiftJIS, "cp950": traditionalchinese.Big5, "cp65001": unicode.UTF8, "win-1251": charmap.Windows1251,
 }
 
 // inside are forms that a server may write a credential in before it encodes its text.
