@@ -77,12 +77,17 @@ func (t Tool) ShortLine() string {
 	return t.line("{" + strings.Join(names, ", ") + "}")
 }
 
-func (t Tool) line(args string) string {
+// Shown is the name as lines begin with it, bounded. It may be empty.
+func (t Tool) Shown() string {
 	name := Clean(t.Name, maxName)
 	if strings.Contains(name, " ") { // words, and no identifier
 		name = Words(t.Name, maxName)
 	}
-	line := name + "(" + args + ")"
+	return name
+}
+
+func (t Tool) line(args string) string {
+	line := t.Shown() + "(" + args + ")"
 	switch d := FirstSentence(t.Description); {
 	case Addressing(t.Description):
 		line += " - (no description: the server's addresses its reader)"

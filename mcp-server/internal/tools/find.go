@@ -219,9 +219,15 @@ func (p source) show(entry int, detail apidoc.Detail) string {
 				line = long
 			}
 		}
-		return "TOOL mcp" + member(p.server) + "." + line
+		return p.callable(p.tools[entry], line)
 	}
 	return skillLine(p.skills[entry])
+}
+
+// callable is the line of a tool as code calls it.
+func (p source) callable(t signature.Tool, line string) string {
+	name := t.Shown()
+	return "TOOL mcp" + member(p.server) + member(name) + strings.TrimPrefix(line, name)
 }
 
 // skillLine is a skill as a search shows it.
@@ -330,7 +336,7 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 			for _, t := range p.tools {
 				full := p.server + "." + t.Name
 				if name == full || name == t.Name || name == "mcp."+full {
-					found = append(found, p.header(cat)+"TOOL mcp"+member(p.server)+"."+t.Line()+"\n"+
+					found = append(found, p.header(cat)+p.callable(t, t.Line())+"\n"+
 						signature.Words(t.Description, signature.MaxText)+answers(t))
 				}
 				near = append(near, full)

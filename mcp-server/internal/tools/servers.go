@@ -75,7 +75,11 @@ func (s *Surface) toolLines(ctx context.Context, server string) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Tools of %s: await mcp%s.<tool>(...). %s", server, member(server), serversWords)
+	tool := ".<tool>"
+	if slices.ContainsFunc(list, func(t signature.Tool) bool { return strings.HasPrefix(member(t.Shown()), "[") }) {
+		tool = `["<tool>"]`
+	}
+	fmt.Fprintf(&b, "Tools of %s: await mcp%s%s(...). %s", server, member(server), tool, serversWords)
 	lines, typed := lines(list)
 	if !typed {
 		fmt.Fprintf(&b, " Types of arguments: (await mcp%s.$tools())[i].inputSchema.", member(server))
@@ -116,7 +120,7 @@ func lines(list []signature.Tool) (lines []string, typed bool) {
 
 // member is how code names a property: .name, or ["name"].
 func member(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
 		return r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	}) || name[0] >= '0' && name[0] <= '9' {
 		return fmt.Sprintf("[%q]", name)
