@@ -65,3 +65,19 @@ func TestShort(t *testing.T) {
 		}
 	}
 }
+
+// TestPythonAwait: a call of a tool that Python awaits was carried out, which the traceback does not say.
+func TestPythonAwait(t *testing.T) {
+	const printed = "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    await mcp.git.log()\n" +
+		"TypeError: object str can't be used in 'await' expression\n"
+	r := rendered(printed)
+	r.outcome.Exit.Code, r.isPython, r.code = 1, true, "await mcp.git.log()"
+	const want = "mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."
+	if got := toModel(r.ofLanguage(printed)); got != want {
+		t.Errorf("got %q", got)
+	}
+	r.code = "await mcp.aio.git.log(); await f()"
+	if got := r.ofLanguage(printed); len(got) != 0 {
+		t.Errorf("code of its own: %q", got)
+	}
+}

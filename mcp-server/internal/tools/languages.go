@@ -64,10 +64,12 @@ var (
 	noName    = pattern.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
 	noProcess = pattern.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|` +
 		`^BlockingIOError: \[Errno 11\]`)
-	noAddress = pattern.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
-	urlHost   = regexp.MustCompile(`https?://([A-Za-z0-9.-]{1,253})`)
-	noParse   = pattern.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
-	denoParse = pattern.MustCompile(`could not be parsed|SyntaxError|` +
+	noAwait     = pattern.MustCompile(`(?m)^TypeError: object [\w.]{1,80} can't be used in 'await' expression`)
+	awaitedTool = regexp.MustCompile(`await\s+mcp[.\[]`)
+	noAddress   = pattern.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
+	urlHost     = regexp.MustCompile(`https?://([A-Za-z0-9.-]{1,253})`)
+	noParse     = pattern.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
+	denoParse   = pattern.MustCompile(`could not be parsed|SyntaxError|` +
 		`ReferenceError: (?:print|True|False|None|def) is not defined`)
 )
 
@@ -109,6 +111,9 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 	}
 	if noName.MatchString(printed) {
 		out = append(out, noServers(r.catalog))
+	}
+	if noAwait.MatchString(printed) && awaitedTool.MatchString(strings.ReplaceAll(r.code, "mcp.aio", "")) {
+		out = append(out, voice.Say("mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."))
 	}
 	if noProcess.MatchString(printed) {
 		out = append(out, voice.Say("Code cannot start processes; threads and asyncio work."))
