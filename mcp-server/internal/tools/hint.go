@@ -311,6 +311,9 @@ func noServers(cat controlapi.Catalog) voice.Text {
 // serverWants matches what a server from npm says of a host that it may not reach, as its error reaches code.
 var serverWants = pattern.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net access to "([^"\s]{1,300})"`)
 
+// serverFile matches what such a server says of a file that it may not use.
+var serverFile = pattern.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires (?:read|write) access to `)
+
 // ofServers takes the words of servers out of what was printed, which would otherwise read as Deno's about the code
 // itself, and returns hints for them.
 func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []voice.Text) {
@@ -321,6 +324,10 @@ func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []voi
 		}
 		hints = append(hints, voice.Say("The server %NAME wants to reach %HOST, which is not in its domains. "+
 			"{The user can add|Add} it in apis/%NAME/config.json.", "%NAME", m[1], "%HOST", name.String()))
+	}
+	if m := serverFile.FindStringSubmatch(printed); m != nil && hasServer(cat, m[1]) {
+		hints = append(hints, voice.Say("The server %NAME may use no files but those of its home. "+
+			"{The user can name|Name} a path there, such as ~/x, in apis/%NAME/config.json.", "%NAME", m[1]))
 	}
 	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool {
 		return strings.Contains(l, "McpError: ")
