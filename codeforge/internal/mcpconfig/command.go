@@ -20,6 +20,7 @@ type start struct {
 	headers map[string]string
 	env     map[string]string
 	sse     bool
+	login   bool // where the server asks for one
 	refused string
 }
 
@@ -161,7 +162,9 @@ func packaged(words []string) start {
 		return start{refused: "it is no package of the registry, but one from a folder or a repository"}
 	}
 	if name == "mcp-remote" || name == "supergateway" {
-		return bridged(words)
+		s := bridged(words)
+		s.login = name == "mcp-remote" && len(s.headers) == 0
+		return s
 	}
 	return start{pkg: name, version: version, bin: bin, args: words}
 }

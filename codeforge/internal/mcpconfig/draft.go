@@ -196,8 +196,12 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 				d.note("it listens on this computer: allow_private opens its address, see docs/configuration.md")
 			}
 		}
-		if s.Login {
+		asks := d.Known != nil && d.Known.Server.Headers["Authorization"] != ""
+		if s.Login || how.login && asks && len(keys.list) == 0 {
 			server.Headers["Authorization"] = "Bearer " + keys.login(server.URL)
+			if !s.Login {
+				d.note("mcp-remote logs in at it, and so does codeforge mcp login " + d.Entry.Name)
+			}
 		}
 		if how.sse {
 			server.Transport = "sse"
@@ -210,6 +214,11 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 			}
 		}
 		server.Env = cleaned(keys, env)
+		for _, key := range slices.Sorted(maps.Keys(server.Env)) {
+			if local(server.Env[key]) {
+				d.note(key + " names a path of this computer, which the server does not see: it has a private home")
+			}
+		}
 		args := d.arguments(how.args, keys)
 		if how.pkg != "" {
 			server.Args = args
@@ -274,6 +283,9 @@ func (d *Draft) arguments(args []string, keys *keys) []string {
 
 // local reports whether an argument is a path on the user's computer.
 func local(arg string) bool {
+	if _, value, joined := strings.Cut(arg, "="); joined && strings.HasPrefix(arg, "-") {
+		arg = value
+	}
 	return strings.HasPrefix(arg, "/") || strings.HasPrefix(arg, "~") || strings.Contains(arg, "${workspaceFolder") ||
 		strings.Contains(arg, "${userHome") || len(arg) > 2 && arg[1] == ':' && (arg[2] == '\\' || arg[2] == '/')
 }
@@ -289,6 +301,11 @@ func (d *Draft) know(keys *keys) {
 	}
 	d.Entry.Description, d.Entry.Domains, d.Entry.Reference = k.Description, k.Domains, k.Reference
 	d.Entry.Restricted = k.Restricted
+	for _, host := range k.Domains {
+		if strings.HasSuffix(host, ".example.com") {
+			d.note(host + " stands for a host of yours: codeforge api edit " + d.Entry.Name)
+		}
+	}
 	server.Permissions, server.State = k.Server.Permissions, k.Server.State
 	if len(server.Args) == 0 || slices.ContainsFunc(server.Args, local) {
 		server.Args = k.Server.Args
@@ -330,7 +347,7 @@ func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string)
 	}
 	have, there := own[key]
 	if token == "" {
-		if !there {
+		if !there || local(have) {
 			own[key] = theirs
 		}
 		return

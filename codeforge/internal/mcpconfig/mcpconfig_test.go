@@ -192,6 +192,57 @@ func TestOwnVariables(t *testing.T) {
 	}
 }
 
+// TestOfThisComputer: paths that a sandbox has not, and hosts that only stand for one, are said, and the example's taken.
+func TestOfThisComputer(t *testing.T) {
+	for text, want := range map[string][2]string{
+		`"args":["-y","@modelcontextprotocol/server-memory"],"env":{"MEMORY_FILE_PATH":"/Users/me/memory.json"}`: {
+			`"env":{"MEMORY_FILE_PATH":"~/memory.json"}`, "MEMORY_FILE_PATH names a path of this computer"},
+		`"args":["-y","acme-sqlite@1.2.3"],"env":{"DB":"C:\\me\\a.db"}`: {`"env":{"DB":"C:\\me\\a.db"}`, "DB names a path of this computer"},
+		`"args":["-y","acme-sqlite@1.2.3","--db=/Users/me/a.db"]`:       {`"args":["--db=/Users/me/a.db"]`, "an argument names a folder"},
+		`"args":["@playwright/mcp@latest"]`:                             {`"https://browser.example.com"`, "browser.example.com stands for a host of yours"},
+		`"args":["-y","acme-sqlite@1.2.3"],"env":{"LEVEL":"a=/b"}`:      {`"LEVEL":"a=/b"`, ""},
+	} {
+		servers, err := Parse("claude_desktop_config.json", []byte(`{"mcpServers":{"a":{"command":"npx",`+text+`}}}`))
+		testkit.Must(t, err)
+		never := func(string) bool { return false }
+		d := (&Drafter{
+			Examples: Examples("../../../apis"), TakenAPI: never, TakenToken: never,
+			Version: func(context.Context, string, string) (string, error) { return "1.2.3", nil },
+		}).Draft(t.Context(), servers[0])
+		notes := strings.Join(d.Notes, "\n")
+		if got := shown(d); !strings.Contains(got, want[0]) || !strings.Contains(notes, want[1]) ||
+			want[1] == "" && strings.Contains(notes, "this computer") {
+			t.Errorf("%s: %s\n%s", text, got, notes)
+		}
+	}
+}
+
+// TestRemoteLogin: mcp-remote without a header logs in, so a server that is known to want somebody is logged in at here too.
+func TestRemoteLogin(t *testing.T) {
+	for text, want := range map[string]string{
+		`"mcp-remote","https://mcp.linear.app/sse"`:                                                                 "https://mcp.linear.app/sse",
+		`"mcp-remote","https://mcp.linear.app/mcp","--header","Authorization: Bearer lin_api_0123456789abcdef0123"`: "",
+		`"mcp-remote","https://docs.acme.example/mcp"`:                                                              "no credential",
+		`"supergateway","--sse","https://mcp.linear.app/sse"`:                                                       "",
+	} {
+		servers, err := Parse("claude_desktop_config.json", []byte(`{"mcpServers":{"a":{"command":"npx","args":["-y",`+text+`]}}}`))
+		testkit.Must(t, err)
+		never := func(string) bool { return false }
+		d := (&Drafter{Examples: Examples("../../../apis"), TakenAPI: never, TakenToken: never}).Draft(t.Context(), servers[0])
+		got := "no credential"
+		for _, c := range d.Entry.Credentials {
+			got = c.Login
+		}
+		if got != want {
+			t.Errorf("%s: login at %q, want %q", text, got, want)
+		}
+		if says := strings.Contains(strings.Join(d.Notes, "\n"), "codeforge mcp login a"); says != (want != "" && want != "no credential") {
+			t.Errorf("%s: the notes are %q", text, d.Notes)
+		}
+		writable(t, d)
+	}
+}
+
 // writable: what is drafted passes the catalog's own check, is switched off, and what is shown of it has no key.
 func writable(t *testing.T, d Draft) {
 	t.Helper()
