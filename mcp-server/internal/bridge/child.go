@@ -163,6 +163,10 @@ func (c *child) start(cmd *exec.Cmd) error {
 	if err != nil {
 		_, _ = stdout.Close(), stderr.Close()
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			if _, there := os.Stat(cmd.Path); there == nil {
+				return fmt.Errorf("the program %q is there, and what runs it is not: the interpreter in its first line, or the "+
+					"loader of its libraries. In the folder of programs have a static binary, or the interpreter too", cmd.Args[0])
+			}
 			return fmt.Errorf("there is no program %q", cmd.Args[0])
 		}
 		return err

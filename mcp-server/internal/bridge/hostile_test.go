@@ -98,6 +98,16 @@ func TestNotConnecting(t *testing.T) {
 			t.Errorf("%+v", f.Failed)
 		}
 	})
+	t.Run("no interpreter", func(t *testing.T) {
+		script := filepath.Join(t.TempDir(), "server.py")
+		testkit.Must(t, os.WriteFile(script, []byte("#!/no/such/python3\n"), 0o700))
+		b := begin(t, frame.Start{Command: []string{script}})
+		f := <-b.first
+		if f.Failed == nil || f.Failed.Code != frame.NotStarted || strings.Contains(f.Failed.Message, "no program") ||
+			!strings.Contains(f.Failed.Message, "the interpreter") {
+			t.Errorf("%+v", f.Failed)
+		}
+	})
 }
 
 // TestBadAnswers: a bad answer is an error for its own caller, and the server goes on.

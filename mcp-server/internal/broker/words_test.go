@@ -92,6 +92,19 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestLongEnum: of a list that is shown in part, what is nearest is shown, and that there is more.
+func TestLongEnum(t *testing.T) {
+	var all []string
+	for i := range 500 {
+		all = append(all, fmt.Sprintf(`"zone-%03d"`, i))
+	}
+	schema := `{"type":"object","properties":{"z":{"enum":[` + strings.Join(all, ",") + `]}}}`
+	want := `z: found "zone499", want one of ` + strings.Join(all[:20], ", ") + `, … (500 in all); did you mean "zone-499"?`
+	if got := strings.Join(mistakes(json.RawMessage(schema), json.RawMessage(`{"z":"zone499"}`)), "|"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
 // TestHostileSchemas: a schema is a server's word. None takes long, fails, or makes a right call a wrong one.
 func TestHostileSchemas(t *testing.T) {
 	wide := strings.TrimSuffix(strings.Repeat(`{"$ref":"#"},`, 50), ",")
