@@ -204,8 +204,30 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 		line, _ := json.Marshal(one)
 		written = append(written, string(line))
 	}
+	more := ""
+	if len(list) > len(written) {
+		more = fmt.Sprintf(", … (%d in all)%s", len(list), c.nearest(value, list))
+	}
 	found, _ := json.Marshal(value)
-	c.mistake(path, "found %.80s, want one of %s", found, strings.Join(written, ", "))
+	c.mistake(path, "found %.80s, want one of %s%s", found, strings.Join(written, ", "), more)
+}
+
+// nearest asks about the text of a list that is nearest to a value.
+func (c *checker) nearest(value any, list []any) string {
+	text, ok := value.(string)
+	if !ok || !c.spend(len(list)) {
+		return ""
+	}
+	var names []string
+	for _, one := range list {
+		if name, is := one.(string); is {
+			names = append(names, name)
+		}
+	}
+	if near := typo.Nearest(text, max(1, len(text)/4), names); near != "" {
+		return fmt.Sprintf("; did you mean %.80q?", near)
+	}
+	return ""
 }
 
 // simple reports whether a value is a string, a boolean or null.
