@@ -279,6 +279,11 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		return nil, f
 	}
 	t, f := find(tools, c.tool)
+	if f != nil && f.code == toolNotFound {
+		if newer, failed := c.tools(ctx, c.server.listAgain); failed == nil && newer != nil {
+			t, f = find(newer, c.tool)
+		}
+	}
 	if f != nil {
 		return nil, f
 	}

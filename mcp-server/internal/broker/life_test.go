@@ -280,6 +280,24 @@ func TestListPause(t *testing.T) {
 	})
 }
 
+// TestToolThatCame: a tool that another one has just added is found, however short ago the tools were listed.
+func TestToolThatCame(t *testing.T) {
+	w := newWorld(t, 8, hostile(t, "a", nil))
+	for _, wait := range []time.Duration{0, listPause + 100*time.Millisecond} {
+		time.Sleep(wait)
+		w.call("/a/grow", `{"text":"x"}`)
+		if got := w.call("/a/grown0", `{"text":"came"}`); got.text() != "came" && got.Code != quarantined {
+			t.Errorf("after %s: %s", wait, got.body)
+		}
+		testkit.Must(t, w.broker.Restart("a"))
+		w.call("/a/echo", `{"text":"x"}`)
+	}
+	began := time.Now()
+	if got := w.call("/a/grwn", `{}`); !strings.Contains(string(got.body), "there is no tool") || time.Since(began) > time.Second {
+		t.Errorf("a misspelt name, after %s: %s", time.Since(began), got.body)
+	}
+}
+
 // TestCatalogChanges: a server that is configured otherwise, or no longer, ends; the others go on.
 func TestCatalogChanges(t *testing.T) {
 	a, b, c := hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil)

@@ -132,6 +132,36 @@ func (s *server) stale() {
 	s.fresh, s.again = false, nil
 }
 
+// noticeTime is within which a change that a server reports with its answer is known here: the bridge gathers them.
+const noticeTime = 200 * time.Millisecond
+
+// listAgain lists the tools for a call of one that list does not have, since another call may just have added it. It
+// is nil where the server does not run, or was asked within listPause and has reported no change since.
+func (s *server) listAgain(ctx context.Context) ([]*tool, *failure) {
+	b := s.broker
+	for _, notice := range []time.Duration{noticeTime, 0} {
+		b.mu.Lock()
+		wait, due := listPause-time.Since(s.asked), s.again != nil || !s.fresh
+		running := len(s.instances) > 0
+		b.mu.Unlock()
+		if !running || wait > 0 && !due && notice == 0 {
+			return nil, nil
+		}
+		if wait > 0 && !due {
+			wait = notice
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+	b.mu.Lock()
+	s.fresh = s.fresh && time.Since(s.asked) < listPause // another call may have asked meanwhile
+	b.mu.Unlock()
+	return s.list(ctx)
+}
+
 // listing is one request for a server's tools, shared by all calls that wait for the answer.
 type listing struct {
 	done  chan struct{}
