@@ -416,7 +416,7 @@ func TestInstallHints(t *testing.T) {
 	_ = body(t, resp)
 	rec := end()
 	if len(rec.Hints) != 1 || rec.Hints[0].Code != "address_refused" || !strings.Contains(rec.Hints[0].Text, "203.0.113.80") ||
-		!strings.Contains(rec.Hints[0].Text, "PACKAGE_REGISTRY_PRIVATE") {
+		!strings.Contains(rec.Hints[0].Text, "/32 in .env opens it") {
 		t.Errorf("%+v", rec.Hints)
 	}
 }

@@ -13,8 +13,12 @@ func installHint(code string, err error, otherwise string) string {
 	var refused *dialguard.RefusedError
 	switch {
 	case code == upstream.CodeAddress && errors.As(err, &refused):
-		return "The registry's name leads to " + refused.Addr.String() + ", which " + refused.Why +
-			". PACKAGE_REGISTRY_PRIVATE can open a range of private addresses, or of those for documentation."
+		leads := "The registry's name leads to " + refused.Addr.String() + ", which " + refused.Why
+		if !refused.Private.IsValid() {
+			return leads + ". No setting opens it."
+		}
+		return leads + ". If that is meant, PACKAGE_REGISTRY_PRIVATE=" + refused.Private.String() +
+			" in .env opens it, from the next start on."
 	case code == upstream.CodeTLS:
 		return "UPSTREAM_CA_FILE can name the authority of the registry's certificate."
 	case code == upstream.CodeResolve, code == upstream.CodeConnect, code == upstream.CodeTimeout:
