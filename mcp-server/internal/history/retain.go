@@ -26,8 +26,8 @@ const (
 	// bytes: what code and servers send in tidyTime could be larger than the disk.
 	tidyPart    = 16
 	leastGrowth = 1 << 20
-	// catchUp is how many times faster than time itself the time may go by which things are too old, and startAhead how far
-	// ahead of the newest run it may begin.
+	// catchUp is how many times faster than time itself the time may go by which things are too old, and startAhead how
+	// far ahead of the newest run it may begin.
 	catchUp    = 24
 	startAhead = 24 * time.Hour
 )
