@@ -25,6 +25,7 @@ package controlapi
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/url"
 	"strings"
 	"time"
@@ -425,6 +426,8 @@ type Refusal struct {
 	Retryable bool   `json:"retryable,omitempty"`
 	Server    string `json:"server,omitempty"`
 	Tool      string `json:"tool,omitempty"`
+	// Data is what a server's own error has beside its message.
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 // Events says which events a subscriber wants: it is not woken for the others.

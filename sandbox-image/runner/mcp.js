@@ -70,9 +70,9 @@ class Call {
       answer = parse(text);
     } catch { /* it is not CodeForge that answered: below */ }
     if (response.ok && isObject(answer)) return answer;
-    const { error, code, retryable, hint } = isObject(answer) ? answer : {};
+    const { error, code, retryable, hint, data } = isObject(answer) ? answer : {};
     throw this.failure(String(error ?? `the answer had status ${response.status}`), code ?? "bad_answer", {
-      retryable: retryable === true, ...(hint && { hint: String(hint) }),
+      retryable: retryable === true, ...(hint && { hint: String(hint) }), ...(data !== undefined && { data }),
     });
   }
 

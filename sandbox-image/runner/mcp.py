@@ -18,12 +18,13 @@ _folder = os.getcwd()  # the run's own, or /tmp
 
 
 class McpError(Exception):
-    """A call that failed. `text` and `structured` are the tool's own words; `code`, `retryable` and `hint` say what to do."""
+    """A call that failed. `text`, `structured` and `data` are the server's own words; `code`, `retryable` and `hint` say what to do."""
 
-    def __init__(self, message, server="", tool="", code="", retryable=False, hint="", text=None, structured=None):
+    def __init__(self, message, server="", tool="", code="", retryable=False, hint="", text=None, structured=None,
+                 data=None):
         super().__init__(message)
         self.server, self.tool, self.code, self.retryable = server, tool, code, retryable
-        self.hint, self.text, self.structured = hint, text, structured
+        self.hint, self.text, self.structured, self.data = hint, text, structured, data
 
 
 McpError.__module__ = "builtins"
@@ -113,7 +114,7 @@ class _Call:
         about = answer if isinstance(answer, dict) else {}
         raise self.failure(
             str(about.get("error") or f"the answer had status {response.status}"), about.get("code") or "bad_answer",
-            hint=str(about.get("hint") or ""), retryable=about.get("retryable") is True)
+            hint=str(about.get("hint") or ""), retryable=about.get("retryable") is True, data=about.get("data"))
 
     def segment(self, name):
         if name in ("", ".", ".."):

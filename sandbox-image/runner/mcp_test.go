@@ -53,6 +53,7 @@ var answers = map[string]string{
 	"/s/poisoned-text": `{"content":[{"type":"text","text":"{\"__\\u0070roto__\":{\"polluted\":true},\"a\":1}"}]}`,
 	"/s/refused": `422 {"error":"title is missing: want string","code":"bad_arguments","retryable":false,` +
 		`"hint":"create_issue({title: string})","server":"s","tool":"refused"}`,
+	"/s/down":        `502 {"error":"no disk","code":"server_error","server":"s","tool":"down","data":{"free":0}}`,
 	"/s/busy":        `503 {"error":"s.busy: the server does not start.","code":"server_unavailable","retryable":true}`,
 	"/s/page":        `502 <html>bad gateway`,
 	"/s/arrived":     `{"content":[]}`,
@@ -265,6 +266,7 @@ func TestErrors(t *testing.T) {
 		{"of a tool", `mcp.s.failed({})`, `[true,true,"McpError","s.failed: no such issue","s","failed","tool_error",false,null,"no such issue",{"status":404}]`},
 		{"of the broker", `mcp.s.refused({})`, `[true,true,"McpError","s.refused: title is missing: want string. create_issue({title: string})","s","refused","bad_arguments",false,"create_issue({title: string})",null,null]`},
 		{"that names the call", `mcp.s.busy({})`, `[true,true,"McpError","s.busy: the server does not start.","s","busy","server_unavailable",true,null,null,null]`},
+		{"with data", `mcp.s.down({}).catch((e) => { e.hint = e.data; throw e; })`, `[true,true,"McpError","s.down: no disk","s","down","server_error",false,{"free":0},null,null]`},
 		{"that is a page", `mcp.s.page({})`, `[true,true,"McpError","s.page: the answer had status 502","s","page","bad_answer",false,null,null,null]`},
 		{"unknown tool", `mcp.s.unknown({})`, `[true,true,"McpError","s.unknown: there is no such tool","s","unknown","tool_not_found",false,null,null,null]`},
 		{"arguments that are no object", `mcp.s.text("x")`, `[true,true,"McpError","s.text: want one object of arguments","s","text","bad_arguments",false,null,null,null]`},

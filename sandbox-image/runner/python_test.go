@@ -152,6 +152,7 @@ func TestPythonServers(t *testing.T) {
 		{"failed", "try: mcp.s.failed()\nexcept McpError as e: print(e, '|', e.code, e.text, e.structured, e.retryable)", "s.failed: no such issue | tool_error no such issue {'status': 404} False", ""},
 		{"refused", "try: mcp.s.refused()\nexcept McpError as e: print(e, '|', e.hint)", "s.refused: title is missing: want string. create_issue({title: string}) | create_issue({title: string})", ""},
 		{"busy", "try: mcp.s.busy()\nexcept McpError as e: print(e.retryable, e.code)", "True server_unavailable", ""},
+		{"data", "try: mcp.s.down()\nexcept McpError as e: print(e, e.data, McpError('x').data)", "s.down: no disk {'free': 0} None", ""},
 		{"page", "try: mcp.s.page()\nexcept McpError as e: print(e.code)", "bad_answer", ""},
 		{"raw", "print(mcp.s.typed.raw())", "{'content': [{'type': 'text', 'text': '{\"a\":1}'}]}", ""},
 		{"time limit", "print(mcp.s.text.within(1.5)()[:5])", "plain", "POST /s/text {} timeout 1500"},

@@ -356,6 +356,12 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s %.80s: %d %.300s, want %d %s %q", c.path, c.body, got.status, got.body, c.status, c.code, c.says)
 		}
 	}
+	for text, want := range map[string]string{"x": `{"n":12345678901234567890,"text":"x"}`, strings.Repeat("x", maxErrorData): ""} {
+		got := w.send(t.Context(), "s1-r1", http.MethodPost, "/a/error", `{"text":"`+text+`"}`, 0)
+		if string(got.Data) != want || got.Error != "the tool says no" {
+			t.Errorf("the data of an error: %.100s", got.body)
+		}
+	}
 	if got := w.send(t.Context(), "s1-r2", http.MethodPost, "/b/echo", `{"text":"hi"}`, 0); got.text() != "hi" {
 		t.Errorf("b, in a run of its own: %s", got.body)
 	}

@@ -48,6 +48,8 @@ type failure struct {
 	code    string
 	message string
 	hint    string
+	// data is what a server's error has beside its message, or nil.
+	data json.RawMessage
 	// retryable: the call was not made, and may be possible later.
 	retryable bool
 	server    string
@@ -65,6 +67,7 @@ func (f *failure) Error() string { return f.code + ": " + f.message }
 func (f *failure) write(w http.ResponseWriter) {
 	line, _ := json.Marshal(controlapi.Refusal{
 		Error: f.message, Code: f.code, Hint: f.hint, Retryable: f.retryable, Server: f.server, Tool: f.tool,
+		Data: f.data,
 	})
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(controlapi.HeaderCode, f.code)
@@ -95,12 +98,24 @@ func late(limit time.Duration) *failure {
 	}
 }
 
+// maxErrorData bounds what is handed on of a server's error beside its message, in bytes.
+const maxErrorData = 64 << 10
+
+// dataOf is the data of a server's JSON-RPC error, or nil: there is none, or it is too long.
+func dataOf(e *frame.Error) json.RawMessage {
+	var of struct{ Data json.RawMessage }
+	if json.Unmarshal(e.Data, &of) != nil || len(of.Data) > maxErrorData {
+		return nil
+	}
+	return of.Data
+}
+
 // fromBridge is the only place that makes an error of the bridge one for code.
 func fromBridge(e *frame.Error) *failure {
 	message := clean(e.Message)
 	switch e.Code {
 	case frame.ServerError, frame.BadRequest, frame.Refused:
-		return &failure{code: serverError, message: message}
+		return &failure{code: serverError, message: message, data: dataOf(e)}
 	case frame.ResultTooLarge:
 		return &failure{code: resultTooLarge, message: message, hint: "Ask for less: a smaller page, or fewer fields."}
 	case frame.NotSent:

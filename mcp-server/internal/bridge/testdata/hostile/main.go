@@ -262,7 +262,8 @@ func call(m message) {
 		}
 		answer(m.ID, result)
 	case "error":
-		fail(m.ID, -32000, "the tool says no")
+		const no = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the tool says no","data":{"n":12345678901234567890,"text":%s}}}`
+		out <- fmt.Sprintf(no+"\n", m.ID, text)
 	case "odd": // a kind of content that no SDK knows, and a number that is no double
 		answer(m.ID, `{"content":[{"type":"hologram","z":1,"a":"<b>"}],"structuredContent":{"n":12345678901234567890}}`)
 	case "stray":
