@@ -34,7 +34,8 @@ type Tool struct {
 	Description string `json:"description,omitempty"`
 	// Arguments are their names, those that may be left out with a ? behind.
 	Arguments []string `json:"arguments"`
-	// May says whether code may call it: "yes", "held" until the user has seen it, or "no" by the configuration.
+	// May says whether code may call it: "yes", "held" until the user has seen it, or "no" by the configuration,
+	// or because it runs as a task only.
 	May string `json:"may"`
 }
 

@@ -368,6 +368,25 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestStartsOnce: many first calls at once start one process.
+// TestTaskOnly: a tool that runs as a task only is not listed, and a call of it says why it fails. Whatever else the
+// definition says of its execution, it is a tool.
+func TestTaskOnly(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "tools")
+	testkit.Must(t, os.WriteFile(list, []byte(`[{"name":"long","execution":{"taskSupport":"required"}},`+
+		`{"name":"short","execution":{"taskSupport":"optional"}},{"name":"odd","execution":[1]}]`), 0o600))
+	w := newWorld(t, 1, hostile(t, "a", nil, "lists="+list))
+	got := w.send(t.Context(), "s1-r1", http.MethodGet, "/a", "", 0)
+	if all := string(got.body); strings.Contains(all, "long") || !strings.Contains(all, "short") || !strings.Contains(all, "odd") {
+		t.Errorf("listed: %s", all)
+	}
+	if got := w.call("/a/long", `{}`); got.Code != toolDenied || !strings.Contains(got.Error, "as a task only") {
+		t.Errorf("called: %s", got.body)
+	}
+	if got := w.call("/a/short", `{}`); got.Code != "" {
+		t.Errorf("called: %s", got.body)
+	}
+}
+
 func TestStartsOnce(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil, "slow-start"))
 	var all sync.WaitGroup

@@ -51,6 +51,9 @@ func subject(s controlapi.Server) string {
 	return string(line)
 }
 
+// taskOnly is the support of tasks of a tool that runs as a task only.
+const taskOnly = "required"
+
 // canonical is a tool's definition as far as models and code act on it, with keys in order.
 func canonical(raw json.RawMessage) json.RawMessage {
 	var all map[string]any
@@ -59,9 +62,11 @@ func canonical(raw json.RawMessage) json.RawMessage {
 	if dec.Decode(&all) != nil {
 		return json.RawMessage("{}") // definitions reads objects only
 	}
-	maps.DeleteFunc(all, func(key string, _ any) bool {
-		return !slices.Contains([]string{"name", "title", "description", "inputSchema", "outputSchema", "annotations"}, key)
-	})
+	keys := []string{"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
+	if how, _ := all["execution"].(map[string]any); how["taskSupport"] == taskOnly { // else it means nothing here
+		keys = append(keys, "execution")
+	}
+	maps.DeleteFunc(all, func(key string, _ any) bool { return !slices.Contains(keys, key) })
 	line, _ := json.Marshal(all) // it was JSON
 	return line
 }

@@ -59,6 +59,7 @@ type tool struct {
 	digest     string // of its definition
 	repeatable bool   // it claims that calling it twice is harmless
 	reads      bool   // it claims that it changes nothing
+	task       bool   // it runs as a task only, which is not done here
 }
 
 func newServer(b *Broker, api controlapi.API, digest string) *server {
@@ -304,6 +305,9 @@ func definitions(all []json.RawMessage) []*tool {
 				ReadOnly   bool `json:"readOnlyHint"`
 				Idempotent bool `json:"idempotentHint"`
 			} `json:"annotations"`
+			Execution struct {
+				TaskSupport string `json:"taskSupport"`
+			} `json:"execution"`
 		}
 		if json.Unmarshal(raw, &d) != nil || d.Name == "" || len(d.Name) > maxName || seen[d.Name] || len(tools) >= maxTools {
 			continue
@@ -313,13 +317,14 @@ func definitions(all []json.RawMessage) []*tool {
 		tools = append(tools, &tool{
 			Tool: d.Tool, raw: raw, digest: definitionDigest(raw),
 			repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent, reads: d.Annotations.ReadOnly,
+			task: d.Execution.TaskSupport == taskOnly,
 		})
 	}
 	return tools
 }
 
-// may reports whether the configuration allows a tool.
-func (s *server) may(t *tool) bool { return allowed(t.Name, s.spec.Allow, s.spec.Deny) }
+// may reports whether the configuration allows a tool, and it can be called here.
+func (s *server) may(t *tool) bool { return !t.task && allowed(t.Name, s.spec.Allow, s.spec.Deny) }
 
 // request makes one request, with a turn in the queue, within ctx. It is repeated once if it was certainly not sent, or
 // if repeat allows it.
