@@ -3,6 +3,7 @@ package docker
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -270,4 +271,24 @@ func TestNoLeftovers(t *testing.T) {
 		}
 	}
 	t.Errorf("left over: %q", left)
+}
+
+// TestLostDatagram: the resolver is asked again when its answer is lost, or late.
+func TestLostDatagram(t *testing.T) {
+	pid := docker(t, "inspect", "-f", "{{.State.Pid}}", stack.Container("sandbox"))
+	iptables := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("nsenter", append([]string{"-t", pid, "-n", "iptables", "-w"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("iptables %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	rule := []string{"INPUT", "-p", "udp", "--sport", "53", "-m", "quota", "--quota", "200", "-j", "DROP"} // one or two answers
+	iptables(append([]string{"-I"}, rule...)...)
+	t.Cleanup(func() { iptables(append([]string{"-D"}, rule...)...) })
+	works(t)
+	if list := iptables("-nvxL", "INPUT", "1"); strings.HasPrefix(strings.TrimSpace(list), "0 ") {
+		t.Errorf("nothing was lost: %s", list)
+	}
 }

@@ -66,7 +66,7 @@ type Embedded struct {
 	seq int
 }
 
-const resolvConf = "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n"
+const resolvConf = "nameserver 127.0.0.1\noptions attempts:5 timeout:1\n"
 
 // NewEmbedded prepares the jail.
 func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
