@@ -289,7 +289,8 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	}
 	c.tool = t.Name
 	if t.task {
-		return nil, &failure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do", hint: "Do without it."}
+		return nil, &failure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do",
+			hint: "Do without it."}
 	}
 	if !c.server.may(t) {
 		return nil, &failure{code: toolDenied, message: "the user's configuration does not allow this tool",
