@@ -107,7 +107,7 @@ func status(t *testing.T, w *world.World) {
 		if err != nil || !strings.Contains(out, "everything     ") {
 			t.Fatalf("codeforge status: %v\n%s", err, out)
 		}
-		return strings.Contains(out, "everything     running, 14 tools")
+		return strings.Contains(out, "everything     running, 13 tools")
 	})
 }
 
