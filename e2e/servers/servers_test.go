@@ -81,6 +81,7 @@ func TestMainJob(t *testing.T) {
 			}
 			features(t, w)
 			questions(t, w)
+			progress(t, w)
 			pythonFeatures(t, w)
 			status(t, w)
 			commands(t, w)
@@ -195,6 +196,39 @@ func questions(t *testing.T, w *world.World) {
 			t.Errorf("out %q, notes %q", res.Out, res.Notes)
 		}
 	})
+}
+
+// progress: a client that asked for it learns how far a server is with a call.
+func progress(t *testing.T, w *world.World) {
+	for _, protocol := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run("progress "+protocol, func(t *testing.T) {
+			told := make(chan string, 100)
+			session, err := w.ConnectAs(t.Context(), &mcp.ClientOptions{
+				ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+					told <- r.Params.Message
+				},
+			}, protocol)
+			testkit.Must(t, err)
+			defer session.Close()
+			params := &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{
+				"code": `await mcp.everything["trigger-long-running-operation"]({ duration: 4, steps: 2 });`,
+			}}
+			params.SetProgressToken("p")
+			if res, err := session.CallTool(t.Context(), params); err != nil || res.IsError {
+				t.Fatalf("%v, %+v", err, res)
+			}
+			for {
+				select {
+				case message := <-told:
+					if message == "everything.trigger-long-running-operation: 1 of 2" {
+						return
+					}
+				default:
+					t.Fatal("no progress was told")
+				}
+			}
+		})
+	}
 }
 
 // commands: whoever started CodeForge lists the server and its tools, and calls one.

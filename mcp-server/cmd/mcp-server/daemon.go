@@ -146,6 +146,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Ask: func(ctx context.Context, run string, q question.Question) (question.Answer, error) {
 			return d.executor.Ask(ctx, run, q)
 		},
+		Progress: func(run, text string) { d.executor.Progress(run, text) },
 	})
 	d.executor = execution.New(execution.Config{
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,

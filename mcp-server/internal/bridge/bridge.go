@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ const (
 	maxRequests = 256
 	// changePause collects notifications that a list has changed: a frame is sent at most this often for each list.
 	changePause = 100 * time.Millisecond
+	// progressPause collects reports of progress: a frame is sent at most this often for each request.
+	progressPause = 250 * time.Millisecond
 	// legacy is the newest revision of the protocol that begins with initialize.
 	legacy = "2025-11-25"
 )
@@ -57,9 +60,10 @@ type Bridge struct {
 
 	requests sync.WaitGroup
 
-	mu      sync.Mutex
-	cancels map[uint64]context.CancelFunc
-	changes map[string]bool // lists whose change waits to be told
+	mu       sync.Mutex
+	cancels  map[uint64]context.CancelFunc
+	changes  map[string]bool            // lists whose change waits to be told
+	progress map[uint64]*frame.Progress // of requests, that waits to be told
 
 	questions questions
 }
@@ -68,6 +72,7 @@ type Bridge struct {
 func New(cfg Config) *Bridge {
 	b := &Bridge{
 		cfg: cfg, out: frame.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{},
+		progress: map[uint64]*frame.Progress{},
 	}
 	b.logs = &logs{write: func(text string) { b.write(frame.FromBridge{Log: text}) }}
 	return b
@@ -214,8 +219,33 @@ func (b *Bridge) changed(list string) {
 	})
 }
 
-// client is the SDK's client. It passes on questions to the user, and can do nothing else for the server: no roots, no
-// sampling.
+// progressed tells the broker, after a short delay, how far the server is with a request: of several reports the last.
+func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
+	token, _ := p.ProgressToken.(string)
+	id, err := strconv.ParseUint(token, 10, 64)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil || b.cancels[id] == nil {
+		return
+	}
+	_, waits := b.progress[id]
+	b.progress[id] = &frame.Progress{
+		Request: id, Done: p.Progress, Total: p.Total, Message: p.Message[:min(len(p.Message), frame.MaxLog)],
+	}
+	if waits {
+		return
+	}
+	time.AfterFunc(progressPause, func() {
+		b.mu.Lock()
+		last := b.progress[id]
+		delete(b.progress, id)
+		b.mu.Unlock()
+		b.write(frame.FromBridge{Progress: last})
+	})
+}
+
+// client is the SDK's client. It passes on questions to the user and reports of progress, and can do nothing else for the
+// server: no roots, no sampling.
 func (b *Bridge) client() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "codeforge", Version: b.cfg.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
@@ -225,6 +255,9 @@ func (b *Bridge) client() *mcp.Client {
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { b.changed("tools") },
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { b.changed("prompts") },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { b.changed("resources") },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			b.progressed(r.Params)
+		},
 	})
 }
 

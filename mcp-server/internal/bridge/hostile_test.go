@@ -151,7 +151,7 @@ func TestBadAnswers(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	for fault, want := range map[string]int{"": 21, "endless-pages": 100, "same-cursor": 2} {
+	for fault, want := range map[string]int{"": 22, "endless-pages": 100, "same-cursor": 2} {
 		b := hostile(t, fault)
 		b.ready()
 		_, c := b.send(frame.ToolsMethod, nil)

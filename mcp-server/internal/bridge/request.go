@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -60,6 +61,7 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 		err = json.Unmarshal(f.Params, &p)
 		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			params := &mcp.CallToolParams{Name: p.Name}
+			params.SetProgressToken(strconv.FormatUint(f.ID, 10))
 			if len(p.Arguments) > 0 {
 				params.Arguments = p.Arguments
 			}

@@ -64,6 +64,8 @@ type Config struct {
 	Session func(run string) (string, bool)
 	// Ask puts a server's question to the user of the client that a run belongs to. Nil means that nobody can be asked.
 	Ask func(ctx context.Context, run string, q question.Question) (question.Answer, error)
+	// Progress tells the client that a run belongs to how far a call of it is. Nil means that no client is told.
+	Progress func(run, text string)
 	// Definitions is the folder, mcp-server's alone, in which definitions of tools are remembered. Empty: they are not,
 	// after a restart.
 	Definitions string
@@ -119,6 +121,9 @@ func New(cfg Config) *Broker {
 	}
 	if cfg.Started == nil {
 		cfg.Started = func(string, bool) {}
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string, string) {}
 	}
 	if cfg.Ask == nil {
 		cfg.Ask = func(context.Context, string, question.Question) (question.Answer, error) {

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -22,6 +24,8 @@ const (
 	outQueue = 16
 	// readTime is after how long a bridge that does not read a request counts as failed.
 	readTime = 10 * time.Second
+	// maxProgress is how much of what a server says with its progress is shown, in characters.
+	maxProgress = 200
 	// logBurst and logRate bound what an instance prints: bytes at once, and a second. They are above the bridge's own.
 	logBurst = 128 << 10
 	logRate  = 16 << 10
@@ -174,6 +178,8 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		i.print(f.Log)
 	case f.Question != nil:
 		i.question(*f.Question)
+	case f.Progress != nil:
+		i.progress(*f.Progress)
 	case f.Changed != "":
 		i.server.changed(f.Changed, i.key)
 	case f.ID != 0:
@@ -186,6 +192,24 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		}
 	}
 	return nil
+}
+
+// progress tells the client of the run that called how far the server is with the call.
+func (i *instance) progress(p frame.Progress) {
+	i.mu.Lock()
+	of := i.pending[p.Request]
+	i.mu.Unlock()
+	if of == nil || of.call == nil {
+		return
+	}
+	text := strconv.FormatFloat(p.Done, 'f', -1, 64)
+	if p.Total > 0 {
+		text += " of " + strconv.FormatFloat(p.Total, 'f', -1, 64)
+	}
+	if said := signature.Clean(p.Message, maxProgress); said != "" {
+		text += ": " + said
+	}
+	i.server.broker.cfg.Progress(of.call.run, i.server.api.Name+"."+of.call.tool+": "+text)
 }
 
 // print logs what the server printed, in short lines at a bounded rate. The bridge bounds it too, but the server can

@@ -149,3 +149,23 @@ func TestQuestionEnds(t *testing.T) {
 	}
 	<-ended
 }
+
+// TestProgress: what a server reports of a call goes to the client of the run that called, on one line; of many reports the
+// last.
+func TestProgress(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	var mu sync.Mutex
+	var told []string
+	w.broker.cfg.Progress = func(run, text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, run+" "+text)
+	}
+	res := w.send(t.Context(), "s2-r7", http.MethodPost, "/a/report", ask("half\u200b way\x1b[2J\nthere", "", 500), 0)
+	mu.Lock()
+	defer mu.Unlock()
+	const want = "s2-r7 a.report: 500 of 500: half way there"
+	if n := len(told); res.status != http.StatusOK || n == 0 || n > 4 || told[n-1] != want {
+		t.Errorf("%d reports, %q; want the last %q; the call: %s", len(told), told, want, res.body)
+	}
+}

@@ -123,6 +123,13 @@ func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (qu
 	return r.(active).Ask(ctx, q)
 }
 
+// Progress tells the client that a run belongs to how far a call of it is.
+func (e *Executor) Progress(run, text string) {
+	if r, ok := e.runs.Load(run); ok && r.(active).Progress != nil {
+		r.(active).Progress(text)
+	}
+}
+
 // Stop cancels a run, as its client could. It reports whether the run was under way.
 func (e *Executor) Stop(run string) bool {
 	r, ok := e.runs.Load(run)
@@ -176,6 +183,8 @@ type Request struct {
 	Approve func(context.Context, approvalapi.Held) Answer
 	// Waiting, if not nil, is called when requests of the run begin to wait for a person, and when none does any more.
 	Waiting func(bool)
+	// Progress, if not nil, is called with what an MCP server reports of a call.
+	Progress func(text string)
 }
 
 // lease is the language of the lease, as runapi.LeaseRequest has it.

@@ -128,6 +128,16 @@ type FromBridge struct {
 	Changed string `json:"changed,omitempty"`
 	// Question is what the server asks the user during a request.
 	Question *Question `json:"question,omitempty"`
+	// Progress is how far the server is with a request.
+	Progress *Progress `json:"progress,omitempty"`
+}
+
+// Progress is what the server reported last of a request.
+type Progress struct {
+	Request uint64  `json:"request"`
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total,omitempty"` // 0: unknown
+	Message string  `json:"message,omitempty"`
 }
 
 // Question is a form that the server wants filled in.

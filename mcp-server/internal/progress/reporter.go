@@ -40,6 +40,7 @@ type Reporter struct {
 	mu      sync.Mutex
 	pending string
 	state   string
+	step    string // what a call reported, until it is sent
 }
 
 // Start begins to report until Stop or the end of ctx.
@@ -86,6 +87,13 @@ func (r *Reporter) Waiting(on bool) {
 	}
 }
 
+// Progress reports how far a call of the run is. Of several reports the last is sent, when nothing was printed.
+func (r *Reporter) Progress(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.step = text
+}
+
 // Printed adds what the run printed. It never blocks.
 func (r *Reporter) Printed(s string) {
 	if r.cfg.Send == nil {
@@ -123,8 +131,12 @@ func (r *Reporter) report(ctx context.Context) {
 func (r *Reporter) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := strings.TrimRight(r.pending, "\n")
-	r.pending = ""
+	if s := strings.TrimRight(r.pending, "\n"); s != "" {
+		r.pending = ""
+		return s
+	}
+	s := r.step
+	r.pending, r.step = "", ""
 	return s
 }
 

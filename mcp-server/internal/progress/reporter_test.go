@@ -59,6 +59,27 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
+// TestProgress: what a call reports is sent when nothing was printed, and once.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []told
+		r := progress.Start(t.Context(), progress.Config{Send: record(time.Now(), &got)})
+		r.Running()
+		r.Printed("x\n")
+		r.Progress("a.b: 1 of 3")
+		r.Progress("a.b: 2 of 3")
+		time.Sleep(11200 * time.Millisecond)
+		r.Stop()
+		var messages []string
+		for _, g := range got {
+			messages = append(messages, g.message)
+		}
+		if want := "x|a.b: 2 of 3|running, 11 s"; strings.Join(messages, "|") != want {
+			t.Errorf("got %q, want %q", strings.Join(messages, "|"), want)
+		}
+	})
+}
+
 // TestSlowClient: a client that never reads holds up neither the run nor its end, and what waits for it stays small.
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,6 +25,9 @@ type message struct {
 		Name      string          `json:"name"`
 		Cursor    string          `json:"cursor"`
 		RequestID json.RawMessage `json:"requestId"`
+		Meta      struct {
+			ProgressToken json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
 		Arguments struct {
 			Text string `json:"text"`
 			MS   int    `json:"ms"`
@@ -166,7 +169,7 @@ func list(m message) {
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t", false)+`],"nextCursor":"x"}`)
 	default:
 		var tools []string
-		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow", "meet", "leave", "ask"} {
+		for _, name := range []string{"echo", "read", "slow", "die", "half", "huge", "deep", "other-id", "twice", "change", "error", "odd", "stray", "block", "never", "pid", "die-once", "grow", "meet", "leave", "ask", "report"} {
 			tools = append(tools, fmt.Sprintf(tool, name, name == "read" || name == "die-once"))
 		}
 		for n := range grown {
@@ -214,6 +217,13 @@ func call(m message) {
 				return
 			}
 		}()
+	case "report": // progress, ms times, of this call and then of one that there is not
+		for n := range m.Params.Arguments.MS {
+			report(m.Params.Meta.ProgressToken, n+1, m.Params.Arguments.MS, string(text))
+		}
+		report(json.RawMessage(`"999999"`), 1, 1, `"of another"`)
+		time.Sleep(time.Second)
+		answer(m.ID, result)
 	case "ask": // the user, ms times after the first, with a form or an empty one
 		ask(m)
 	case "die":
@@ -315,6 +325,11 @@ func arrived(m message) {
 
 func answer(id json.RawMessage, result string) {
 	out <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, result)
+}
+
+func report(token json.RawMessage, done, total int, message string) {
+	out <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d,"message":%s}}`+"\n",
+		token, done, total, message)
 }
 
 func fail(id json.RawMessage, code int, text string) {
