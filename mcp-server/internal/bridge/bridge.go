@@ -244,7 +244,7 @@ func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
 	})
 }
 
-// client is the SDK's client. It passes on questions to the user and reports of progress, and can do nothing else for the
+// client is the SDK's client. It passes on questions and progress, and can do nothing else for the
 // server: no roots, no sampling.
 func (b *Bridge) client() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "codeforge", Version: b.cfg.Version}, &mcp.ClientOptions{

@@ -408,16 +408,20 @@ func TestInstallReaches(t *testing.T) {
 
 // TestInstallHints: when the registry cannot be reached, the receipt says which setting helps.
 func TestInstallHints(t *testing.T) {
-	r := newRig(t, setup{registry: "registry.demo.test"})
-	r.upstreams.addrs["registry.demo.test"] = []netip.Addr{netip.MustParseAddr("203.0.113.80")}
-	end := r.beginServer(controlapi.Registration{Install: true})
-	resp, err := r.clientIn(serverSlot, true).Get("https://registry.demo.test/name")
-	check(t, err)
-	_ = body(t, resp)
-	rec := end()
-	if len(rec.Hints) != 1 || rec.Hints[0].Code != "address_refused" || !strings.Contains(rec.Hints[0].Text, "203.0.113.80") ||
-		!strings.Contains(rec.Hints[0].Text, "/32 in .env opens it") {
-		t.Errorf("%+v", rec.Hints)
+	for addr, says := range map[string]string{
+		"203.0.113.80": "=203.0.113.80/32 in .env opens it", "169.254.169.254": "No setting opens it.",
+	} {
+		r := newRig(t, setup{registry: "registry.demo.test"})
+		r.upstreams.addrs["registry.demo.test"] = []netip.Addr{netip.MustParseAddr(addr)}
+		end := r.beginServer(controlapi.Registration{Install: true})
+		resp, err := r.clientIn(serverSlot, true).Get("https://registry.demo.test/name")
+		check(t, err)
+		_ = body(t, resp)
+		rec := end()
+		if len(rec.Hints) != 1 || rec.Hints[0].Code != "address_refused" || !strings.Contains(rec.Hints[0].Text, addr) ||
+			!strings.Contains(rec.Hints[0].Text, says) {
+			t.Errorf("%s: %+v", addr, rec.Hints)
+		}
 	}
 }
 
