@@ -309,10 +309,10 @@ func TestCall(t *testing.T) {
 	}
 	list := w.send(t.Context(), "s1-r1", http.MethodGet, "/a", "", 0)
 	var tools struct{ Tools []struct{ Name string } }
-	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 21 {
+	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 22 {
 		t.Errorf("%s %v", list.body, err)
 	}
-	if known, ok := w.broker.Tools("a"); !ok || len(known) != 21 {
+	if known, ok := w.broker.Tools("a"); !ok || len(known) != 22 {
 		t.Errorf("%v %v", known, ok)
 	}
 	if got := w.send(t.Context(), "s1-r1", http.MethodGet, "/a/$resources", "", 0); !bytes.Contains(got.body, []byte(`"resources":[]`)) {

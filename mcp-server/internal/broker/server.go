@@ -139,28 +139,36 @@ const noticeTime = 200 * time.Millisecond
 // listAgain lists the tools for a call of one that list does not have, since another call may just have added it. It
 // is nil where the server does not run, or was asked within listPause and has reported no change since.
 func (s *server) listAgain(ctx context.Context) ([]*tool, *failure) {
-	b := s.broker
-	for _, notice := range []time.Duration{noticeTime, 0} {
-		b.mu.Lock()
-		wait, due := listPause-time.Since(s.asked), s.again != nil || !s.fresh
-		running := len(s.instances) > 0
-		b.mu.Unlock()
-		if !running || wait > 0 && !due && notice == 0 {
-			return nil, nil
-		}
-		if wait > 0 && !due {
-			wait = notice
-		}
+	wait, running, changed := s.nextList()
+	if running && !changed && wait > 0 { // a change may be on its way
 		select {
-		case <-time.After(wait):
+		case <-time.After(noticeTime):
 		case <-ctx.Done():
 			return nil, nil
 		}
+		wait, running, changed = s.nextList()
 	}
+	if !running || !changed && wait > 0 {
+		return nil, nil
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return nil, nil
+	}
+	b := s.broker
 	b.mu.Lock()
 	s.fresh = s.fresh && time.Since(s.asked) < listPause // another call may have asked meanwhile
 	b.mu.Unlock()
 	return s.list(ctx)
+}
+
+// nextList is in how long the tools may be listed again, whether the server runs, and whether it has reported a change
+// since it was asked.
+func (s *server) nextList() (wait time.Duration, running, changed bool) {
+	s.broker.mu.Lock()
+	defer s.broker.mu.Unlock()
+	return max(0, listPause-time.Since(s.asked)), len(s.instances) > 0, s.again != nil || !s.fresh
 }
 
 // listing is one request for a server's tools, shared by all calls that wait for the answer.
