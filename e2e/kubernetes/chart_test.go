@@ -37,6 +37,7 @@ func TestChart(t *testing.T) {
 		"autoscaling":  {"sandbox.autoscaling.enabled=true"},
 		"cert-manager": {"tls.source=certManager", "tls.certManager.issuerRef.name=ours"},
 		"monitored":    {"serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus"},
+		"a ledger":     {"settings.AUDIT_SIZE=1800M"},
 		"placed":       {"sandbox.nodeSelector.pool=sandboxes", "sandbox.tolerations[0].operator=Exists", "sandbox.runtimeClassName=gvisor", "mcp.nodeSelector.pool=x"},
 		"shared":       {"egress.mode=shared", "egress.clusterIP=10.96.77.77", "egress.ports={8080}", "apis.stripe=stripe-api", "sandbox.replicas=80"},
 		"shared, by cert-manager": {"egress.mode=shared", "egress.clusterIP=10.96.77.77", "egress.requireNetworkPolicy=false", "tls.source=certManager",
@@ -64,6 +65,7 @@ func TestChart(t *testing.T) {
 		"a shared proxy without an address": "egress.mode=shared",
 		"a shared proxy with MCP servers":   "egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.servers=1",
 		"a shared proxy of too many pods":   "egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.replicas=81",
+		"a ledger larger than its volume":   "settings.AUDIT_SIZE=2g",
 	} {
 		if out, err := run("", "helm", "template", "cf", chart, "--set", values); err == nil {
 			t.Errorf("%s is accepted:\n%.300s", name, out)
