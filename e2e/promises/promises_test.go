@@ -134,3 +134,19 @@ func TestDenoIsPinnedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestResolverOptions: code asks its resolver as often in every mode. A question that is asked once is lost with one
+// datagram: docker.TestLostDatagram shows it for Docker.
+func TestResolverOptions(t *testing.T) {
+	for file, want := range map[string]string{
+		"sandbox-image/resolv.conf":                    "options attempts:5 timeout:1\n",
+		"sandbox-image/internal/jail/embedded.go":      `options attempts:5 timeout:1\n`,
+		"deploy/helm/codeforge/templates/sandbox.yaml": "options attempts:5 timeout:1\n",
+		"deploy/helm/codeforge/templates/shared.yaml":  `options: [{name: attempts, value: "5"}, {name: timeout, value: "1"}]`,
+	} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v; want %s", file, err, want)
+		}
+	}
+}
