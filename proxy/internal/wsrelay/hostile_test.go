@@ -155,14 +155,15 @@ func TestUpstreamControl(t *testing.T) {
 		o := options()
 		o.Scrub = scrub.New(creds)
 		e := start(t, o)
-		e.send(e.upstream, frame(fin, op, false, code+strings.Repeat(short, 10)))
+		e.send(e.upstream, frame(fin, op, false, code+short+strings.Repeat("é", 50)))
 		_ = e.client.SetReadDeadline(time.Now().Add(testkit.Patience))
 		h, err := readHead(e.readers[e.client], false)
 		if err != nil || h.op != op || h.length > maxControl {
 			t.Fatalf("%s: %+v, %v", what, h, err)
 		}
 		payload := make([]byte, h.length)
-		if _, err := io.ReadFull(e.readers[e.client], payload); err != nil || strings.Contains(string(payload), short[:6]) || !strings.HasPrefix(string(payload), code+name) {
+		if _, err := io.ReadFull(e.readers[e.client], payload); err != nil || strings.Contains(string(payload), short[:6]) || !strings.HasPrefix(string(payload), code+name) ||
+			!strings.HasSuffix(string(payload), "é") {
 			t.Errorf("%s: %q, %v", what, payload, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -241,7 +242,10 @@ func (r *relay) control(from, to *peer, h head) error {
 	if err != nil {
 		return err
 	}
-	return to.write(true, h.op, append(payload[:code], text[:min(len(text), maxControl-code)]...))
+	if most := maxControl - code; len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") // clients end a connection for half a character
+	}
+	return to.write(true, h.op, append(payload[:code], text...))
 }
 
 // validClose reports whether a close code may be on the wire (RFC 6455, 7.4).
