@@ -88,6 +88,74 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+// TestApprovalOfOneRule: who approves all that one rule asks about has not approved what another one asks about too, of the
+// same API or of another one at the host.
+func TestApprovalOfOneRule(t *testing.T) {
+	one := demoAPI(`, "rules": [{"methods": ["POST"], "then": "approve"}, {"methods": ["DELETE"], "then": "approve"}]`)
+	two := strings.NewReplacer(tokenName, "OTHER_API_TOKEN", secretValue, "another-value-of-ours").Replace(
+		demoAPI(`, "rules": [{"path": "/other", "then": "approve"}, {"then": "allow"}]`))
+	limited := strings.Replace(two, `"rules"`, `"limits": {"calls": "1/d", "over": "approve"}, "rules"`, 1)
+	lax := demoAPI(`, "limits": {"calls": "1/h", "over": "approve"}`)
+	for name, c := range map[string]struct {
+		apis        map[string]string
+		first, then string // its path, and a method in a header
+		rule, both  string // what holds the first, and what holds the second
+	}{
+		"an override": {map[string]string{"demo": one}, "/ POST", "/ DELETE", "approve POST", "approve POST; approve DELETE"},
+		"two APIs": {map[string]string{"demo": one, "other": two}, "/ POST", "/other POST", "approve POST",
+			"approve POST; approve /other"},
+		"two limits": {map[string]string{"demo": lax, "other": limited}, "/ POST", "", "approve beyond calls 1/h; approve beyond calls 1/d", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{apis: c.apis})
+			r.upstreams.https(new(seen).echo())
+			r.begin()
+			if c.then == "" {
+				r.ask(http.MethodPost, "/", "")
+			}
+			r.room.Wait = testkit.Patience
+			send := func(row string) <-chan int {
+				path, method, _ := strings.Cut(row, " ")
+				done := make(chan int, 1)
+				go func() {
+					status, _, _ := r.ask(http.MethodPost, path, "", "X-HTTP-Method-Override: "+method)
+					done <- status
+				}()
+				return done
+			}
+			done := send(c.first)
+			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
+			if got := r.room.List()[0].Rule; got != c.rule {
+				t.Errorf("held by %q", got)
+			}
+			_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+			check(t, err)
+			if status := <-done; status != http.StatusOK {
+				t.Fatalf("%d", status)
+			}
+			if status := <-send(c.first); status != http.StatusOK {
+				t.Errorf("again: %d", status)
+			}
+			if c.then == "" {
+				return
+			}
+			done = send(c.then)
+			testkit.WaitFor(t, func() bool { return len(r.room.List())+len(done) > 0 })
+			if len(r.room.List()) != 1 {
+				t.Fatalf("%s was sent: %d", c.then, <-done)
+			}
+			if got := r.room.List()[0].Rule; got != c.both {
+				t.Errorf("held by %q", got)
+			}
+			_, err = r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{})
+			check(t, err)
+			if status := <-done; status != http.StatusForbidden {
+				t.Errorf("refused: %d", status)
+			}
+		})
+	}
+}
+
 // TestApprovalOvertaken: nobody is asked about a request whose catalog changed while its body came: it could not leave.
 func TestApprovalOvertaken(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})

@@ -71,7 +71,7 @@ func checkCall(q Request, server *catalog.API, tool string) Verdict {
 			v = refuseRule(server.Name, server.ToolRules, rule, q)
 		case rule.Then == catalog.ActionApprove && !disarm.Off("approval"):
 			v = refuse(CodeApprovalNeeded, q.Host, server.Name)
-			v.Hold = &Hold{API: server.Name, Rule: rule.String(), ByAny: rule.ByAny}
+			v.Hold = v.Hold.with(server.Name, rule.String(), rule.ByAny)
 		}
 	}
 	v.APIs = []*catalog.API{server}

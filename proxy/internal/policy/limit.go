@@ -72,7 +72,7 @@ func Beyond(v Verdict, q Request, holders []*catalog.API, wait time.Duration) Ve
 		switch {
 		case a.Limits == nil:
 		case a.Limits.OverApprove:
-			hold = &Hold{API: a.Name, Rule: a.Limits.String()}
+			hold = hold.with(a.Name, a.Limits.String(), false)
 		default:
 			return refuseLimit(a, q, wait)
 		}

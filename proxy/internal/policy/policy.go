@@ -143,8 +143,9 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 		return refuse(CodeHostUnknown, q.Host, "")
 	}
 	v := r.decide(run, q, holders)
-	if v.Hold != nil && run.Closed() && !run.Includes(v.Hold.API) {
-		v.Hold.ByAny = false // who is asked sees the API and its rule
+	other := func(api string) bool { return !run.Includes(api) }
+	if v.Hold != nil && run.Closed() && slices.ContainsFunc(v.Hold.apis, other) {
+		v.Hold.ByAny = false // who is asked sees the APIs and their rules
 	}
 	return v
 }

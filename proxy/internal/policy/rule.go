@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -11,7 +12,7 @@ import (
 )
 
 // checkRules judges a request by the rules of every API that holds the host. What cannot be told is refused.
-// The rule that it returns holds the request until a person decides.
+// What it returns holds the request until a person decides.
 func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	var hold *Hold
 	for _, a := range holders {
@@ -31,8 +32,8 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 				return nil, refuse(CodeRuleUnreadable, q.Host, a.Name), false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
 				return nil, refuseRule(a.Name, a.Rules, rule, q), false
-			case rule.Then != catalog.ActionAllow && (hold == nil || hold.ByAny && !rule.ByAny) && !disarm.Off("approval"):
-				hold = &Hold{API: a.Name, Rule: rule.String(), ByAny: rule.ByAny}
+			case rule.Then != catalog.ActionAllow && !disarm.Off("approval"):
+				hold = hold.with(a.Name, rule.String(), rule.ByAny)
 			}
 		}
 	}
@@ -82,10 +83,29 @@ func (q Request) content() catalog.Content {
 	return q.Content
 }
 
-// Hold is what makes a request wait until a person decides.
+// Hold is what makes a request wait until a person decides: one rule, or several, which are approved together. The
+// approval of one alone is none for them.
 type Hold struct {
-	// API and Rule are the API's name and the rule, as catalog.Rule writes it.
+	// API and Rule are the API's name and the rule, as catalog.Rule writes it. Several are joined, as in "approve POST;
+	// approve DELETE".
 	API, Rule string
-	// ByAny means that not only the operator may decide.
+	// ByAny means that not only the operator may decide, by all of the rules.
 	ByAny bool
+
+	apis, rules []string
+}
+
+// with adds a rule. A nil Hold has none.
+func (h *Hold) with(api, rule string, byAny bool) *Hold {
+	if h == nil {
+		h = &Hold{ByAny: true}
+	}
+	if !slices.Contains(h.apis, api) {
+		h.apis = append(h.apis, api)
+	}
+	if !slices.Contains(h.rules, rule) {
+		h.rules = append(h.rules, rule)
+	}
+	h.API, h.Rule, h.ByAny = strings.Join(h.apis, ", "), strings.Join(h.rules, "; "), h.ByAny && byAny
+	return h
 }
