@@ -149,9 +149,10 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// toUpstream is one round trip to the upstream. It notes whether the request, or a part of it, may have left.
+// toUpstream is one round trip to the upstream. It notes whether the request, or a part of it, may have left: from its
+// first header on, since the answer, or the client's end, can come before WroteHeaders is called.
 func (x *exchange) toUpstream(out *http.Request) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { x.left.Store(true) }}
+	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { x.left.Store(true) }}
 	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
 	return x.conf.Pool.RoundTrip(out, x.want(out))
 }

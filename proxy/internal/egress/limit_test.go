@@ -1,7 +1,10 @@
 package egress_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -196,6 +199,47 @@ func TestLimitBrokenBody(t *testing.T) {
 			}
 			if first := end().Exchanges[0]; acted.Load() > 0 && (len(first.Swapped) == 0 || first.HeadUp == 0) {
 				t.Errorf("the receipt does not tell that the credential left: %+v", first)
+			}
+		})
+	}
+}
+
+// TestLimitAnsweredFirst: a request counts, and is on record as sent, when its answer or the client's end comes before the
+// proxy is back from sending its head.
+func TestLimitAnsweredFirst(t *testing.T) {
+	for _, name := range []string{"HTTP/2, the client is gone", "HTTP/1, in the middle of a long head"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"calls": "1/h"}`)}})
+			r.upstreams.late = 200 * time.Millisecond
+			ctx, gone := context.WithCancel(t.Context())
+			defer gone()
+			long := 0
+			if strings.HasPrefix(name, "HTTP/1") {
+				long = 20 << 10
+				r.upstreams.raw(func(c net.Conn) {
+					_, _ = c.Read(make([]byte, 1<<10))
+					_, _ = io.WriteString(c, "HTTP/1.1 431 Too Large\r\nContent-Length: 0\r\n\r\n")
+					_, _ = io.Copy(io.Discard, c)
+				})
+			} else {
+				r.upstreams.http2(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					gone()
+				}))
+			}
+			end := r.begin()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+demoHost+"/", strings.NewReader("x"))
+			check(t, err)
+			req.Header.Set("Authorization", "Bearer "+tokenName)
+			req.Header.Set("X-Long", strings.Repeat("a", long))
+			if resp, err := r.client(false).Do(req); err == nil {
+				resp.Body.Close()
+			}
+			eventually(t, func() bool { return r.handler.InFlight() == 0 })
+			if status, _, text := r.ask(http.MethodGet, "/", ""); status != http.StatusTooManyRequests {
+				t.Errorf("calls 1/h, the second one: %d %s", status, text)
+			}
+			if first := end().Exchanges[0]; len(first.Swapped) == 0 || first.HeadUp == 0 {
+				t.Errorf("the receipt says that nothing left: %+v", first)
 			}
 		})
 	}

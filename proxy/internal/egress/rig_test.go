@@ -276,7 +276,8 @@ type upstreams struct {
 	addrs map[string][]netip.Addr // by host; other hosts have 127.0.0.1
 	ports map[uint16]string       // by well-known port: the real one
 	dials int
-	asked sync.Map // hosts that were resolved
+	late  time.Duration // how long after its bytes have left a write returns
+	asked sync.Map      // hosts that were resolved
 }
 
 func newUpstreams(t testing.TB) *upstreams {
@@ -296,9 +297,24 @@ func (u *upstreams) resolve(_ context.Context, host string) ([]netip.Addr, error
 func (u *upstreams) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	u.mu.Lock()
 	u.dials++
-	addr := u.ports[to.Port()]
+	addr, late := u.ports[to.Port()], u.late
 	u.mu.Unlock()
-	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil || late == 0 {
+		return c, err
+	}
+	return lateConn{c, late}, nil
+}
+
+// lateConn is a connection of a machine that is busy when bytes have left.
+type lateConn struct {
+	net.Conn
+	by time.Duration
+}
+
+func (c lateConn) Write(p []byte) (int, error) {
+	defer time.Sleep(c.by)
+	return c.Conn.Write(p)
 }
 
 // dialDirect connects a client without the proxy to what the proxy would reach.
