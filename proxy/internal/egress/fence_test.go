@@ -230,19 +230,31 @@ func TestConnectionBound(t *testing.T) {
 	eventually(t, func() bool { return one() == nil })
 }
 
-// TestReloadCuts: open streams of a removed API, or with a replaced value, end; others continue.
+// TestReloadCuts: open streams of a removed API, or with a credential that is not the same, end; others continue.
 func TestReloadCuts(t *testing.T) {
 	other := strings.NewReplacer(demoHost, "other.test", tokenName, "OTHER_TOKEN", secretValue, "other-secret-value").Replace(demoAPI(""))
+	cert, key := clientPair(t)
+	shows := demoAPI(`, "client_cert": {"cert": "client.pem", "key": {"file": "client.key"}}`)
+	inBody := strings.Replace(demoAPI(""), `"`+secretValue+`"`, `{"value": "`+secretValue+`", "in": ["header", "body"]}`, 1)
 	for name, c := range map[string]struct {
 		change  func(*rig)
-		otherUp bool // the stream of the other API goes on
+		otherUp bool   // the stream of the other API goes on
+		before  string // demoAPI("") if empty
 	}{
-		"removed":   {func(r *rig) { check(t, os.RemoveAll(filepath.Join(r.apis, "demo"))) }, true},
-		"inactive":  {func(r *rig) { r.writeAPI("demo", demoAPI(`, "active": false`)) }, true},
-		"new value": {func(r *rig) { r.writeAPI("demo", strings.Replace(demoAPI(""), secretValue, "another-secret-9", 1)) }, false},
+		"removed":        {func(r *rig) { check(t, os.RemoveAll(filepath.Join(r.apis, "demo"))) }, true, ""},
+		"inactive":       {func(r *rig) { r.writeAPI("demo", demoAPI(`, "active": false`)) }, true, ""},
+		"new value":      {func(r *rig) { r.writeAPI("demo", strings.Replace(demoAPI(""), secretValue, "another-secret-9", 1)) }, false, ""},
+		"no certificate": {func(r *rig) { r.writeAPI("demo", demoAPI("")) }, true, shows},
+		"not in bodies":  {func(r *rig) { r.writeAPI("demo", demoAPI("")) }, true, inBody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(""), "other": other}})
+			if c.before != "" {
+				check(t, os.WriteFile(filepath.Join(r.apis, "demo", "client.pem"), cert, 0o600))
+				check(t, os.WriteFile(filepath.Join(r.apis, "demo", "client.key"), key, 0o600))
+				r.writeAPI("demo", c.before)
+				r.reloader.Load()
+			}
 			h, began, _ := hanging()
 			r.upstreams.https(h)
 			r.begin()
@@ -258,9 +270,11 @@ func TestReloadCuts(t *testing.T) {
 			<-began
 			c.change(r)
 			r.reloader.Load()
+			hangs := time.AfterFunc(testkit.Patience, func() { t.Error("the stream of the changed API goes on"); demo.Body.Close() })
 			if _, err := io.ReadAll(demo.Body); err == nil {
 				t.Errorf("the stream of the changed API ended as if it were complete: %s", r.logs)
 			}
+			hangs.Stop()
 			ended := make(chan error, 1)
 			go func() { _, err := io.ReadAll(second.Body); ended <- err }()
 			wait := 300 * time.Millisecond

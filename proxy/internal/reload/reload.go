@@ -75,7 +75,8 @@ type Snapshot struct {
 // Change says what a reload changed.
 type Change struct {
 	Now *Snapshot
-	// Removed names the APIs that are gone or inactive, or have another value for a credential.
+	// Removed names the APIs that are gone or inactive, or have other credentials, places for them, client certificate
+	// or hosts.
 	Removed map[string]bool
 	// NewValues means that there are credentials which earlier scrubbers do not know.
 	NewValues bool
@@ -246,15 +247,8 @@ func removed(old, now *catalog.Catalog) map[string]bool {
 }
 
 func sameCredentials(a, b *catalog.API) bool {
-	if len(a.Credentials) != len(b.Credentials) {
-		return false
-	}
-	for i := range a.Credentials {
-		if !a.Credentials[i].Same(b.Credentials[i]) {
-			return false
-		}
-	}
-	return true
+	return a.ClientCert.Equal(b.ClientCert) && slices.EqualFunc(a.Credentials, b.Credentials,
+		func(c, d catalog.Credential) bool { return c.Same(d) && slices.Equal(c.Surfaces, d.Surfaces) })
 }
 
 // holdsAll reports whether b still has every host pattern of a.
