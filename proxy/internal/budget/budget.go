@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,11 +91,8 @@ func (l *Ledger) store() error {
 		return nil
 	}
 	l.dirty = false
-	for key, a := range l.spent {
+	for _, a := range l.spent {
 		a.forget(l.now())
-		if len(a.Parts) == 0 {
-			delete(l.spent, key)
-		}
 	}
 	text, err := json.Marshal(l.spent)
 	l.mu.Unlock()
@@ -119,17 +117,23 @@ func (l *Ledger) now() time.Time {
 // part is the number of the part of time that t is in.
 func (a *account) part(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
-// forget drops what is out of the window. What seems to come later, because the clock was set back, counts as spent
-// now.
+// forget drops the oldest of what is out of the window. As much as a window has stays: it counts again when the clock,
+// which was ahead, is set back. What seems to come later then counts as spent now.
 func (a *account) forget(now time.Time) {
 	here := a.part(now)
 	for part, amount := range a.Parts {
 		if part > here {
 			a.Parts[here] += amount
-		}
-		if part > here || part < here-windowParts {
 			delete(a.Parts, part)
 		}
+	}
+	const kept = 2 * windowParts
+	if len(a.Parts) <= kept {
+		return
+	}
+	parts := slices.Sorted(maps.Keys(a.Parts))
+	for _, part := range parts[:len(parts)-kept] {
+		delete(a.Parts, part)
 	}
 }
 

@@ -136,6 +136,37 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// TestClockAhead: a clock that is ahead for a moment gives no more when it is right again, and what is kept stays small.
+func TestClockAhead(t *testing.T) {
+	right := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := right
+	l := &Ledger{Now: func() time.Time { return now }, Path: filepath.Join(t.TempDir(), "limits")}
+	need := func(n int64) []Need { return []Need{{"calls", n, 10, 24 * time.Hour}} }
+	if _, _, ok := l.Reserve(need(10), false); !ok {
+		t.Fatal("the first")
+	}
+	now = right.Add(365 * 24 * time.Hour)
+	l.Reserve(need(1), false)
+	testkit.Must(t, l.store())
+	now = right.Add(time.Minute)
+	l = &Ledger{Now: l.Now, Path: l.Path}
+	testkit.Must(t, l.Load())
+	if _, wait, ok := l.Reserve(need(1), false); ok || wait <= 0 || wait > 25*time.Hour {
+		t.Errorf("with the right time again: %v, wait %s", ok, wait)
+	}
+	now = right.Add(25 * time.Hour)
+	if _, _, ok := l.Reserve(need(9), false); !ok {
+		t.Error("a window later")
+	}
+	for range 1000 {
+		now = now.Add(24 * time.Hour / windowParts)
+		l.Reserve(need(1), true)
+	}
+	if n := len(l.spent["calls"].Parts); n > 2*(windowParts+1) {
+		t.Errorf("%d parts are kept", n)
+	}
+}
+
 // TestDamagedCounts: entries that no Ledger has written are not counted, and harm nothing.
 func TestDamagedCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits")
