@@ -118,15 +118,16 @@ func method(m string) string {
 	return "a request to"
 }
 
-// What Deno prints when it refuses something itself, or cannot do it in the sandbox.
+// What Deno and Python print when they refuse something themselves, or cannot do it in the sandbox.
 var (
 	netRefusal = pattern.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
 	// closedPort: a host without a port in domains is allowed at each, and the proxy listens at those of domains only.
 	closedPort = pattern.MustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
 		`tcp connect error: Connection refused`)
-	fileRefusal  = pattern.MustCompile(`Requires (?:read|write) access to `)
-	otherRefusal = pattern.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '`)
-	mcpRefusal   = pattern.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
+	fileRefusal  = pattern.MustCompile(`Requires (?:read|write) access to |\[Errno 30\] Read-only file system`)
+	otherRefusal = pattern.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '|` +
+		`File "(?:<frozen os>|[^"\n]*/os\.py)", line \d+, in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: `)
+	mcpRefusal = pattern.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
 		`Relative import path "mcp" not prefixed|Import "mcp" not a dependency`)
 	importRefusal = pattern.MustCompile(`[Aa] remote specifier was requested|` +
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
@@ -135,8 +136,8 @@ var (
 	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
 	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
 	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at file:///skills/([\w-]{1,64})\.ts:`)
-	sizeRefusal    = pattern.MustCompile(`File too large \(os error 27\)`)
-	spaceRefusal   = pattern.MustCompile(`No space left on device \(os error 28\)`)
+	sizeRefusal    = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
+	spaceRefusal   = pattern.MustCompile(`No space left on device \(os error 28\)|\[Errno 28\] No space left on device`)
 	shortened      = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 

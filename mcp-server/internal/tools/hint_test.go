@@ -66,6 +66,28 @@ func TestShort(t *testing.T) {
 	}
 }
 
+// TestPythonRefusals: what the sandbox refuses is explained in Python's words too.
+func TestPythonRefusals(t *testing.T) {
+	const files = "Code may read /tmp, /skills and /runs, and write /tmp and /skills."
+	const others = "Environment variables, processes and native code are not available to code."
+	for last, want := range map[string]string{
+		"OSError: [Errno 27] File too large":                                  "A file may have at most 128 MiB: write several.",
+		"OSError: [Errno 28] No space left on device":                         "There is no room left: remove files that are no longer needed.",
+		"OSError: [Errno 28] No space left on device: '/tmp/x'":               "There is no room left: remove files that are no longer needed.",
+		"OSError: [Errno 30] Read-only file system: '/data'":                  files,
+		"  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'KEY'":   others,
+		"  File \"/opt/py/os.py\", line 679, in __getitem__\nKeyError: 'KEY'": others,
+		"  File \"/code/main.py\", line 6, in __getitem__\nKeyError: 'KEY'":   "",
+		"ValueError: [Errno 9] x":                                             "",
+	} {
+		r := rendered("Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    f()\n" + last + "\n")
+		r.outcome.Exit.Code, r.isPython = 1, true
+		if got := toModel(r.hints()); got != want {
+			t.Errorf("%s: %q, want %q", last, got, want)
+		}
+	}
+}
+
 // TestPythonAwait: a call of a tool that Python awaits was carried out, which the traceback does not say.
 func TestPythonAwait(t *testing.T) {
 	const printed = "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    await mcp.git.log()\n" +
