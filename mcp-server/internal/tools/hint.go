@@ -212,7 +212,7 @@ func hostRefusals(printed string, cat controlapi.Catalog) []voice.Text {
 func noAPI(host hostname.Host, cat controlapi.Catalog) voice.Text {
 	return voice.Say("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
 		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
-		"%HOST", host.Name(), "%NEAR", suggest(host.Name(), cat))
+		"%HOST", host.Name(), "%NEAR", suggest(host, cat))
 }
 
 // hostAt reads a host with its port, as Deno names it.
@@ -283,20 +283,27 @@ func (r rendering) explained(stderr string) bool {
 		len(r.notJSON(words)) > 0)
 }
 
-// suggest names the known host that a misspelt one resembles most, or returns an empty string.
-func suggest(host string, cat controlapi.Catalog) string {
-	var known []string
-	domain := map[string]string{}
+// suggest names the known host that a misspelt one resembles most, at its port if that is known, or returns an empty
+// string.
+func suggest(host hostname.Host, cat controlapi.Catalog) string {
+	var names, domains []string
 	for _, a := range cat.APIs {
 		for _, d := range a.Domains {
 			name, _, _ := strings.Cut(d, ":")
-			known, domain[name] = append(known, name), d
+			names, domains = append(names, name), append(domains, d)
 		}
 	}
-	if near := typo.Nearest(host, 3, known); near != "" {
-		return " Did you mean " + domain[near] + "?"
+	near := typo.Nearest(host.Name(), 3, names)
+	if near == "" {
+		return ""
 	}
-	return ""
+	at := domains[slices.Index(names, near)]
+	for _, d := range []string{near, near + strings.TrimPrefix(host.String(), host.Name())} {
+		if slices.Contains(domains, d) {
+			at = d
+		}
+	}
+	return " Did you mean " + at + "?"
 }
 
 // noServers is why code has no mcp.

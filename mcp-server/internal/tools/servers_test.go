@@ -175,8 +175,12 @@ func TestNoMCPHint(t *testing.T) {
 func TestPortHints(t *testing.T) {
 	cat := controlapi.Catalog{APIs: []controlapi.API{
 		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &controlapi.Server{}}, {Name: "web", Domains: []string{"api.example.com"}},
+		{Name: "shop", Domains: []string{"api.shop.lan", "api.shop.lan:8443"}},
 	}}
 	for _, c := range []struct{ printed, want string }{
+		{`Requires net access to "api.shp.lan:443"`, "Did you mean api.shop.lan?"},
+		{`Requires net access to "api.shp.lan:8443"`, "Did you mean api.shop.lan:8443?"},
+		{`Requires net access to "api.shp.lan:9443"`, "Did you mean api.shop.lan?"},
 		{`Requires net access to "es.lan:9201", run again`, "es.lan is not open at this port. The open hosts are: es.lan:9200. The user can add the port to \"domains\" in apis/<name>/config.json."},
 		{`Requires net access to "ES.lan:443"`, "es.lan is not open at this port. The open hosts are: es.lan:9200."},
 		{`Requires net access to "a.home.lan:80"`, "a.home.lan is not open at this port. The open hosts are: *.home.lan:3000."},
