@@ -163,16 +163,19 @@ function list(body) {
   return lists.some((key) => own(body, key) === null) ? [] : undefined; // how some say that it is empty
 }
 
+const lookup = (body, place) => place.split("/").reduce((o, key) => own(o, key), body);
+
 // within is the first value that an answer has at one of these places.
 function within(body, places) {
   for (const place of places) {
-    const v = place.split("/").reduce((o, key) => own(o, key), body);
+    const v = lookup(body, place);
     if (typeof v === "string" && v !== "" || typeof v === "number") return v;
   }
 }
 
 const links = [
   "next", "next/href", "nextLink", "@odata.nextLink", "next_page_url", "next_url", "next_href", "nextPageUrl", "next_page",
+  "next_page_uri", "next_uri", "next_link", "nextRecordsUrl",
   "links/next", "links/next/href", "_links/next", "_links/next/href", "paging/next", "paging/next/link",
   "pagination/next", "pagination/next_url", "meta/next", "meta/next_page_url",
 ];
@@ -192,7 +195,8 @@ const cursors = [
 ];
 
 // following is the request of the next page: its address, or what it has other than this one; undefined after the last.
-function following(name, operation, input, response, body, items, caller) {
+// A page that is at an address of the answer before (linked) and names none itself is the last, as is one that says null.
+function following(name, operation, input, linked, response, body, items, caller) {
   let link = /<([^<>]*)>[^<]*?;\s*rel="?next"?/i.exec(response.headers.get("link") ?? "")?.[1];
   if (link === undefined) {
     link = links.map((l) => within(body, [l])).find((v) => /^(https?:\/)?\//.test(v));
@@ -215,6 +219,7 @@ function following(name, operation, input, response, body, items, caller) {
     if (value !== undefined) return set(key, value);
   }
   if (items.length === 0) return;
+  if (!last.includes(true) && (linked || links.some((l) => lookup(body, l) === null))) return;
   const after = takes(["starting_after"]), id = own(items.at(-1), "id");
   if (after && id !== undefined) return last.includes(true) ? set(after, id) : undefined;
   if (takes(["cursor", "page_token", "pageToken", "start_cursor", "after", "continue"]) !== undefined) return;
@@ -255,7 +260,7 @@ api.pages = async function* pages(operation, input = {}) {
     const items = list(body);
     if (!items) fail(`${operation} answers no list: ${JSON.stringify(Object.keys(body ?? {})).slice(0, 200)}`, pages);
     yield* items;
-    next = following(operation, found, request, response, body, items, pages);
+    next = following(operation, found, request, next.url !== undefined, response, body, items, pages);
     const key = next && JSON.stringify([next.url, next.input?.query, next.input?.body]);
     if (seen.has(key)) return; // an API that answers the same page again
     seen.add(key);

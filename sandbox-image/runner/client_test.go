@@ -22,9 +22,9 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n } // 0 is the first
 	from := 0
 	switch way := strings.TrimPrefix(r.URL.Path, "/pages/"); way {
-	case "link", "number", "elsewhere":
+	case "link", "number", "elsewhere", "null":
 		from = 3 * (max(number("page"), 1) - 1)
-	case "cursor", "url", "again":
+	case "cursor", "url", "again", "uri":
 		from = number("cursor")
 	case "offset":
 		from = number("offset")
@@ -54,6 +54,21 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 			meta["next_cursor"] = strconv.Itoa(from + 3)
 		}
 		body = map[string]any{"channels": items, "response_metadata": meta}
+	case "null": // as Django's REST framework
+		page := map[string]any{"count": 7, "next": nil, "results": items}
+		if more {
+			page["next"] = next
+		}
+		if from >= 7 {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		body = page
+	case "uri": // as Twilio
+		page := map[string]any{"calls": items, "page": from / 3, "next_page_uri": nil}
+		if more {
+			page["next_page_uri"] = fmt.Sprintf("%s?cursor=%d", r.URL.Path, from+3)
+		}
+		body = page
 	case "url":
 		page := map[string]any{"value": items}
 		if more {
@@ -99,9 +114,10 @@ func TestClient(t *testing.T) {
 			{Key: "POST /form/{id}/x", Media: "application/x-www-form-urlencoded", Styles: [][2]string{{"list", "comma"}, {"deep", "deep"}, {"__proto__", "json"}}},
 			{Key: "PUT /json/{path+}"}, {Key: "POST /multi", Media: "multipart/form-data"}, {Key: "POST /text", Media: "text/plain"},
 			{Key: "GET /?Action=Do"}, {Key: "GET /fail"}, {Key: "GET /empty"},
-			{Key: "GET /pages/link", Query: page}, {Key: "GET /pages/elsewhere", Query: page}, {Key: "GET /pages/number", Query: only("page")},
+			{Key: "GET /pages/link", Query: []string{"page", "per_page"}}, {Key: "GET /pages/elsewhere", Query: page}, {Key: "GET /pages/number", Query: only("page")},
 			{Key: "GET /pages/cursor", Query: only("cursor")}, {Key: "GET /pages/url"}, {Key: "GET /pages/again", Query: only("cursor")},
 			{Key: "GET /pages/offset", Query: only("offset")}, {Key: "GET /pages/after", Query: []string{"starting_after", "limit"}}, {Key: "GET /pages/none"},
+			{Key: "GET /pages/null", Query: only("page")}, {Key: "GET /pages/uri", Query: []string{"Page", "PageToken"}},
 		},
 	}
 	const auth = " | Basic VVNFUl9UT0tFTjpQQVNTX1RPS0VO | Key SHOP_KEY | "
@@ -124,6 +140,7 @@ func TestClient(t *testing.T) {
 		`await shop("__proto__").catch((e) => e.message.slice(0, 40).trim())`:                                                   `"__proto__" is no operation of shop that`,
 		`await ids("GET /pages/link")`:                                                                                          "1234567", `await ids("GET /pages/number")`: "1234567", `await ids("GET /pages/cursor")`: "1234567",
 		`await ids("GET /pages/url")`: "1234567", `await ids("GET /pages/offset")`: "1234567", `await ids("GET /pages/after", {query: {limit: 3}})`: "1234567",
+		`await ids("GET /pages/null")`: "1234567", `await ids("GET /pages/null", {query: {page: 3}})`: "7", `await ids("GET /pages/uri")`: "1234567",
 		`await ids("GET /pages/again")`:                                                               "123123",
 		`await ids("GET /pages/elsewhere").catch((e) => e.message)`:                                   `GET /pages/elsewhere: the next page is at https://evil.test`,
 		`await ids("GET /pages/none").catch((e) => e.message)`:                                        `GET /pages/none answers no list: ["a"]`,
