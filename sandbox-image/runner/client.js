@@ -196,7 +196,9 @@ const cursors = [
 
 // following is the request of the next page: its address, or what it has other than this one; undefined after the last.
 // A page that is at an address of the answer before (linked) and names none itself is the last, as is one that says null.
-function following(name, operation, input, linked, response, body, items, caller) {
+// One with fewer items than were asked for is the last if the one before had more; otherwise that may be all that the API
+// gives at once, and the next page is asked for to be sure (probe).
+function following(name, operation, { input, linked, response, body, items, before }, caller) {
   let link = /<([^<>]*)>[^<]*?;\s*rel="?next"?/i.exec(response.headers.get("link") ?? "")?.[1];
   if (link === undefined) {
     link = links.map((l) => within(body, [l])).find((v) => /^(https?:\/)?\//.test(v));
@@ -212,7 +214,8 @@ function following(name, operation, input, linked, response, body, items, caller
     return { input: { ...input, [part]: { ...input[part], [key]: value } } };
   };
   const takes = (keys) => keys.find((k) => operation.query.has(k) || operation.fields.has(k));
-  const last = [body?.has_more, body?.hasMore, body?.has_next_page, body?.isLast === true ? false : undefined];
+  const last = [body?.has_more, body?.hasMore, body?.has_next_page];
+  if (body?.isLast === true || body?.last === true) return;
   if (last.includes(false)) return;
   for (const [places, keys] of cursors) {
     const key = takes(keys), value = key && within(body, places);
@@ -225,19 +228,21 @@ function following(name, operation, input, linked, response, body, items, caller
   if (takes(["cursor", "page_token", "pageToken", "start_cursor", "after", "continue"]) !== undefined) return;
   const asked = (key) => Number(own(input.query, key) ?? own(input.body, key));
   const size = takes(["per_page", "page_size", "pageSize", "perPage", "limit", "size", "count", "maxResults"]);
-  if (size && asked(size) > items.length) return;
+  const probe = size !== undefined && asked(size) > items.length;
+  const total = within(body, ["total", "total_count", "totalCount", "meta/total"]);
+  if (probe && (items.length < before?.length || !before && total <= items.length)) return;
+  const guess = (key, value) => ({ ...set(key, value), probe, guess: true });
   const page = takes(["page", "page_number", "pageNumber"]);
   if (page) {
-    const now = asked(page) || within(body, ["page", "current_page", "meta/page", "meta/current_page"]);
-    const number = Number.isInteger(now) ? now : 1;
+    const told = ["page", "current_page", "meta/page", "meta/current_page", "number", "page/number", "pageNumber"];
+    const number = [asked(page), within(body, told), 1].find(Number.isInteger);
     const pages = within(body, ["total_pages", "totalPages", "meta/total_pages", "pages", "last_page"]);
-    return typeof pages === "number" && number >= pages ? undefined : set(page, number + 1);
+    return typeof pages === "number" && number >= pages ? undefined : guess(page, number + 1);
   }
   const offset = takes(["offset", "skip", "start", "startAt"]);
   if (offset) {
     const reached = (asked(offset) || 0) + items.length;
-    const total = within(body, ["total", "total_count", "totalCount", "meta/total", "count"]);
-    return typeof total === "number" && reached >= total ? undefined : set(offset, reached);
+    return typeof total === "number" && reached >= total ? undefined : guess(offset, reached);
   }
 }
 
@@ -254,13 +259,22 @@ api.raw = async function raw(operation, input = {}) {
 /** Calls an operation that answers lists and gives their items one by one, page after page. */
 api.pages = async function* pages(operation, input = {}) {
   const found = find(operation, input, pages), seen = new Set();
-  for (let next = { input }; next;) {
+  for (let next = { input }, before; next;) {
     const request = next.input ?? input;
-    const { response, body } = await exchange(operation, found, request, next.url, pages);
-    const items = list(body);
+    let answer;
+    try {
+      answer = await exchange(operation, found, request, next.url, pages);
+    } catch (error) {
+      if (next.probe && [400, 404, 416, 422].includes(error.status)) return; // how some say that there is no such page
+      throw error;
+    }
+    const { response, body } = answer, items = list(body);
     if (!items) fail(`${operation} answers no list: ${JSON.stringify(Object.keys(body ?? {})).slice(0, 200)}`, pages);
+    if (next.guess && items.some(isObject) && JSON.stringify(items) === JSON.stringify(before)) return; // has one page
     yield* items;
-    next = following(operation, found, request, next.url !== undefined, response, body, items, pages);
+    next = following(operation, found,
+      { input: request, linked: next.url !== undefined, response, body, items, before }, pages);
+    before = items;
     const key = next && JSON.stringify([next.url, next.input?.query, next.input?.body]);
     if (seen.has(key)) return; // an API that answers the same page again
     seen.add(key);

@@ -22,16 +22,18 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n } // 0 is the first
 	from := 0
 	switch way := strings.TrimPrefix(r.URL.Path, "/pages/"); way {
-	case "link", "number", "elsewhere", "null":
+	case "link", "number", "elsewhere", "null", "beyond":
 		from = 3 * (max(number("page"), 1) - 1)
+	case "spring", "zero":
+		from = 3 * number("page")
 	case "cursor", "url", "again", "uri":
 		from = number("cursor")
-	case "offset":
+	case "offset", "capped", "counted":
 		from = number("offset")
 	case "after":
 		from = number("starting_after")
 	}
-	var items []map[string]any
+	items := []map[string]any{}
 	for i := from; i < min(from+3, 7); i++ {
 		items = append(items, map[string]any{"id": i + 1})
 	}
@@ -63,6 +65,21 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 		}
 		body = page
+	case "capped": // whatever limit is asked for
+		body = map[string]any{"items": items}
+	case "counted": // on this page
+		body = map[string]any{"items": items, "count": len(items)}
+	case "beyond": // as WordPress
+		if from >= 7 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		body = items
+	case "whole": // whatever page is asked for
+		body = []map[string]any{{"id": 1}, {"id": 2}}
+	case "spring": // whose first page is 0
+		body = map[string]any{"content": items, "number": from / 3, "totalPages": 3, "last": !more}
+	case "zero":
+		body = items
 	case "uri": // as Twilio
 		page := map[string]any{"calls": items, "page": from / 3, "next_page_uri": nil}
 		if more {
@@ -117,6 +134,9 @@ func TestClient(t *testing.T) {
 			{Key: "GET /pages/link", Query: []string{"page", "per_page"}}, {Key: "GET /pages/elsewhere", Query: page}, {Key: "GET /pages/number", Query: only("page")},
 			{Key: "GET /pages/cursor", Query: only("cursor")}, {Key: "GET /pages/url"}, {Key: "GET /pages/again", Query: only("cursor")},
 			{Key: "GET /pages/offset", Query: only("offset")}, {Key: "GET /pages/after", Query: []string{"starting_after", "limit"}}, {Key: "GET /pages/none"},
+			{Key: "GET /pages/capped", Query: []string{"offset", "limit"}}, {Key: "GET /pages/counted", Query: only("offset")},
+			{Key: "GET /pages/beyond", Query: []string{"page", "per_page"}}, {Key: "GET /pages/whole", Query: []string{"page", "per_page"}},
+			{Key: "GET /pages/spring", Query: only("page")}, {Key: "GET /pages/zero", Query: only("page")},
 			{Key: "GET /pages/null", Query: only("page")}, {Key: "GET /pages/uri", Query: []string{"Page", "PageToken"}},
 		},
 	}
@@ -140,6 +160,11 @@ func TestClient(t *testing.T) {
 		`await shop("__proto__").catch((e) => e.message.slice(0, 40).trim())`:                                                   `"__proto__" is no operation of shop that`,
 		`await ids("GET /pages/link")`:                                                                                          "1234567", `await ids("GET /pages/number")`: "1234567", `await ids("GET /pages/cursor")`: "1234567",
 		`await ids("GET /pages/url")`: "1234567", `await ids("GET /pages/offset")`: "1234567", `await ids("GET /pages/after", {query: {limit: 3}})`: "1234567",
+		`await ids("GET /pages/capped", {query: {limit: 5}})`: "1234567", `await ids("GET /pages/counted")`: "1234567",
+		`await ids("GET /pages/beyond", {query: {per_page: 5}})`: "1234567", `await ids("GET /pages/beyond", {query: {page: 3, per_page: 5}})`: "7",
+		`await ids("GET /pages/beyond", {query: {page: 4}}).catch((e) => e.status)`: "400", `await ids("GET /pages/whole", {query: {per_page: 5}})`: "12",
+		`await ids("GET /pages/whole")`:  "12",
+		`await ids("GET /pages/spring")`: "1234567", `await ids("GET /pages/zero", {query: {page: 0}})`: "1234567",
 		`await ids("GET /pages/null")`: "1234567", `await ids("GET /pages/null", {query: {page: 3}})`: "7", `await ids("GET /pages/uri")`: "1234567",
 		`await ids("GET /pages/again")`:                                                               "123123",
 		`await ids("GET /pages/elsewhere").catch((e) => e.message)`:                                   `GET /pages/elsewhere: the next page is at https://evil.test`,
