@@ -19,7 +19,7 @@ export interface Paging {
   /** The query parameters, or the address, of the next page; null ends. The default follows the Link header. */
   // deno-lint-ignore no-explicit-any
   next?: (body: any, answer: Response) => Record<string, string | number> | string | null | undefined;
-  /** Ends after so many pages (default 100), so that a mistake in next cannot run for ever. */
+  /** Ends after so many pages. Without it more than 100 are an error, so that a mistake in next cannot run for ever. */
   maxPages?: number;
   /** Waits so many milliseconds between pages (default 0). */
   pause?: number;
@@ -39,7 +39,9 @@ export async function* pages(first: string, how: Paging = {}): AsyncGenerator<an
     yield* (how.items ?? firstArray)(body);
     url = following(url, how.next ? how.next(body, answer) : linkNext(answer));
   }
-  if (url) console.error(`stopped after ${how.maxPages ?? 100} pages; there are more`);
+  if (url && how.maxPages === undefined) {
+    throw new Error("there are more than 100 pages, and not all were read: give maxPages");
+  }
 }
 
 /** All items as one array. Count or filter with pages() when there may be many. */

@@ -54,6 +54,11 @@ func upstream(t *testing.T) string {
 		}
 		answer(w, items(page*5, page*5+5))
 	})
+	mux.HandleFunc("/many", func(w http.ResponseWriter, r *http.Request) {
+		page, _ := strconv.Atoi(r.FormValue("page"))
+		w.Header().Set("Link", fmt.Sprintf(`</many?page=%d>; rel="next"`, page+1))
+		answer(w, items(page, page+1))
+	})
 	mux.HandleFunc("/loop", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", `</loop>; rel="next"`)
 		answer(w, items(0, 1))
@@ -85,6 +90,8 @@ func TestShippedInDeno(t *testing.T) {
 		{"no document", `import { load } from "./explore-openapi.ts"; try { await load(URL + "/denied") } catch (e) { console.log(e.message.includes("answered 403: no")) }`, "true\n"},
 		{"cursor, busy once", `import { all } from "./page-through.ts"; const x = await all(URL + "/cursor", { next: (b) => b.has_more ? { after: b.next } : null }); console.log(x.length, x[29].id)`, "30 29\n"},
 		{"link header", `import { all } from "./page-through.ts"; console.log((await all(URL + "/link")).length)`, "15\n"},
+		{"more pages than the default", `import { all } from "./page-through.ts"; try { await all(URL + "/many") } catch (e) { console.log(e.message) }`, "there are more than 100 pages, and not all were read: give maxPages\n"},
+		{"as many pages as asked for", `import { all } from "./page-through.ts"; console.log((await all(URL + "/many", { maxPages: 3 })).length)`, "3\n"},
 		{"a loop ends", `import { all } from "./page-through.ts"; try { await all(URL + "/loop") } catch (e) { console.log(e.message.includes("was read already")) }`, "true\n"},
 		{"credentials stay with their origin", `import { all } from "./page-through.ts"; try { await all(URL + "/elsewhere") } catch (e) { console.log(e.message.includes("another origin")) }`, "true\n"},
 		{"refused", `import { all } from "./page-through.ts"; try { await all(URL + "/denied") } catch (e) { console.log(e.message.includes("answered 403")) }`, "true\n"},
