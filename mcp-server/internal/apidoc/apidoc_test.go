@@ -62,6 +62,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestHeader: a user name and a password, which are two tokens, are one header.
+func TestHeader(t *testing.T) {
+	const basic = `"place":"header:Authorization","value":"Basic ${btoa(\"U_TOKEN:P_TOKEN\")}"}`
+	d := read(t, `{"format":1,"server":"https://api.shop.test","auth":[{"token":"U_TOKEN",`+basic+`,{"token":"P_TOKEN",`+basic+
+		`,{"token":"K_TOKEN","place":"query:key","value":"K_TOKEN"}],"operations":0,"types":0}`+"\n")
+	const want = "# shop https://api.shop.test  Authorization: Basic ${btoa(\"U_TOKEN:P_TOKEN\")}  key: K_TOKEN"
+	if got := d.Header([]string{"U_TOKEN", "P_TOKEN", "K_TOKEN"}); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestMiss(t *testing.T) {
 	d := read(t, shop)
 	for asked, want := range map[string]string{

@@ -122,7 +122,9 @@ func (d *Doc) Header(tokens []string) string {
 			if !named {
 				where = a.Place
 			}
-			line += "  " + where + ": " + a.Value
+			if how := "  " + where + ": " + a.Value; !strings.HasSuffix(line, how) { // both halves of Basic say the same
+				line += how
+			}
 		}
 	}
 	return line
