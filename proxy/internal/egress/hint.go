@@ -100,9 +100,13 @@ func (x *exchange) rejected() []controlapi.Hint {
 	}
 	switch {
 	case len(names) > 0:
-		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %NAMES was put "+
-			"in, so it is probably wrong or expired, or lacks rights{: only the user can change that|}.",
-			"%STATUS", strconv.Itoa(x.w.status), "%NAMES", strings.Join(names, ", ")))}
+		why := ", so it is probably wrong or expired, or lacks rights{: only the user can change that|}."
+		if x.w.status == http.StatusUnauthorized {
+			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
+				"user can change|}."
+		}
+		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %NAMES was put in"+
+			why, "%STATUS", strconv.Itoa(x.w.status), "%NAMES", strings.Join(names, ", ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.unauthenticated()
 	}

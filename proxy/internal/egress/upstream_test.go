@@ -422,8 +422,8 @@ func TestRejectedHints(t *testing.T) {
 		status     int
 		auth, want string
 	}{
-		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in"},
-		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in"},
+		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in: the API may want it in another place"},
+		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in, so it is probably wrong or expired, or lacks rights"},
 		{401, "", "the request had no token name. The API demo has " + tokenName},
 		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName},
 		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one"},
