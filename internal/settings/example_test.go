@@ -124,3 +124,41 @@ func TestComposeChecks(t *testing.T) {
 		}
 	}
 }
+
+// TestComposeSettingsArrive: what the service named settings checks also gets to a service that uses it.
+func TestComposeSettingsArrive(t *testing.T) {
+	services := composeServices(t, "../../docker-compose.yml")
+	used := map[string]bool{}
+	for name, s := range services {
+		for variable := range s.Environment {
+			used[variable] = used[variable] || name != "settings"
+		}
+	}
+	for variable := range services["settings"].Environment {
+		if !used[variable] {
+			t.Errorf("%s is checked, and no service gets it", variable)
+		}
+	}
+	for _, variable := range []string{"AUDIT", "AUDIT_KEEP", "AUDIT_SIZE", "AUDIT_ANCHOR"} {
+		if _, ok := services["proxy"].Environment[variable]; !ok {
+			t.Errorf("the proxy, which keeps the ledger, does not get %s", variable)
+		}
+	}
+}
+
+// composeService is what the tests compare of a service.
+type composeService struct{ Environment map[string]any }
+
+// composeServices are the services of a Compose file.
+func composeServices(t *testing.T, file string) map[string]composeService {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parsed struct{ Services map[string]composeService }
+	if err := yaml.Unmarshal(data, &parsed); err != nil || len(parsed.Services) == 0 {
+		t.Fatal(parsed, err)
+	}
+	return parsed.Services
+}
