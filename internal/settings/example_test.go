@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -146,8 +147,34 @@ func TestComposeSettingsArrive(t *testing.T) {
 	}
 }
 
-// composeService is what the tests compare of a service.
-type composeService struct{ Environment map[string]any }
+// TestNoSocketIsTheSame: without the Docker socket, mcp-server and the sandbox have the same options and folders as with it.
+func TestNoSocketIsTheSame(t *testing.T) {
+	with, without := composeServices(t, "../../docker-compose.yml"), composeServices(t, "../../docker-compose.nosocket.yml")
+	same := func(list []any) string {
+		var kept []string
+		for _, v := range list {
+			if text := fmt.Sprint(v); !regexp.MustCompile("^(--sandbox=|/run/sandboxd:|run-shim:|run-sandbox:)").MatchString(text) {
+				kept = append(kept, text)
+			}
+		}
+		return strings.Join(kept, "\n")
+	}
+	for name, of := range map[string][2][]any{
+		"mcp-server's command": {with["mcp-server"].Command, without["mcp-server"].Command},
+		"mcp-server's volumes": {with["mcp-server"].Volumes, without["mcp-server"].Volumes},
+		"the sandbox's tmpfs":  {with["sandbox"].Tmpfs, without["sandbox"].Tmpfs},
+	} {
+		if a, b := same(of[0]), same(of[1]); a == "" || a != b {
+			t.Errorf("%s:\n%s\nwithout the socket:\n%s", name, a, b)
+		}
+	}
+}
+
+// composeService is what the tests compare of a service. Volumes may be texts or maps.
+type composeService struct {
+	Command, Tmpfs, Volumes []any
+	Environment             map[string]any
+}
 
 // composeServices are the services of a Compose file.
 func composeServices(t *testing.T, file string) map[string]composeService {
