@@ -42,6 +42,10 @@ if [ -n "$other" ]; then
 	exit 1
 fi
 
+# Code, which has no user of this machine, reads it. A clone made with umask 077 or 027 has it closed. Where this is not
+# possible, and is needed, the sandbox says so.
+chmod a+r sandbox-image/resolv.conf 2>/dev/null || :
+
 step "Building the images (version $CODEFORGE_VERSION): a few minutes the first time. Running services keep running meanwhile."
 docker compose build $cache
 

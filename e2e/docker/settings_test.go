@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestWrongSetting: nothing starts with a setting that is wrong, and the log of the service named settings says which.
@@ -66,7 +68,8 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// TestBrokenResolver: when code cannot resolve names, the sandbox is not ready, and says why.
+// TestBrokenResolver: when code cannot resolve names, the sandbox is not ready, and says why: a server that does not answer,
+// or a file that only its owner may read, as in a clone made with umask 077.
 func TestBrokenResolver(t *testing.T) {
 	t.Cleanup(func() {
 		stack.With()
@@ -74,16 +77,25 @@ func TestBrokenResolver(t *testing.T) {
 			t.Error(err, out)
 		}
 	})
+	closed := filepath.Join(apis, "resolv.conf")
+	testkit.Must(t, os.WriteFile(closed, []byte("nameserver 198.18.0.1\n"), 0o600))
+	t.Cleanup(func() { _ = os.Remove(closed) })
 	stack.With("e2e/docker-compose.resolver.yml")
-	if out, err := stack.Compose(t.Context(), "up", "-d", "--no-build", "--no-deps", "sandbox"); err != nil {
-		t.Fatal(err, out)
-	}
-	for began := time.Now(); !strings.Contains(stack.Logs(), "code cannot resolve the name of a host"); time.Sleep(300 * time.Millisecond) {
-		if time.Since(began) > healTime {
-			t.Fatal("the sandbox does not say that its resolver is broken")
+	for setting, want := range map[string]string{
+		"E2E_RESOLVER=":          "code cannot resolve the name of a host",
+		"E2E_RESOLVER=" + closed: "(code cannot read resolv.conf: ",
+	} {
+		up := strings.Fields("up -d --no-build --no-deps sandbox")
+		if out, err := stack.ComposeWith(t.Context(), []string{setting}, up...); err != nil {
+			t.Fatal(err, out)
 		}
-	}
-	if state := docker(t, "inspect", "-f", "{{.State.Health.Status}}", stack.Container("sandbox")); state == "healthy" {
-		t.Error("the sandbox is healthy without a resolver")
+		for began := time.Now(); !strings.Contains(stack.Logs(), want); time.Sleep(300 * time.Millisecond) {
+			if time.Since(began) > healTime {
+				t.Fatalf("%s: the sandbox does not say %q", setting, want)
+			}
+		}
+		if state := docker(t, "inspect", "-f", "{{.State.Health.Status}}", stack.Container("sandbox")); state == "healthy" {
+			t.Errorf("%s: the sandbox is healthy without a resolver", setting)
+		}
 	}
 }

@@ -210,6 +210,18 @@ esac`)
 	}
 }
 
+// TestRebuildClosedClone: in a clone that was made with umask 077, what code must read becomes readable.
+func TestRebuildClosedClone(t *testing.T) {
+	m := newMachine(t, "Darwin", running)
+	resolver := filepath.Join(m.dir, "sandbox-image", "resolv.conf")
+	testkit.Must(t, os.Mkdir(filepath.Dir(resolver), 0o700))
+	testkit.Must(t, os.WriteFile(resolver, nil, 0o600))
+	out, code, _ := m.run("rebuild.sh")
+	if info, err := os.Stat(resolver); err != nil || info.Mode().Perm() != 0o644 || code != 0 {
+		t.Errorf("%v %v, exit %d\n%s", info, err, code, out)
+	}
+}
+
 // TestUpNeeds: what embedded mode needs is looked for before anything is built, and all that is missing is said at once.
 func TestUpNeeds(t *testing.T) {
 	const arm64 = "#!/bin/sh\n[ \"$1\" = -s ] && echo Linux || echo aarch64\n"

@@ -33,7 +33,11 @@ const trialCode = `try {
   (await Deno.connect({ hostname: "` + trialHost + `", port: Number(Deno.args[0]) })).close();
   console.log("resolved");
 } catch (e) {
-  console.log(e instanceof Deno.errors.ConnectionRefused ? "resolved" : e.message);
+  let said = e instanceof Deno.errors.ConnectionRefused ? "resolved" : e.message;
+  if (said !== "resolved") {
+    await Deno.readTextFile("/etc/resolv.conf").catch((e) => said = "code cannot read resolv.conf: " + e.message);
+  }
+  console.log(said);
 }`
 
 // tried is a pool that is not ready until a trial has passed. Even if everything else is in order, code may reach no
@@ -154,5 +158,5 @@ func resolve(ctx context.Context, deno, port string, user *syscall.Credential) e
 		said = strings.TrimSpace(said + " " + err.Error())
 	}
 	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the "+
-		"repository, with line feeds and no carriage returns, and does the proxy run?", said)
+		"repository, readable by everybody (chmod 644), with line feeds and no carriage returns, and does the proxy run?", said)
 }
