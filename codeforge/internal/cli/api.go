@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -108,10 +107,8 @@ func (w *words) Set(s string) error {
 const maxWords = 100
 
 func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
-	if e.inContainer() && len(args) > 0 && !slices.Contains([]string{"list", "check", "test", "search"}, args[0]) {
-		return fmt.Errorf("api %s changes apis/, which is on the host and which this container does not see: run "+
-			"codeforge api %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
-			"loads the change by itself", args[0], strings.Join(args, " "))
+	if err := e.needsApis("api", args, "list", "check", "test", "search"); err != nil {
+		return err
 	}
 	return apiCommand().runVerb([]verbAction{
 		{"add", 1, 1, func(a []string) error { return o.add(ctx, e, a[0]) }},

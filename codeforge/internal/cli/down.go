@@ -26,6 +26,9 @@ Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 			purge := fs.Bool("purge", false, "remove the state directory too")
 			yes := fs.Bool("yes", false, "remove without confirmation")
 			return func(ctx context.Context, e *Env, args []string) error {
+				if e.inContainer() {
+					return errContainer
+				}
 				dir, err := findState(e, *state, target{flags: fs}.given("state"))
 				if err != nil {
 					return err

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 )
@@ -88,3 +91,18 @@ func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
 
 // inContainer reports whether this is mcp-server's container, in Docker or in a pod.
 func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "" }
+
+// errContainer is what up and down say in a container.
+var errContainer = errors.New("this is a container of CodeForge, which is stopped from the host, with " +
+	"docker compose down")
+
+// needsApis is the error for a command of the container, where apis/ is not, whose first argument is none of the verbs
+// that do without it.
+func (e *Env) needsApis(command string, args []string, without ...string) error {
+	if !e.inContainer() || len(args) == 0 || slices.Contains(without, args[0]) {
+		return nil
+	}
+	return fmt.Errorf("%s %s needs apis/, which is on the host and which this container does not see: run "+
+		"codeforge %s %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
+		"loads the change by itself", command, args[0], command, strings.Join(args, " "))
+}

@@ -87,6 +87,9 @@ type mcpOptions struct {
 }
 
 func (o *mcpOptions) run(ctx context.Context, e *Env, args []string) error {
+	if err := e.needsApis("mcp", args, "logs"); err != nil {
+		return err
+	}
 	return mcpCommand().runVerb([]verbAction{
 		{"add", 1, maxWords, func(a []string) error { return o.add(ctx, e, a[0], a[1:]) }},
 		{"import", 1, 1, func(a []string) error { return o.importFile(ctx, e, a[0]) }},

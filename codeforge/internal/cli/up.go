@@ -50,6 +50,9 @@ Exit codes: 0 stopped, started with --detach, or already running; 1 it could not
 			fs.BoolVar(&o.json, "json", false, "print JSON when ready")
 			fs.IntVar(&o.reportFD, "report-fd", 0, "internal: the descriptor on which --detach waits for the outcome")
 			return func(ctx context.Context, e *Env, args []string) error {
+				if e.inContainer() {
+					return errContainer
+				}
 				if o.detach {
 					return o.runDetached(ctx, e)
 				}
