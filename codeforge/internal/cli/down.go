@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/docker"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 )
@@ -29,7 +30,8 @@ Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 				if e.inContainer() {
 					return errContainer
 				}
-				dir, err := findState(e, *state, target{flags: fs}.given("state"))
+				chosen := target{flags: fs}.given("state")
+				dir, err := findState(e, *state, chosen)
 				if err != nil {
 					return err
 				}
@@ -39,8 +41,14 @@ Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 				if err != nil && (!*purge || !errors.Is(err, embedded.ErrUnsupported)) {
 					return err
 				}
-				if err := printStopped(e, dir, stopped, *asJSON); err != nil || !*purge {
+				if err := printStopped(e, dir, stopped, *asJSON); err != nil {
 					return err
+				}
+				if !stopped && !chosen && !*asJSON {
+					tellOfDocker(ctx, e)
+				}
+				if !*purge {
+					return nil
 				}
 				return purgeState(ctx, e, dir, *yes)
 			}
@@ -58,6 +66,17 @@ func printStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(e.Stdout, "%s (state directory %s).\n", text, dir.Path())
 	return err
+}
+
+// tellOfDocker says that CodeForge runs in Docker, if it does.
+func tellOfDocker(ctx context.Context, e *Env) {
+	w, err := readVariables(e)
+	if err != nil {
+		return
+	}
+	if name, err := docker.Find(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME")); name != "" || err != nil {
+		fmt.Fprintln(e.Stdout, "In Docker it runs: docker compose down stops it.")
+	}
 }
 
 // purgeState lists what is in the state directory, asks, and removes it.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -57,6 +58,29 @@ func TestSecondUp(t *testing.T) {
 	case <-time.After(200 * time.Millisecond):
 	}
 	_ = l.Close()
+}
+
+// TestDownBesideDocker: down, where CodeForge runs in Docker, does not leave it at "was not running".
+func TestDownBesideDocker(t *testing.T) {
+	home, bin := t.TempDir(), t.TempDir()
+	testkit.Must(t, os.Mkdir(filepath.Join(home, "apis"), 0o755))
+	text := "#!/bin/sh\nprintf 'cf-mcp-server-1\\tcf\\t" + home + "\\n'\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(bin, "docker"), []byte(text), 0o755)) //nolint:gosec // a program
+	t.Setenv("PATH", bin)
+	for args, want := range map[string]bool{"down": true, "down --state " + t.TempDir(): false} {
+		read, write, err := os.Pipe()
+		testkit.Must(t, err)
+		out := terminal.Open(write)
+		code := Run(t.Context(), &Env{
+			Args: strings.Fields(args), Environ: []string{homeVariable + "=" + home}, Stdout: out, Stderr: out,
+		})
+		_ = write.Close()
+		said, _ := io.ReadAll(read)
+		_ = read.Close()
+		if code != 0 || strings.Contains(string(said), "In Docker it runs: docker compose down stops it.") != want {
+			t.Errorf("%s: exit %d: %s", args, code, said)
+		}
+	}
 }
 
 // TestPurgeMeanwhile: what was started again while down --purge asked is not removed.
