@@ -30,7 +30,8 @@ fi
 # Packages of MCP servers come from the registry that npm's configuration names, unless .env names another one.
 if [ -z "${PACKAGE_REGISTRY:-}" ] && ! grep -qs '^PACKAGE_REGISTRY=.' .env && command -v npm >/dev/null &&
 	grep -qs '"package"' "${CODEFORGE_APIS:-apis}"/*/config.json; then
-	PACKAGE_REGISTRY=$(npm config get registry 2>/dev/null) && export PACKAGE_REGISTRY
+	PACKAGE_REGISTRY=$(npm config get registry 2>/dev/null) && export PACKAGE_REGISTRY &&
+		step "Packages of MCP servers come from the registry that npm names. docker compose up alone does not ask npm: write PACKAGE_REGISTRY into .env if you use that too."
 fi
 
 # Compose would replace the containers of another folder that have the same name.

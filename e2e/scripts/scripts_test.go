@@ -222,6 +222,20 @@ func TestRebuildClosedClone(t *testing.T) {
 	}
 }
 
+// TestRebuildRegistry: when npm was asked for the registry, it says that Compose alone does not ask, and not otherwise.
+func TestRebuildRegistry(t *testing.T) {
+	for env, want := range map[string]bool{"": true, "PACKAGE_REGISTRY=https://packages.example": false} {
+		m := newMachine(t, "Darwin", running)
+		m.program(filepath.Join(m.path, "npm"), "echo https://npm.example")
+		testkit.Must(t, os.MkdirAll(filepath.Join(m.dir, "apis", "memory"), 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(m.dir, "apis", "memory", "config.json"), []byte(`{"mcp": {"package": "npm:m@1.0.0"}}`), 0o600))
+		out, code, _ := m.run("rebuild.sh", env)
+		if code != 0 || strings.Contains(out, "write PACKAGE_REGISTRY into .env") != want {
+			t.Errorf("%s: exit %d\n%s", env, code, out)
+		}
+	}
+}
+
 // TestUpNeeds: what embedded mode needs is looked for before anything is built, and all that is missing is said at once.
 func TestUpNeeds(t *testing.T) {
 	const arm64 = "#!/bin/sh\n[ \"$1\" = -s ] && echo Linux || echo aarch64\n"
