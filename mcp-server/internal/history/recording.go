@@ -33,11 +33,12 @@ type Recording struct {
 	code  string
 	began time.Time
 
-	mu     sync.Mutex
-	run    historyapi.Run
-	output capture
-	kept   int // exchanges
-	count  controlapi.Count
+	mu      sync.Mutex
+	run     historyapi.Run
+	started bool
+	output  capture
+	kept    int // exchanges
+	count   controlapi.Count
 
 	// stored are the ids of exchanges that the writer has stored, texts are their searchable texts. Only the writer uses
 	// them, and only if no transaction has failed since failed was read: it may have rolled some back.
@@ -93,6 +94,7 @@ func (r *Recording) Started(slot int, generation uint64) {
 		return
 	}
 	r.mu.Lock()
+	r.started = true
 	r.run.State, r.run.Slot, r.run.Generation = historyapi.Running, slot, generation
 	r.run.WaitedMS = time.Since(r.began).Milliseconds()
 	run := r.run
@@ -102,7 +104,14 @@ func (r *Recording) Started(slot int, generation uint64) {
 
 // Print stores what the code has printed.
 func (r *Recording) Print(stdout, stderr string) {
-	if r == nil || r.store.cfg.Mode != Full {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.run.StdoutBytes += int64(len(stdout))
+	r.run.StderrBytes += int64(len(stderr))
+	r.mu.Unlock()
+	if r.store.cfg.Mode != Full {
 		return
 	}
 	ms := time.Since(r.began).Milliseconds()
@@ -142,8 +151,13 @@ func (r *Recording) End(e End) {
 	output := r.output.output()
 	r.mu.Unlock()
 	run.Ended, run.State, run.Reason = now.UTC(), state(e), cmp.Or(string(e.Exit.Reason), e.Reason)
-	run.ExitCode, run.Warm, run.WallMS, run.CPUMS = e.Exit.Code, e.Exit.Warm, e.Exit.WallMS, e.Exit.CPUMS
-	run.MaxRSS, run.StdoutBytes, run.StderrBytes = e.Exit.MaxRSS, e.Exit.StdoutBytes, e.Exit.StderrBytes
+	run.ExitCode, run.Warm, run.CPUMS, run.MaxRSS = e.Exit.Code, e.Exit.Warm, e.Exit.CPUMS, e.Exit.MaxRSS
+	switch {
+	case e.Exit.Reason != "":
+		run.WallMS, run.StdoutBytes, run.StderrBytes = e.Exit.WallMS, e.Exit.StdoutBytes, e.Exit.StderrBytes
+	case r.started: // nobody reported its exit
+		run.WallMS = now.Sub(r.began).Milliseconds() - run.WaitedMS
+	}
 	run.Shown, run.Count, run.ReceiptLost = int64(len(e.Answer)), e.Receipt.Count, e.Lost
 	run.Audit = e.Receipt.Audit
 	run.APIs = usedAPIs(e.Receipt.Exchanges)
