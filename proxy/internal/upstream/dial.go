@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -46,7 +47,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w to the upstream proxy: %w", errDial, err)
 		}
-		return seal(c), nil
+		return d.pool.toProxy(ctx, c)
 	}
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -70,6 +71,33 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		}
 	}
 	return nil, &dialError{last, err}
+}
+
+// toProxy is a connection to the upstream proxy, over TLS if its URL says so. That is no host of an API: it gets no
+// certificate of one, and is trusted by no authority of one, as http.Transport would do with those of the server.
+func (p *Pool) toProxy(ctx context.Context, c net.Conn) (net.Conn, error) {
+	sealed := seal(c)
+	if p.conf.Proxy.Scheme != "https" {
+		return sealed, nil
+	}
+	over := tls.Client(sealed, &tls.Config{
+		RootCAs: p.roots, ServerName: p.conf.Proxy.Hostname(), MinVersion: tls.VersionTLS12,
+	})
+	if err := over.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("to the upstream proxy: %w", err)
+	}
+	return seal(over), nil
+}
+
+// viaProxy is the upstream proxy as http.Transport is told of it, which speaks to it over what toProxy gives.
+func viaProxy(u *url.URL) *url.URL {
+	if u.Scheme != "https" {
+		return u
+	}
+	plain := *u
+	plain.Scheme, plain.Host = "http", proxyAddr(u)
+	return &plain
 }
 
 // addresses resolves a host and returns the addresses that may be dialled at the port.

@@ -21,7 +21,6 @@ type kind byte
 
 const (
 	shared2 kind = 'c' // HTTP/2, all owners
-	only2   kind = '2' // HTTP/2, one owner
 	either  kind = 'e' // HTTP/2 or HTTP/1, as the server chooses, one owner
 	only1   kind = '1' // HTTP/1, one owner
 	single  kind = 's' // HTTP/1, one request
@@ -29,7 +28,7 @@ const (
 
 func (k kind) shared() bool { return k == shared2 }
 func (k kind) http1() bool  { return k == either || k == only1 || k == single }
-func (k kind) http2() bool  { return k == either || k == only2 || k == shared2 }
+func (k kind) http2() bool  { return k == either || k == shared2 }
 
 // protocol is what is known about a host. The zero protocol means nothing is known.
 type protocol byte
@@ -112,16 +111,11 @@ func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != htt
 
 // route chooses the connections for a request.
 func (p *Pool) route(req *http.Request, w Want) kind {
-	// Go's transport does not distinguish the TLS handshake with a proxy from that with the server, so nothing is
-	// shared there.
-	shares := p.conf.Proxy == nil || p.conf.Proxy.Scheme != "https"
 	switch {
 	case w.Upgrade:
 		return single
-	case w.HTTP2 && shares:
-		return shared2
 	case w.HTTP2:
-		return only2
+		return shared2
 	case w.Login, req.URL.Scheme != "https":
 		return only1
 	}
@@ -129,9 +123,7 @@ func (p *Pool) route(req *http.Request, w Want) kind {
 	defer p.mu.Unlock()
 	switch p.speaks[req.URL.Host] {
 	case speaks2:
-		if shares {
-			return shared2
-		}
+		return shared2
 	case wants1:
 		return only1
 	}

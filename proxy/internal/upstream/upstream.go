@@ -272,7 +272,7 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 		t.MaxIdleConnsPerHost = -1 // nothing is kept idle; DisableKeepAlives would overwrite Connection: Upgrade
 	}
 	if p.conf.Proxy != nil {
-		t.Proxy = http.ProxyURL(p.conf.Proxy)
+		t.Proxy = http.ProxyURL(viaProxy(p.conf.Proxy))
 	}
 	return t
 }

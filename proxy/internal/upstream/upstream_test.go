@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
@@ -213,6 +215,42 @@ func TestUpstreamProxy(t *testing.T) {
 		if err := p.Check(t.Context(), c.want, u); (err != nil) != c.refused || c.refused && !errors.Is(err, dialguard.ErrRefused) {
 			t.Errorf("%s: %v", c.url, err)
 		}
+	}
+}
+
+// TestProxyOverTLS: a proxy that is reached over TLS is no host of an API: it is shown no client certificate, and needs a
+// certificate of an authority that all upstreams may have.
+func TestProxyOverTLS(t *testing.T) {
+	var shown atomic.Int32
+	target := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown.Store(int32(len(r.TLS.PeerCertificates))) }))
+	target.TLS, target.EnableHTTP2 = &tls.Config{ClientAuth: tls.RequestClientCert}, true
+	target.StartTLS()
+	defer target.Close()
+	var asked atomic.Pointer[string]
+	var toProxy atomic.Int32
+	config := &tls.Config{Certificates: target.TLS.Certificates, ClientAuth: tls.RequestClientCert,
+		VerifyConnection: func(s tls.ConnectionState) error { toProxy.Add(int32(len(s.PeerCertificates))); return nil }}
+	addr := serveConns(t, config, func(c net.Conn) { tunnel(c, target.Listener.Addr().String(), &asked) })
+	proxy, _ := url.Parse("https://" + addr)
+	own := target.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw})
+	api := &catalog.API{Name: "demo", CAs: ca, ClientCert: &catalog.ClientCert{Cert: ca,
+		Key: secret.New(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))}}
+	if _, err := get(t, newPool(t, Config{Proxy: proxy, Resolve: at127}), "https://example.com/", Want{APIs: []*catalog.API{api}}); Classify(err) != CodeTLS || asked.Load() != nil {
+		t.Errorf("a proxy of the API's authority: %v", err)
+	}
+	p := newPool(t, Config{Proxy: proxy, CAs: ca, Resolve: at127})
+	for range 2 { // the second goes over HTTP/2
+		if _, err := get(t, p, "https://example.com/", Want{APIs: []*catalog.API{api}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at, proxied := shown.Load(), toProxy.Load(); at != 1 || proxied != 0 {
+		t.Errorf("%d certificates at the host, %d at the proxy", at, proxied)
 	}
 }
 
