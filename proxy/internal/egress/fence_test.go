@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,6 +229,56 @@ func TestConnectionBound(t *testing.T) {
 	}
 	open[0].Close()
 	eventually(t, func() bool { return one() == nil })
+}
+
+// TestReloadTells: what a change of the catalog cuts off is not said to be the upstream's fault.
+func TestReloadTells(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		r := newRig(t, setup{})
+		h, began, _ := hanging()
+		r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/answers" {
+				h.ServeHTTP(w, req)
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body) // or a client that goes is not noticed
+			began <- req.URL.Path
+			<-req.Context().Done()
+		}))
+		end := r.begin()
+		client := r.client(h2)
+		client.Timeout = 0
+		resp, err := client.Get("https://" + demoHost + "/answers")
+		check(t, err)
+		defer resp.Body.Close()
+		waits := make(chan error, 1)
+		go func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+demoHost+"/waits", strings.NewReader("x"))
+			check(t, err)
+			resp, err := client.Do(req)
+			if err == nil {
+				resp.Body.Close()
+			}
+			waits <- err
+		}()
+		<-began
+		<-began
+		r.writeAPI("demo", strings.Replace(demoAPI(""), secretValue, "another-secret-9", 1))
+		r.reloader.Load()
+		if _, err := io.ReadAll(resp.Body); err == nil {
+			t.Error("the stream ended as if it were complete")
+		}
+		<-waits
+		var hints []string
+		for _, h := range end().Hints {
+			hints = append(hints, h.Voice().Model)
+		}
+		slices.Sort(hints)
+		const what = " " + demoHost + ": was cut off, because the user changed a credential or an API meanwhile. Send it again if it only reads; a write may have been carried out."
+		if want := []string{"GET" + what, "POST" + what}; !slices.Equal(hints, want) {
+			t.Errorf("h2=%t:\n got %q\nwant %q", h2, hints, want)
+		}
+	}
 }
 
 // TestReloadCuts: open streams of a removed API, or with a credential that is not the same, end; others continue.

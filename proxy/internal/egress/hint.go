@@ -105,8 +105,8 @@ func (x *exchange) rejected() []controlapi.Hint {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %NAMES was put in"+
-			why, "%STATUS", strconv.Itoa(x.w.status), "%NAMES", strings.Join(names, ", ")))}
+		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %NAMES was "+
+			"put in"+why, "%STATUS", strconv.Itoa(x.w.status), "%NAMES", strings.Join(names, ", ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.unauthenticated()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
@@ -89,6 +90,12 @@ func (x *exchange) judge(p any) (abort bool) {
 			x.cut = lease.ErrEnded
 		}
 		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
+		if n.Code == codeReloaded {
+			n.Hints = append(n.Hints, hintOf(codeReloaded, n.Host, voice.Say("was cut off, because {the user changed a "+
+				"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
+				"a write may have been carried out.")))
+			x.about()
+		}
 		return true
 	case x.bodyErr != nil:
 		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr

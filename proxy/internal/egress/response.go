@@ -207,8 +207,11 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 		x.note.Outcome = controlapi.OutcomeDenied
 	}
 	hint := []controlapi.Hint{v.Hint()}
-	if v.Refusal.Code == upstream.CodeBroken && x.cut != nil && !errors.Is(x.cut, errReloaded) {
+	if v.Refusal.Code == upstream.CodeBroken && x.cut != nil {
 		hint = x.unanswered() // the client went, or the run ended: nothing broke
+		if errors.Is(x.cut, errReloaded) {
+			hint = nil // judge tells it
+		}
 	}
 	x.note.Hints = append(x.note.Hints, hint...)
 	return v.Status, v.Refusal
