@@ -148,9 +148,14 @@ func checkHealth(ctx context.Context, args []string, stderr io.Writer) error {
 	return health.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.Health(ctx, *listen) })
 }
 
-// checkSettings is `mcp-server settings`.
+// checkSettings is `mcp-server settings`, which Compose runs first.
 func checkSettings(getenv func(string) string) error {
-	if _, err := settings.Parse(getenv); err != nil {
+	_, err := settings.Parse(getenv)
+	// Compose takes it for the name of a volume, which may be one of CodeForge's own.
+	if p := getenv("SANDBOX_PROGRAMS"); p != "" && p[0] != '.' && p[0] != '~' && !strings.ContainsAny(p, `/\`) {
+		err = errors.Join(err, fmt.Errorf("SANDBOX_PROGRAMS: %q; want in Docker an absolute path, or one that begins with ./", p))
+	}
+	if err != nil {
 		return fmt.Errorf("settings (.env and the environment):\n%w", err)
 	}
 	return nil

@@ -69,6 +69,21 @@ func TestStartRefused(t *testing.T) {
 	}
 }
 
+// TestProgramsInCompose: a folder without a slash, which Compose would take for a volume, perhaps one of CodeForge's own.
+func TestProgramsInCompose(t *testing.T) {
+	for value, ok := range map[string]bool{
+		"": true, "./programs": true, "/srv/programs": true, "../programs": true, "~/programs": true, `C:\programs`: true,
+		"programs": false, "tokens": false,
+	} {
+		err := run(t.Context(), []string{"settings"}, func(name string) string {
+			return map[string]string{"SANDBOX_PROGRAMS": value}[name]
+		}, io.Discard)
+		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), `SANDBOX_PROGRAMS: "`+value+`"; want in Docker`) {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
 func TestContainerMayListenEverywhere(t *testing.T) {
 	p := start(t, 1, map[string]string{"CODEFORGE_CONTAINER": "1"}, "--also-listen", "0.0.0.0:0")
 	if !strings.Contains(p.log.String(), "listening url=http://[::]:") && !strings.Contains(p.log.String(), "listening url=http://0.0.0.0:") {
