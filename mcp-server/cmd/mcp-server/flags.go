@@ -153,7 +153,8 @@ func checkSettings(getenv func(string) string) error {
 	_, err := settings.Parse(getenv)
 	// Compose takes it for the name of a volume, which may be one of CodeForge's own.
 	if p := getenv("SANDBOX_PROGRAMS"); p != "" && p[0] != '.' && p[0] != '~' && !strings.ContainsAny(p, `/\`) {
-		err = errors.Join(err, fmt.Errorf("SANDBOX_PROGRAMS: %q; want in Docker an absolute path, or one that begins with ./", p))
+		err = errors.Join(err, fmt.Errorf("SANDBOX_PROGRAMS: %q; want in Docker an absolute path, or one that begins with "+
+			"./", p))
 	}
 	if err != nil {
 		return fmt.Errorf("settings (.env and the environment):\n%w", err)

@@ -158,5 +158,6 @@ func resolve(ctx context.Context, deno, port string, user *syscall.Credential) e
 		said = strings.TrimSpace(said + " " + err.Error())
 	}
 	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the "+
-		"repository, readable by everybody (chmod 644), with line feeds and no carriage returns, and does the proxy run?", said)
+		"repository, for everybody to read (chmod 644), with line feeds and no carriage returns, and does the proxy "+
+		"run?", said)
 }
