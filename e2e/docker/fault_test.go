@@ -36,6 +36,9 @@ func TestRestart(t *testing.T) {
 		t.Run(service, func(t *testing.T) {
 			works(t)
 			docker(t, "restart", "-t", "5", stack.Container(service))
+			if said := docker(t, "logs", stack.Container(service)); strings.Contains(said, "cut off") {
+				t.Errorf("nothing was under way, and it says: %s", said)
+			}
 			heals(t, healTime)
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,7 +195,8 @@ func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger
 	closed := p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	// Other errors are of the socket, whose file a container leaves to the next start: here it may not remove it.
+	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
 		log.Warn("responses in flight were cut off", "error", err)
 	}
 	return errors.Join(closed, j.Close())
