@@ -141,19 +141,20 @@ func TestRun(t *testing.T) {
 }
 
 // TestEndedWithoutExit: of a run that nobody reported the exit of, as it was stopped or its sandbox went away, what it
-// printed and how long it took are known all the same. One that never started took no time.
+// printed, how long it took and the requests that were seen are known all the same. One that never started took no time.
 func TestEndedWithoutExit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "history"), nil)
 	r := s.Begin(historyapi.Run{ID: "rstop", Language: "typescript"}, "")
 	r.Started(3, 17)
 	r.Print("fifteen", "oh")
+	s.Exchange(exchange("rstop", 1, "GET", "stripe", "api.stripe.com"))
 	time.Sleep(30 * time.Millisecond)
 	r.End(End{Reason: "cancelled", Stopped: true})
 	w := s.Begin(historyapi.Run{ID: "rwait", Language: "typescript"}, "")
 	time.Sleep(30 * time.Millisecond)
 	w.End(End{Reason: "cancelled", Stopped: true})
 	settle(t, s)
-	if d, err := s.Run(t.Context(), "rstop"); err != nil || d.WallMS < 30 || d.StdoutBytes != 7 || d.StderrBytes != 2 {
+	if d, err := s.Run(t.Context(), "rstop"); err != nil || d.WallMS < 30 || d.StdoutBytes != 7 || d.StderrBytes != 2 || d.Count.Exchanges != 1 {
 		t.Errorf("%+v %v", d.Run, err)
 	}
 	if d, err := s.Run(t.Context(), "rwait"); err != nil || d.WallMS != 0 {

@@ -147,7 +147,7 @@ func (r *Recording) End(e End) {
 	s := r.store
 	now := time.Now()
 	r.mu.Lock()
-	run := r.run
+	run, seen := r.run, r.count
 	output := r.output.output()
 	r.mu.Unlock()
 	run.Ended, run.State, run.Reason = now.UTC(), state(e), cmp.Or(string(e.Exit.Reason), e.Reason)
@@ -159,6 +159,9 @@ func (r *Recording) End(e End) {
 		run.WallMS = now.Sub(r.began).Milliseconds() - run.WaitedMS
 	}
 	run.Shown, run.Count, run.ReceiptLost = int64(len(e.Answer)), e.Receipt.Count, e.Lost
+	if seen.Exchanges > run.Count.Exchanges { // the receipt is lost
+		run.Count = seen
+	}
 	run.Audit = e.Receipt.Audit
 	run.APIs = usedAPIs(e.Receipt.Exchanges)
 	s.mu.Lock()
