@@ -50,6 +50,12 @@ chmod a+r sandbox-image/resolv.conf 2>/dev/null || :
 step "Building the images (version $CODEFORGE_VERSION): a few minutes the first time. Running services keep running meanwhile."
 docker compose build $cache
 
+# Compose stops the services that run before it knows that the settings are wrong.
+docker compose run --rm --no-deps -T settings || {
+	echo "Nothing was replaced: what ran before goes on." >&2
+	exit 1
+}
+
 step "Replacing the services whose image or configuration changed."
 docker compose up -d --no-build --remove-orphans --wait --wait-timeout 120 || {
 	echo >&2

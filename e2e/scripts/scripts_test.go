@@ -103,6 +103,8 @@ func TestMacOS(t *testing.T) {
 		{"up", "Darwin", running, "make/up.sh", 0, []string{"docker mode", " s] Building", "this is how clients connect"}, "docker compose up -d --no-build --remove-orphans --wait"},
 		{"up without an engine", "Darwin", stopped, "make/up.sh", 1, []string{"Cannot connect to the Docker daemon", "Start Docker"}, ""},
 		{"up without docker", "Darwin", "", "make/up.sh", 1, []string{"docker is not installed", "Start Docker"}, ""},
+		{"rebuild with a wrong setting", "Darwin", strings.Replace(running, "esac", "\"compose run\"*) exit 1 ;;\nesac", 1), "rebuild.sh", 1,
+			[]string{"Nothing was replaced"}, "docker compose run --rm --no-deps -T settings\n"},
 		{"rebuild without an engine", "Darwin", stopped, "rebuild.sh", 1, []string{"Cannot connect to the Docker daemon", "Docker Desktop"}, ""},
 		{"mode on Linux without an engine", "Linux", stopped, "make/mode.sh", 0, []string{"Cannot connect to the Docker daemon", "embedded\n"}, ""},
 		{"down", "Darwin", running, "make/down.sh", 0, nil, "docker compose down"},
