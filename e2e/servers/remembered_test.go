@@ -27,10 +27,10 @@ func TestRemembered(t *testing.T) {
 			}
 			tool := restart(t, w)
 			const listing = `console.log(Object.keys(mcp.good).length, (await mcp.good.$tools()).length);`
-			if out := tool(listing, "run", "-"); !strings.Contains(out, "21 21\n") {
+			if out := tool(listing, "run", "-"); !strings.Contains(out, "22 22\n") {
 				t.Errorf("after a restart: %q", out)
 			}
-			if out := tool("", "status"); !strings.Contains(out, "good           stopped, 21 tools") {
+			if out := tool("", "status"); !strings.Contains(out, "good           stopped, 22 tools") {
 				t.Errorf("codeforge status:\n%s", out)
 			}
 		})
