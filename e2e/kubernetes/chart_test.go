@@ -58,17 +58,18 @@ func TestChart(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
-	for name, values := range map[string]string{
-		"MCP servers with several replicas": "mcp.replicas=2,sandbox.servers=4",
-		"an unknown source of certificates": "tls.source=none",
-		"an unknown mode of egress":         "egress.mode=none",
-		"a shared proxy without an address": "egress.mode=shared",
-		"a shared proxy with MCP servers":   "egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.servers=1",
-		"a shared proxy of too many pods":   "egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.replicas=81",
-		"a ledger larger than its volume":   "settings.AUDIT_SIZE=2g",
+	for name, c := range map[string]struct{ values, says string }{
+		"MCP servers with several replicas": {"mcp.replicas=2,sandbox.servers=4", "sandbox.servers needs mcp.replicas: 1"},
+		"an unknown source of certificates": {"tls.source=none", "want chart, certManager or existing"},
+		"an unknown mode of egress":         {"egress.mode=none", "want sidecar or shared"},
+		"a shared proxy without an address": {"egress.mode=shared", "needs egress.clusterIP"},
+		"a shared proxy with MCP servers":   {"egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.servers=1", "sandbox.servers must be 0"},
+		"a shared proxy of too many pods":   {"egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.replicas=81", "knows 100 pods"},
+		"a ledger larger than its volume":   {"settings.AUDIT_SIZE=2g", "may be 1800m at most"},
 	} {
-		if out, err := run("", "helm", "template", "cf", chart, "--set", values); err == nil {
-			t.Errorf("%s is accepted:\n%.300s", name, out)
+		out, err := run("", "helm", "template", "cf", chart, "--kube-version=1.34.0", "--set", c.values)
+		if err == nil || !strings.Contains(out+err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q:\n%.300s", name, err, c.says, out)
 		}
 	}
 }
