@@ -244,8 +244,8 @@ func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
 	})
 }
 
-// client is the SDK's client. It passes on questions and progress, and can do nothing else for the
-// server: no roots, no sampling.
+// client is the SDK's client. It passes on questions and progress, and can do nothing else for the server: no roots, no
+// sampling.
 func (b *Bridge) client() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "codeforge", Version: b.cfg.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{

@@ -147,7 +147,7 @@ func (r *Recording) End(e End) {
 	s := r.store
 	now := time.Now()
 	r.mu.Lock()
-	run, seen := r.run, r.count
+	run, seen, started := r.run, r.count, r.started
 	output := r.output.output()
 	r.mu.Unlock()
 	run.Ended, run.State, run.Reason = now.UTC(), state(e), cmp.Or(string(e.Exit.Reason), e.Reason)
@@ -155,7 +155,7 @@ func (r *Recording) End(e End) {
 	switch {
 	case e.Exit.Reason != "":
 		run.WallMS, run.StdoutBytes, run.StderrBytes = e.Exit.WallMS, e.Exit.StdoutBytes, e.Exit.StderrBytes
-	case r.started: // nobody reported its exit
+	case started: // nobody reported its exit
 		run.WallMS = now.Sub(r.began).Milliseconds() - run.WaitedMS
 	}
 	run.Shown, run.Count, run.ReceiptLost = int64(len(e.Answer)), e.Receipt.Count, e.Lost
