@@ -90,7 +90,7 @@ func TestSuite(t *testing.T) {
 	if both {
 		mount("escaped in the embedded mode of an ordinary user", world.Config{User: world.Ordinary, Env: token, Interpreter: "intruder"}, inside)
 	}
-	table(t, outcomes, absent)
+	printTable(outcomes, absent)
 	if left > 0 {
 		t.Logf("%d attacks are left to embedded mode; CODEFORGE_ATTACK=. mounts them here too", left)
 	}
@@ -222,9 +222,18 @@ func loggedSince(log string, t time.Time, detail string) string {
 	return strings.Join(lines[max(0, len(lines)-100):], "\n")
 }
 
-// table prints attack, expected and seen, counts by section, and why the absent do not exist in this mode.
-func table(t *testing.T, outcomes []Outcome, absent []Attack) {
-	t.Helper()
+// printTable prints the table of a suite, and writes it to CODEFORGE_ATTACK_OUT if that is set.
+func printTable(outcomes []Outcome, absent []Attack) {
+	text := renderTable(world.CurrentMode(), outcomes, absent)
+	fmt.Println(text)
+	if dir := os.Getenv("CODEFORGE_ATTACK_OUT"); dir != "" {
+		_ = os.WriteFile(filepath.Join(dir, "attack-"+string(world.CurrentMode())+".md"), []byte(text+"\n"), 0o644) //nolint:gosec // a report
+	}
+}
+
+// renderTable has a row for each outcome, sorted by section, a row for each attack that does not exist in this mode, and
+// a last line with the counts of each section.
+func renderTable(mode world.Mode, outcomes []Outcome, absent []Attack) string {
 	sort.SliceStable(outcomes, func(i, j int) bool { return outcomes[i].Attack.Section < outcomes[j].Attack.Section })
 	var b strings.Builder
 	count, held := map[string]int{}, map[string]int{}
@@ -232,7 +241,7 @@ func table(t *testing.T, outcomes []Outcome, absent []Attack) {
 	for _, o := range outcomes {
 		verdict := "**NOT HELD**"
 		count[o.Attack.Section]++
-		if !o.Held {
+		if o.Held {
 			verdict = "held"
 			held[o.Attack.Section]++
 		}
@@ -241,14 +250,11 @@ func table(t *testing.T, outcomes []Outcome, absent []Attack) {
 	for _, a := range absent {
 		fmt.Fprintf(&b, "| %s | %s | %s | | absent: %s |\n", a.Section, cell(a.Name), cell(a.Expected), cell(a.NoPod))
 	}
-	fmt.Fprintf(&b, "\n%s mode: %d attacks, %d absent", world.CurrentMode(), len(outcomes), len(absent))
+	fmt.Fprintf(&b, "\n%s mode: %d attacks, %d absent", mode, len(outcomes), len(absent))
 	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "M", "P", "S", "T", "*"} {
 		fmt.Fprintf(&b, "; %s %d of %d held", s, held[s], count[s])
 	}
-	fmt.Println(b.String())
-	if dir := os.Getenv("CODEFORGE_ATTACK_OUT"); dir != "" {
-		_ = os.WriteFile(filepath.Join(dir, "attack-"+string(world.CurrentMode())+".md"), []byte(b.String()+"\n"), 0o644) //nolint:gosec // a report
-	}
+	return b.String()
 }
 
 func cell(s string) string {

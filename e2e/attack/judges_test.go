@@ -222,3 +222,29 @@ func TestHostsExist(t *testing.T) {
 		t.Errorf("%d attacks", len(names))
 	}
 }
+
+// TestTable: the table tells an attack that held from one that did not and from one that was never mounted.
+func TestTable(t *testing.T) {
+	row := func(name string, decide Judge, e *Evidence) Outcome {
+		a := Attack{Section: "A", Name: name, Expected: "refused", Judge: decide}
+		o := Outcome{Attack: a}
+		o.Seen, o.Held = judge(a, e)
+		return o
+	}
+	text := renderTable(world.Docker, []Outcome{
+		row("resists", refused(), evidence(denied403)),
+		row("succeeds", refused(), evidence(answered)),
+		row("misfires", refused(), evidence(typo)),
+	}, []Attack{{Section: "A", Name: "elsewhere", Expected: "refused", NoPod: "pods share it"}})
+	for _, want := range []string{
+		`\| A \| resists \| refused \| .* \| held \|`,
+		`\| A \| succeeds \| refused \| .* \| \*\*NOT HELD\*\* \|`,
+		`\| A \| misfires \| refused \| MISFIRED: .* \| \*\*NOT HELD\*\* \|`,
+		`\| A \| elsewhere \| refused \| \| absent: pods share it \|`,
+		`docker mode: 3 attacks, 1 absent; A 1 of 3 held; B 0 of 0 held;`,
+	} {
+		if !regexp.MustCompile(`(?m)` + want).MatchString(text) {
+			t.Errorf("no line matches %s in\n%s", want, text)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -86,6 +87,31 @@ func TestReport(t *testing.T) {
 	for _, name := range []string{"bench.svg", "growth-c.svg"} {
 		if svg, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Contains(svg, []byte("<svg")) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPrintVerdicts: each row of the text has its own verdict, and the last line counts each kind.
+func TestPrintVerdicts(t *testing.T) {
+	var r Report
+	for _, c := range []struct {
+		what   string
+		rounds []float64
+	}{{"far ahead", []float64{4}}, {"good enough", []float64{2.5}}, {"too slow", []float64{1}}, {"not tried", nil}} {
+		res := Result{Row: Row{Table: "proxy", What: c.what, Gate: 2, Stretch: 3, Unit: "x"}, Rounds: c.rounds}
+		res.Judge()
+		r.Results = append(r.Results, res)
+	}
+	var out bytes.Buffer
+	if err := Print(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`(?m)^far ahead +≥ 2x +≥ 3x +4x +stretch`, `(?m)^good enough +≥ 2x +≥ 3x +2.5x +pass`, `(?m)^too slow +≥ 2x +≥ 3x +1x +FAIL`,
+		`(?m)^not tried +≥ 2x +≥ 3x +left out +not measured`, `1 rows at stretch, 1 at gate, 1 below, 1 left out`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("no line matches %s in\n%s", want, &out)
 		}
 	}
 }
