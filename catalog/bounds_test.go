@@ -40,6 +40,7 @@ func mustHost(t testing.TB, name string) Host {
 
 // TestManyFolders: the first 1,000 APIs by name are loaded, the others refused and their hosts closed; what is in force
 // stays when there are more.
+// Promise: configuration-fails-closed
 func TestManyFolders(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxAPIs + 3 {
@@ -69,6 +70,7 @@ func TestManyFolders(t *testing.T) {
 }
 
 // TestUnreadFolders: when there are more folders than are read, YOLO_MODE opens no host at all.
+// Promise: configuration-fails-closed
 func TestUnreadFolders(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxAPIs + maxSurplus + 1 {
@@ -81,6 +83,7 @@ func TestUnreadFolders(t *testing.T) {
 }
 
 // TestBounds: an API over a bound is refused with the bound named; the API beside it is loaded.
+// Promise: configuration-fails-closed
 func TestBounds(t *testing.T) {
 	repeat := func(n int, format string) string {
 		var b strings.Builder
@@ -143,6 +146,7 @@ func TestErrorBehindWarnings(t *testing.T) {
 
 // TestManyHosts: all hosts together fit the interpreter's command line; an API that does not fit is refused, and those
 // that are in force stay.
+// Promise: configuration-fails-closed
 func TestManyHosts(t *testing.T) {
 	dir := t.TempDir()
 	hosts := func(api string) map[string]string {
@@ -166,6 +170,7 @@ func TestManyHosts(t *testing.T) {
 }
 
 // TestTotalBytes: what one load reads is bounded; APIs in force come first.
+// Promise: configuration-fails-closed
 func TestTotalBytes(t *testing.T) {
 	ca, err := testca.New("test")
 	if err != nil {
@@ -217,6 +222,7 @@ func TestTotalDocuments(t *testing.T) {
 }
 
 // TestLinear: a load takes time in proportion to what it reads, first and again, whatever that is.
+// Promise: configuration-fails-closed
 func TestLinear(t *testing.T) {
 	apis := func(types string, value func(i int) string, prefix string) func(n int) func() {
 		return func(n int) func() {
@@ -277,6 +283,7 @@ func oneHost(t *testing.T) func(n int) func() {
 }
 
 // TestLinearConfig: one config.json takes time in proportion to its size.
+// Promise: configuration-fails-closed
 func TestLinearConfig(t *testing.T) {
 	for name, c := range map[string][3]string{
 		"domains":           {`{"domains":["a.test"`, `,"h%d.a"`, `]}`},

@@ -44,6 +44,7 @@ func symlink(t *testing.T, target, link string) {
 }
 
 // TestSymlinksOut: no symbolic link leads out of apis/, be it of a folder, a file or a part of a path.
+// Promise: configuration-fails-closed
 func TestSymlinksOut(t *testing.T) {
 	outside := writeTree(t, map[string]string{"config.json": plainConfig, "types.d.ts": "x", "key": "hunter2-hunter2", "ca.pem": "x"})
 	t.Run("folder", func(t *testing.T) {

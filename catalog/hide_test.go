@@ -9,6 +9,7 @@ import (
 )
 
 // TestProblemsHideValues: whoever puts a credential where something else belongs is told so without it being shown.
+// Promise: never-printed
 func TestProblemsHideValues(t *testing.T) {
 	const value = "sk live/51-a+secret"
 	for name, change := range map[string]func(map[string]any){

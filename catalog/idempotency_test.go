@@ -8,6 +8,7 @@ import (
 )
 
 // TestIdempotency: only a header that is known for such keys may be one.
+// Promise: repeated-writes
 func TestIdempotency(t *testing.T) {
 	for value, want := range map[string]string{
 		`"Idempotency-Key"`: "Idempotency-Key", `"X-Idempotency-Key"`: "X-Idempotency-Key", `"PayPal-Request-Id"`: "PayPal-Request-Id",

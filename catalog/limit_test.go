@@ -8,6 +8,7 @@ import (
 )
 
 // TestLimitsField: limits are read as they are written, and said in a few words; a mistake closes the API.
+// Promise: limits
 func TestLimitsField(t *testing.T) {
 	for limits, want := range map[string]string{
 		`{"calls": "600/h"}`: "limit calls 600/h",

@@ -60,6 +60,7 @@ func listing(ps catalog.Problems) string {
 // TestMistakes loads one folder per file of testdata/mistakes and compares every message, word for word.
 // A section "env" is the environment (NAME=value lines); without it there is none. "want" is the messages, and
 // "loaded" the APIs that are in the catalog nevertheless.
+// Promise: every-echoed-form, configuration-fails-closed, no-credential-in-server-settings, never-stale-never-open
 func TestMistakes(t *testing.T) {
 	files, err := filepath.Glob("testdata/mistakes/*.txtar")
 	if err != nil || len(files) < 60 {

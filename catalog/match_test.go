@@ -57,6 +57,7 @@ func TestMatch(t *testing.T) {
 }
 
 // TestMatchPorts: a host with a port is held at that port alone, and one without at 443 and 80 alone.
+// Promise: one-host-one-port
 func TestMatchPorts(t *testing.T) {
 	c := clean(t, writeTree(t, map[string]string{
 		"dev/config.json":  `{"description": "x", "domains": ["localhost:3000", "LOCALHOST.:3001"]}`,
@@ -108,6 +109,7 @@ func TestNilCatalog(t *testing.T) {
 }
 
 // TestBrokenAPIStaysClosed: YOLO_MODE opens hosts that are in no API, and a broken API is one.
+// Promise: configuration-fails-closed
 func TestBrokenAPIStaysClosed(t *testing.T) {
 	dir := writeTree(t, map[string]string{
 		"a/config.json": `{"domains": ["api.example.com", "*.example.org"], "restricted_methods": ["DELET"]}`,
@@ -125,6 +127,7 @@ func TestBrokenAPIStaysClosed(t *testing.T) {
 
 // TestUnreadAPIClosesAll: of an API that could never be read no host is known, so none is one that is in no API.
 // Mended, or gone, it closes nothing any more.
+// Promise: configuration-fails-closed
 func TestUnreadAPIClosesAll(t *testing.T) {
 	dir := writeTree(t, map[string]string{"a/config.json": `{"domains": ["api.example.com"`, "b/config.json": api("b.example.com", "B_TOKEN", "Wq7ZtNc4-XbKp2Vm9RdL")})
 	c, _ := catalog.Load(dir, catalog.Options{})
@@ -151,6 +154,7 @@ func closedHosts(t *testing.T, c *catalog.Catalog) {
 }
 
 // TestNothingPrintsCredentials marshals and prints a whole catalog.
+// Promise: never-printed
 func TestNothingPrintsCredentials(t *testing.T) {
 	const value = "sk-canary-0123456789"
 	c := clean(t, writeTree(t, map[string]string{"a/config.json": api("a.example.com", "A_TOKEN", value)}), nil)

@@ -45,6 +45,7 @@ func clean(t *testing.T, dir string, previous *catalog.Catalog) *catalog.Catalog
 }
 
 // TestReloadKeepsLastGood breaks one of two APIs, then mends it.
+// Promise: configuration-fails-closed
 func TestReloadKeepsLastGood(t *testing.T) {
 	dir := writeTree(t, map[string]string{
 		"a/config.json": api("a.example.com", "A_TOKEN", "first-value"),

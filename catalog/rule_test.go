@@ -23,6 +23,7 @@ func loadRules(t *testing.T, rules string) (*API, Problems) {
 }
 
 // TestRules: rules are read as they are written, and said in a few words. Each difference is another version.
+// Promise: rules
 func TestRules(t *testing.T) {
 	seen := map[string]string{}
 	for rule, want := range map[string]string{

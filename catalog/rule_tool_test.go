@@ -34,6 +34,7 @@ func loadServer(t *testing.T, rules string) (*API, Problems) {
 
 // TestToolRules: the first rule about a tool and its arguments decides, under every name that the tool has in code, and
 // none refuses. Rules about tools say nothing of requests, nor the other way round.
+// Promise: rules
 func TestToolRules(t *testing.T) {
 	a, problems := loadServer(t, `[
 		{"tools": ["drop.*", "wipe"], "then": "refuse"},
@@ -94,6 +95,7 @@ func TestToolRules(t *testing.T) {
 
 // TestRuleValues: a rule that refuses a value, or asks about it, matches it in every spelling that some server may read so,
 // or cannot be applied. One that allows matches only what every server reads as it says.
+// Promise: rules
 func TestRuleValues(t *testing.T) {
 	const yes, no, unclear = "matches", "does not", "unclear"
 	text, number, form := func(s string) FieldValue { return FieldValue{s, KindText} }, func(s string) FieldValue { return FieldValue{s, KindNumber} },

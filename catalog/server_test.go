@@ -27,6 +27,7 @@ func TestServerDefaults(t *testing.T) {
 }
 
 // TestServerSettings: every setting arrives.
+// Promise: no-credential-in-server-settings
 func TestServerSettings(t *testing.T) {
 	a := server(t, `{"description": "A", "credentials": {"ACME_TOKEN": "dummy-0123456789"}, "mcp": {
 		"url": "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", "headers": {"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},

@@ -45,6 +45,7 @@ func TestParseSurface(t *testing.T) {
 }
 
 // TestSinkHeader goes through every header that publishes, in the cases in which code may write it.
+// Promise: declared-places-only
 func TestSinkHeader(t *testing.T) {
 	for name := range strings.FieldsSeq(`
 		Cookie Cookie2 Set-Cookie Host Referer Referrer Origin User-Agent Forwarded Via From Link Idempotency-Key

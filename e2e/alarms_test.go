@@ -65,6 +65,7 @@ print("still here")`}, "name"},
 
 // TestAlarms: code that sends what it finds where a thief looks, to a host of the catalog or to another one, is ended,
 // its session is frozen, and stays so until the operator frees it.
+// Promise: canaries
 func TestAlarms(t *testing.T) {
 	w := world.Start(t, world.Config{})
 	for era, version := range eras {

@@ -69,6 +69,7 @@ func operate(t *testing.T, w *world.World, args ...string) string {
 
 // TestApprovals: a request that a rule holds leaves if the user says so in the MCP client, whichever revision it
 // speaks, or the operator at the command line; and not by a client that accepts without an answer.
+// Promise: exact-approvals
 func TestApprovals(t *testing.T) {
 	w := heldWorld(t)
 	accept := func(content map[string]any) func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -162,6 +163,7 @@ console.log(r.status, r.status === 200 ? "" : JSON.parse(text).code);`, trial, r
 
 // TestLateForm: a form that nobody decided on in time leaves when the code is run again after an approval, once, though
 // Deno gives it another boundary.
+// Promise: exact-approvals
 func TestLateForm(t *testing.T) {
 	w := heldWorld(t)
 	trial := fmt.Sprintf("form%d", time.Now().UnixNano())
@@ -208,6 +210,7 @@ try {
 }
 
 // TestApprovalPausesClock: a run's time limit does not count while a request of it waits for a person.
+// Promise: exact-approvals
 func TestApprovalPausesClock(t *testing.T) {
 	w := heldWorld(t)
 	for era, version := range eras {
@@ -227,6 +230,7 @@ console.log(r.status); await new Promise((r) => setTimeout(r, 30000));`})
 }
 
 // TestHeldRaces: whatever happens while a request waits, exactly the approved bytes are sent once, or nothing.
+// Promise: exact-approvals
 func TestHeldRaces(t *testing.T) {
 	w := heldWorld(t)
 	// post runs code, in a session of its own, that sends a body and waits so long for the answer. It prints the status.

@@ -75,6 +75,7 @@ func (s sharing) tool(t *testing.T, args ...string) string {
 // TestBuckets: two CodeForges share skills and runs through a bucket. Its key is in no environment, no file of the state
 // directory, no line of the logs and no object, and nothing about the bucket is in an environment but mcp-server's. While
 // the bucket is away, status and doctor say so, and runs go on.
+// Promise: shared-skills
 func TestBuckets(t *testing.T) {
 	embeddedOnly(t)
 	for name, user := range users() {

@@ -14,6 +14,7 @@ import (
 // TestHistory: a run is found by its words and shown with its code, output and receipt, while CodeForge runs, after it
 // has stopped, and after it was killed; nothing that is kept holds a credential, also not compressed. With HISTORY=off
 // nothing is shown.
+// Promise: never-printed
 func TestHistory(t *testing.T) {
 	embeddedOnly(t)
 	for name, user := range users() {

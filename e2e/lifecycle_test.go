@@ -42,6 +42,7 @@ func startBare(t *testing.T, user world.User) *world.Process {
 
 // TestNothingStays stops or kills CodeForge in every way and checks that nothing is left: processes, mounts, sockets,
 // network devices, cgroups, iptables rules.
+// Promise: nothing-stays
 func TestNothingStays(t *testing.T) {
 	embeddedOnly(t)
 	ways := []struct {

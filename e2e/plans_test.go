@@ -143,6 +143,7 @@ console.log(r.status);`, writes: 1, out: "202"},
 
 // TestPlans: a dry run sends nothing that writes; the plan that it makes is what is sent after approval, byte for byte,
 // with credentials in the place of names; and it ends before what depends on an answer.
+// Promise: a-plan-is-what-was-shown
 func TestPlans(t *testing.T) {
 	w := world.Start(t, world.Config{})
 	values := []string{}
@@ -222,6 +223,7 @@ func same(t *testing.T, steps []planapi.Step, seen []upstream.Seen, names []stri
 
 // TestPlanChoice: of a plan the chosen steps are sent, once; what has changed since is not changed; and a refused plan
 // or one of another configuration is not sent.
+// Promise: a-plan-is-what-was-shown
 func TestPlanChoice(t *testing.T) {
 	w := world.Start(t, world.Config{})
 	const code = `const headers = { Authorization: "Bearer OTHER_TOKEN" };

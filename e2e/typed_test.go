@@ -83,6 +83,7 @@ func imported(t *testing.T, document, token string) string {
 
 // TestTypedClient: code imports the client of a document that was imported. Its requests are swapped, scrubbed, decided
 // and on the receipt as those of fetch are; and mistakes are found before anything is sent.
+// Promise: learned-answers-have-no-data
 func TestTypedClient(t *testing.T) {
 	operations := imported(t, echoed, "OTHER_TOKEN")
 	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {

@@ -102,6 +102,7 @@ func TestParsePattern(t *testing.T) {
 }
 
 // TestPorts: a host at a port is another host, and one at 443 or 80 is that of the name alone.
+// Promise: one-host-one-port
 func TestPorts(t *testing.T) {
 	h, err := Parse("es.lan")
 	if err != nil {

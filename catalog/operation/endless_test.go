@@ -19,6 +19,7 @@ func (r *repeat) Read(p []byte) (int, error) {
 }
 
 // TestEndless: a file or a line without end is refused at its limit.
+// Promise: documents-are-data
 func TestEndless(t *testing.T) {
 	const head = `{"format":1,"server":"https://a.example","operations":2000000,"types":0}` + "\n"
 	for text, says := range map[string]string{`{"m":"GET","p":"/a"}` + "\n": "larger than", "a": "longer than"} {

@@ -76,6 +76,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // TestRefused: what this format does not allow is refused with the line and the reason, and reading stops there.
+// Promise: documents-are-data
 func TestRefused(t *testing.T) {
 	const head = `{"format":1,"server":"https://a.example","operations":1,"types":0}` + "\n"
 	const op = `{"m":"GET","p":"/a"}` + "\n"

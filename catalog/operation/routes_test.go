@@ -32,6 +32,7 @@ func add(r *Routes, h Head, l Line) {
 }
 
 // TestRoutesAllow: what is an operation of the document passes, and nothing that a server could take for something else.
+// Promise: documented-operations
 func TestRoutesAllow(t *testing.T) {
 	r := routes()
 	for _, ok := range []string{
@@ -96,6 +97,7 @@ func TestNearest(t *testing.T) {
 }
 
 // TestRoutesBounds: no document makes the proxy hold many times its size, or work long for it.
+// Promise: documented-operations
 func TestRoutesBounds(t *testing.T) {
 	h := Head{Server: "https://a.test"}
 	r := NewRoutes()

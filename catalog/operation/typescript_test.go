@@ -2,6 +2,7 @@ package operation
 
 import "testing"
 
+// Promise: documents-are-data
 func TestCheckTypes(t *testing.T) {
 	for _, good := range []string{
 		"", "string", "{ a: string; \"b-c\"?: number[]; [key: string]: unknown }", `"a" | "b\"c" | "\u202e" | "*/"`, "A & (B | null)",

@@ -27,6 +27,7 @@ type unexported struct {
 }
 
 // TestNeverPrinted puts a secret through every ordinary way of printing, alone and inside other values.
+// Promise: never-printed
 func TestNeverPrinted(t *testing.T) {
 	v := New(canary)
 	hidden := unexported{name: "x", value: v}

@@ -14,6 +14,7 @@ func hashOf(token string) string {
 }
 
 // TestTenants reads a tokens file, and asks who a token is.
+// Promise: tenant-tokens
 func TestTenants(t *testing.T) {
 	const alice, bob = "alice-token-0123456789", "bob-token-0123456789"
 	list, problems := Parse([]byte(`{"tenants": {
@@ -41,6 +42,7 @@ func TestTenants(t *testing.T) {
 }
 
 // TestMistakes: each mistake is told with where it is and what is right, and none shows a token.
+// Promise: tenant-tokens
 func TestMistakes(t *testing.T) {
 	const token = "hunter2-hunter2-hunter2"
 	one := func(rest string) string {

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
 // TestSuite mounts every attack and prints the table. CODEFORGE_ATTACK limits it to the attacks whose section and name
 // match; "." is all of them, including those that RunsTwice leaves to embedded mode.
+// Promise: least-privilege (C), default-deny (A), exact-approvals (P), no-oracle (B), leaked-values-stop-here (A), canaries (P), never-printed (*), no-other-way-out (C), nothing-stays (F), bounded-work (E), memory-limits (F), hostile-skills (G), terminal-shows (P), tenant-sessions (T), console-sessions (E), server-confinement (S), server-limits (S), dry-runs-send-no-writes (P)
 func TestSuite(t *testing.T) {
 	asked := os.Getenv("CODEFORGE_ATTACK")
 	only := regexp.MustCompile(asked)

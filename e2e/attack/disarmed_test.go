@@ -14,6 +14,7 @@ import (
 
 // TestDisarmed mounts attacks where the defence they try is switched off by configuration: each must succeed, in the
 // suite's own judgement. A check that cannot fail is no check.
+// Promise: checks-can-fail
 func TestDisarmed(t *testing.T) {
 	w := world.Start(t, world.Config{Env: map[string]string{"YOLO_MODE": "true"}, TrustCA: true, Change: disarm})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)

@@ -13,6 +13,7 @@ import (
 )
 
 // TestDoctor runs codeforge doctor --attack against a running CodeForge: all is held, and no server hears of it.
+// Promise: checks-can-fail
 func TestDoctor(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode's; Docker's is e2e/docker.TestDoctor")

@@ -56,6 +56,7 @@ const (
 )
 
 // TestJudges: each judge says no to an attack that succeeded, and to one that was never mounted.
+// Promise: checks-can-fail
 func TestJudges(t *testing.T) {
 	for name, row := range map[string]struct {
 		judge Judge
@@ -156,6 +157,7 @@ func (e *Evidence) wire(text string) *Evidence {
 }
 
 // TestMisfires: an attack whose own code is wrong, or that nobody judges, does not count as held.
+// Promise: checks-can-fail
 func TestMisfires(t *testing.T) {
 	for name, printed := range map[string]string{
 		"a name that is not defined": typo, "what is no function": noCall,
@@ -186,6 +188,7 @@ var nowhere = []string{
 }
 
 // TestHostsExist: an attack on a host that no server has would be refused for that alone.
+// Promise: checks-can-fail
 func TestHostsExist(t *testing.T) {
 	named := regexp.MustCompile(`(?:https?|wss?)://(?:[a-z.]+@)?([a-z][a-zA-Z0-9.-]*[a-z])(?::\d+)?[/"]`)
 	known := slices.Concat(nowhere, upstream.ForbiddenNames(), []string{

@@ -14,6 +14,7 @@ const notion = "@notionhq/notion-mcp-server@2.5.2"
 
 // TestHeldCall: a call of a real server's tool that waits is shown in the console with its arguments; approved there, the
 // server gets it once and as it was shown, and refused there, not at all.
+// Promise: exact-approvals
 func TestHeldCall(t *testing.T) {
 	w := world.Start(t, world.Config{Registry: true, APIs: []world.API{{Name: "notion", Config: map[string]any{
 		"description": "Notion pages", "domains": []string{"api.notion.com"}, "credentials": map[string]any{"NOTION_AUTH_TOKEN": "ntn_0123456789abcdef"},

@@ -77,6 +77,7 @@ var hostile = []string{
 	strings.Repeat("A", 30_000), "<a href=//evil.test>x</a>", "&lt;b&gt;&amp;", "${alert(1)}", "`'\"\\", "\u2028\u2029", "<math><mi//xlink:href='data:x,<script>1</script>'>",
 }
 
+// Promise: console-sessions, console-shows-text, console-decides-what-was-shown, pinned-skills, operators-decisions
 func TestConsole(t *testing.T) {
 	w := world.Start(t, world.Config{Change: withAsked, Slots: 4})
 	b := newTab(t, nil)

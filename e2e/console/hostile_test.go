@@ -89,6 +89,7 @@ const checkText = `(() => {
 // TestHostile: each of 200 texts that code may print, and that titles, skills, requests and browsers may have, is text on
 // every page: no element, attribute or link comes of it, no character of it is hidden or turns others around, and the
 // page's policy has nothing to refuse.
+// Promise: console-shows-text
 func TestHostile(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: the page is the same in Docker mode")

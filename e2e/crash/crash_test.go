@@ -206,6 +206,7 @@ func embeddedOnly(t *testing.T) {
 }
 
 // TestEachStep kills each daemon before and after each step of a run, and starts it again.
+// Promise: one-run-one-identity
 func TestEachStep(t *testing.T) {
 	embeddedOnly(t)
 	s := start(t)
@@ -261,6 +262,7 @@ func (s *system) crash(t *testing.T, victim string, at point) {
 
 // TestLate delivers a message of a run after its slot was given to another run. The message is refused, and the other
 // run is not affected.
+// Promise: one-run-one-identity
 func TestLate(t *testing.T) {
 	embeddedOnly(t)
 	s := start(t)

@@ -11,6 +11,7 @@ import (
 
 // TestHeldRestart: a proxy that is killed while a request waits sends nothing of it afterwards, and knows of no approval
 // for it; what was spent of a limit before that is not forgotten.
+// Promise: exact-approvals
 func TestHeldRestart(t *testing.T) {
 	s := start(t)
 	spend := `const r = await fetch("https://d.wild.test/anything/limited?t=MARK", {method: "POST", body: '{"amount":60}',

@@ -23,6 +23,7 @@ const bucketKey = "canary-of-the-bucket-Zq81"
 
 // TestBucketSettings: the settings of buckets are in mcp-server's environment, and in that of the check of all settings,
 // and the file with the key is mounted in mcp-server alone. A half of them keeps everything from starting.
+// Promise: shared-skills
 func TestBucketSettings(t *testing.T) {
 	some := []string{"SKILLS_BUCKET=s3://team/forge"}
 	all := append(some, "HISTORY_BUCKET=s3://team/forge", "BUCKET_ENDPOINT=http://s3.test", "BUCKET_REGION=us-east-1",
@@ -64,6 +65,7 @@ func TestBucketSettings(t *testing.T) {
 
 // TestBucket: with a bucket, what a model saves and what code did is there, and code imports it; the key is in no
 // container but mcp-server's, and there in no environment and no log.
+// Promise: shared-skills
 func TestBucket(t *testing.T) {
 	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", bucketKey, "us-east-1")
 	store.Bucket("team")

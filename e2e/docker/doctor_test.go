@@ -10,6 +10,7 @@ import (
 
 // TestDoctor runs codeforge doctor --attack on the stack, from inside mcp-server's container, where no API can be read,
 // and from outside as a user of this machine would. All attacks fail, and no request reaches a server.
+// Promise: checks-can-fail
 func TestDoctor(t *testing.T) {
 	program, err := world.Program("codeforge")
 	if err != nil {

@@ -131,6 +131,7 @@ func TestLateNetwork(t *testing.T) {
 
 // TestNoEgressWithoutProxy stops the proxy under running code that keeps fetching. While the proxy is down nothing
 // arrives anywhere and the code sees errors. When it is up again, the next run works.
+// Promise: no-other-way-out
 func TestNoEgressWithoutProxy(t *testing.T) {
 	works(t)
 	trial := fmt.Sprintf("down-%d", time.Now().UnixNano())
@@ -257,6 +258,7 @@ func TestLostAuthority(t *testing.T) {
 }
 
 // TestNoLeftovers checks that the only processes of slots in the sandbox are waiting interpreters.
+// Promise: nothing-stays
 func TestNoLeftovers(t *testing.T) {
 	execute(t, `console.log("x")`)
 	var left []string

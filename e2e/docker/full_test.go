@@ -45,6 +45,7 @@ func call(t *testing.T, tool string, arguments map[string]any) (text string, fai
 
 // TestFull writes more to shared directories than a run may: the run is ended with a clear reason, its files are
 // removed, and the next run works.
+// Promise: file-limits
 func TestFull(t *testing.T) {
 	takesMemory(t)
 	for _, dir := range []string{"/tmp", "/skills"} {

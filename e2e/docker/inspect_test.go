@@ -85,6 +85,7 @@ func facts(c inspected) map[string]string {
 	}
 }
 
+// Promise: least-privilege
 func TestLeastPrivilege(t *testing.T) {
 	want := map[string]map[string]string{
 		"sandbox-net": {"capabilities": "NET_ADMIN", "user": "", "networks": "sandbox-net", "groups": ""},
@@ -171,6 +172,7 @@ func checkSecurity(t *testing.T, opts []string, profile []byte) {
 
 // TestEdges checks every mount of every service: each volume is mounted only where it should be, and the engine's
 // socket and apis/ are in one container each.
+// Promise: no-other-way-out, docker-socket
 func TestEdges(t *testing.T) {
 	want := []string{
 		"/apis proxy ro",
@@ -271,6 +273,7 @@ func TestProcesses(t *testing.T) {
 }
 
 // TestNoSecret searches everything in images and containers for secrets, except the proxy's memory and apis/.
+// Promise: never-printed
 func TestNoSecret(t *testing.T) {
 	works(t)
 	key := authorityKey(t)

@@ -6,6 +6,7 @@ import (
 )
 
 // TestOOM uses more memory than a run may: the run ends, and the sandbox keeps running.
+// Promise: memory-limits
 func TestOOM(t *testing.T) {
 	works(t)
 	pid := inspect(t, "sandbox").State.Pid

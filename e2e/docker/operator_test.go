@@ -17,6 +17,7 @@ import (
 
 // TestOperator uses the whole command line inside mcp-server's container, and from the host, where it finds the stack of
 // the folder by itself and needs no token. Nothing it prints holds a credential.
+// Promise: operators-socket
 func TestOperator(t *testing.T) {
 	program, err := world.Program("codeforge")
 	if err != nil {
@@ -138,6 +139,7 @@ func TestHistory(t *testing.T) {
 }
 
 // TestOperatorSocket checks who reaches the operator's API: nobody over the port, not even with the token, and no code.
+// Promise: operators-socket
 func TestOperatorSocket(t *testing.T) {
 	for _, path := range []string{"about", "catalog", "inspection", "exchanges", "runs", "run", "history", "events"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(stack.URL, "/mcp")+"/operator/v1/"+path, nil)

@@ -60,6 +60,7 @@ func asSlot(t *testing.T, id slot.ID, code string) string {
 }
 
 // TestEscaped gives code everything but a kernel bug: it can still reach only the proxy.
+// Promise: least-privilege
 func TestEscaped(t *testing.T) {
 	out := asSlot(t, 7, `
 async function tcp(hostname: string, port: number, local?: string) {

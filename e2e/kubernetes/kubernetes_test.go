@@ -41,6 +41,7 @@ func start(t *testing.T, cfg world.Config) *world.World {
 }
 
 // TestRelease: what holds of a release that nobody changes.
+// Promise: pod-certificates, cluster-secrets
 func TestRelease(t *testing.T) {
 	w := start(t, world.Config{})
 	for _, check := range []struct {

@@ -16,6 +16,7 @@ import (
 )
 
 // TestUnderLoad: what happens to runs while the release changes, or loses pods.
+// Promise: lost-pods-repeat-nothing, shared-skills
 func TestUnderLoad(t *testing.T) {
 	w := start(t, world.Config{Pods: 2, Replicas: 3})
 	for _, check := range []struct {

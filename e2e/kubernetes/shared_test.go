@@ -22,6 +22,7 @@ import (
 )
 
 // TestShared tests a release in which all sandboxes share a proxy, in namespaces that PodSecurity restricts.
+// Promise: shared-proxy, protected-sandboxd, closed-network-first
 func TestShared(t *testing.T) {
 	w := start(t, world.Config{Shared: true, Pods: 3})
 	for _, check := range []struct {

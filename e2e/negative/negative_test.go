@@ -178,6 +178,7 @@ func inside() map[string][]string {
 }
 
 // TestInside switches each of those defences off and mounts its attack.
+// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, learned-shapes-have-no-values, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {
@@ -218,6 +219,7 @@ func TestNamed(t *testing.T) {
 }
 
 // TestControls switches each defence off and mounts its attacks.
+// Promise: checks-can-fail
 func TestControls(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: Docker's images are the shipped ones")
@@ -288,6 +290,7 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 }
 
 // TestComplete checks that every defence that can be switched off in the sources has a control here.
+// Promise: checks-can-fail
 func TestComplete(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {
@@ -334,6 +337,7 @@ func TestComplete(t *testing.T) {
 }
 
 // TestDoctor checks that codeforge doctor --attack notices that the check of Host is off, and exits with an error.
+// Promise: checks-can-fail
 func TestDoctor(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: Docker's images are the shipped ones")
@@ -351,6 +355,7 @@ func TestDoctor(t *testing.T) {
 }
 
 // TestShipped checks that binaries built without the tag contain nothing of the hook.
+// Promise: checks-can-fail
 func TestShipped(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package promises checks that the tests and files that documents name exist.
+// Package promises checks that each promise has tests and a control, and that files which documents name exist.
 package promises
 
 import (
@@ -10,54 +10,6 @@ import (
 )
 
 const root = "../.."
-
-// named matches the name of a test in SECURITY.md: `folder.TestName`.
-var named = regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)\\w+)`")
-
-// TestInvariantsNameTests checks that every test named in SECURITY.md exists, and that every invariant names one.
-func TestInvariantsNameTests(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range named.FindAllStringSubmatch(string(text), -1) {
-		if !defines(t, filepath.Join(root, m[1]), m[2]) {
-			t.Errorf("SECURITY.md names %s.%s, which does not exist", m[1], m[2])
-		}
-	}
-	invariants := regexp.MustCompile(`(?m)^\d+\. \*\*`).FindAllStringIndex(string(text), -1)
-	if len(invariants) < 20 {
-		t.Fatalf("SECURITY.md has %d invariants: were they moved?", len(invariants))
-	}
-	for i, at := range invariants {
-		end := len(text)
-		if i+1 < len(invariants) {
-			end = invariants[i+1][0]
-		}
-		if !named.Match(text[at[0]:end]) {
-			t.Errorf("no test is named for %.60q", text[at[0]:end])
-		}
-	}
-}
-
-// defines reports whether a folder has a test of that name.
-func defines(t *testing.T, dir, name string) bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), "\nfunc "+name+"(") {
-			return true
-		}
-	}
-	return false
-}
 
 // place matches a row of the table "Where does it live": a question and its file.
 var place = regexp.MustCompile("(?m)^\\| ([^|`]*(?:`[^`]*`[^|`]*)*\\?) \\| `([^`]+)` \\|$")

@@ -15,6 +15,7 @@ import (
 // TestServerLogin: a user adds a remote MCP server with a login by its address alone, logs in and calls a tool. The proxy
 // finds the authorization server, registers, exchanges the code, and renews the token with a refresh token that is good
 // once, for the server and for what code sends.
+// Promise: scrubbed-before-use
 func TestServerLogin(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "mcp.sock")

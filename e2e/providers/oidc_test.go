@@ -125,6 +125,7 @@ func asking(t *testing.T, w *world.World, path, name string) string {
 
 // TestOpenIDProvider: a person logs in at a real provider in a browser, and by device; the token it gives is used,
 // renewed with its rotating refresh token after a refusal, survives a restart, and ends with a logout.
+// Promise: scrubbed-before-use
 func TestOpenIDProvider(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "oidc.sock")

@@ -17,6 +17,7 @@ import (
 
 // TestHeldCall: a call of a tool of Notion's own server that a rule holds gets to the server if the operator approves it
 // at the command line, or the user in the client, as it was shown and once; refused, it does not.
+// Promise: exact-approvals
 func TestHeldCall(t *testing.T) {
 	var notion world.API
 	for _, v := range vendors {

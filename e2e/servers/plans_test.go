@@ -14,6 +14,7 @@ import (
 
 // TestPlan: a dry run calls the tools that only read. Other calls are a plan, which the operator approves, in TypeScript
 // and in Python.
+// Promise: dry-runs-send-no-writes
 func TestPlan(t *testing.T) {
 	program, err := world.Program("hostile")
 	testkit.Must(t, err)

@@ -28,6 +28,7 @@ var wants = regexp.MustCompile(`^codeforge: .{5,600}; want .{3,700}$`)
 
 // TestDocuments: real documents of many makers are imported, or refused with a reason that says what to do, and the
 // types of all of their operations compile strictly.
+// Promise: documents-are-data
 func TestDocuments(t *testing.T) {
 	root, err := world.Root()
 	testkit.Must(t, err)

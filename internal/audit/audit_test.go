@@ -62,6 +62,7 @@ func verify(t *testing.T, dir string, known ...Known) Report {
 }
 
 // TestTree: the root is that of the reference implementation at every size, and a tree that goes on from its edge too.
+// Promise: ledger
 func TestTree(t *testing.T) {
 	var ours tree
 	var stored []tlog.Hash
@@ -112,6 +113,7 @@ func TestParseHead(t *testing.T) {
 }
 
 // TestVerify: what was written verifies, over days and restarts, and fits the checkpoints that were given away.
+// Promise: ledger
 func TestVerify(t *testing.T) {
 	dir := t.TempDir()
 	var known []Known
@@ -148,6 +150,7 @@ func TestVerify(t *testing.T) {
 }
 
 // TestDamage: each change of a ledger is found, and told with where it is.
+// Promise: ledger
 func TestDamage(t *testing.T) {
 	const file = "2026-11-20.ndjson"
 	master := t.TempDir()
@@ -234,6 +237,7 @@ func TestDamage(t *testing.T) {
 }
 
 // TestForked: a ledger that goes on from an older copy of itself is not the one that was seen; nor is another one.
+// Promise: ledger
 func TestForked(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	l := open(t, dir)
@@ -279,6 +283,7 @@ func otherKey(t *testing.T) string {
 
 // TestKilled: wherever a write was cut off, the next start goes on, what was acknowledged is there, and nothing is
 // reported that did not happen.
+// Promise: ledger
 func TestKilled(t *testing.T) {
 	master := t.TempDir()
 	l := open(t, master)
@@ -331,6 +336,7 @@ func TestKilled(t *testing.T) {
 }
 
 // TestSetAside: a ledger that was changed where the next start looks is kept, and told; a new one begins.
+// Promise: ledger
 func TestSetAside(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -358,6 +364,7 @@ func TestSetAside(t *testing.T) {
 }
 
 // TestKeep: of days that are over, the hashes stay, and with them what was signed; their records are gone.
+// Promise: ledger
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, func(c *Config) { c.Keep = 48 * time.Hour })
@@ -389,6 +396,7 @@ func TestKeep(t *testing.T) {
 
 // TestClockAhead: a clock that is a year ahead for a moment drops no records, and what comes after it is in files of its
 // own days, also if the process ends in that moment. One that is behind changes nothing.
+// Promise: ledger
 func TestClockAhead(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		dir := t.TempDir()
@@ -437,6 +445,7 @@ func TestClockAhead(t *testing.T) {
 
 // TestMost: what code and servers send without end takes no more room than is meant for it. The oldest days go first, what
 // is lost of today is counted, and what was given away still fits.
+// Promise: bounded-records, ledger
 func TestMost(t *testing.T) {
 	dir := t.TempDir()
 	const most = 100 << 10
@@ -489,6 +498,7 @@ func TestMost(t *testing.T) {
 }
 
 // TestNewDayOrder: the checkpoint that a day begins with is not on the disk before the records that it covers are.
+// Promise: ledger
 func TestNewDayOrder(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -507,6 +517,7 @@ func TestNewDayOrder(t *testing.T) {
 
 // TestFull: while the disk is full nothing is written in part, callers are told, and afterwards it goes on with how many
 // records were lost.
+// Promise: ledger
 func TestFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "only root can mount a small disk")
@@ -562,6 +573,7 @@ func fill(path string) error {
 }
 
 // TestAtOnce: many writers, many checkpoints.
+// Promise: ledger
 func TestAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -627,6 +639,7 @@ func TestOneWriter(t *testing.T) {
 }
 
 // TestModes: nobody else reads it.
+// Promise: ledger
 func TestModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	testkit.Must(t, open(t, dir).Close())

@@ -42,6 +42,7 @@ func crowd(l *ledger, n int, url string) (lost int) {
 }
 
 // TestFullDayRestart: a proxy that starts again while today's part is full starts, and what was lost is counted.
+// Promise: ledger
 func TestFullDayRestart(t *testing.T) {
 	dir := t.TempDir()
 	most := func(c *Config) { c.Most = 100 << 10 }
@@ -77,6 +78,7 @@ func TestFullDayRestart(t *testing.T) {
 }
 
 // TestMostHashes: what is kept of days that were dropped counts too.
+// Promise: ledger
 func TestMostHashes(t *testing.T) {
 	dir := t.TempDir()
 	const most = 1 << 20
@@ -123,6 +125,7 @@ func TestMostHashes(t *testing.T) {
 }
 
 // TestMostAfterKill: a process that was killed before it dropped older days drops them when it starts again.
+// Promise: ledger
 func TestMostAfterKill(t *testing.T) {
 	dir := t.TempDir()
 	const most = 100 << 10
@@ -144,6 +147,7 @@ func TestMostAfterKill(t *testing.T) {
 }
 
 // TestForgetMemory: dropping a day takes no memory by its records.
+// Promise: ledger
 func TestForgetMemory(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

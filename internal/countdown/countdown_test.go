@@ -8,6 +8,7 @@ import (
 )
 
 // TestPause: a pause does not count, several at once count as one, and together they take no longer than they may.
+// Promise: exact-approvals
 func TestPause(t *testing.T) {
 	for name, c := range map[string]struct {
 		use func(c *Countdown)

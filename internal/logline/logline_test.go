@@ -23,6 +23,7 @@ type stringer struct{}
 
 func (stringer) String() string { return "of " + canary }
 
+// Promise: never-printed
 func TestText(t *testing.T) {
 	const head = "[2026-11-20T09:00:00.001Z] "
 	rows := []struct {
@@ -81,6 +82,7 @@ func TestTimeIsUTC(t *testing.T) {
 	}
 }
 
+// Promise: never-printed
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	l := New(&b, "json", clean).With(slog.String("who", canary), Tag("req"))
@@ -113,6 +115,7 @@ func TestNumbersAreCleaned(t *testing.T) {
 }
 
 // TestLinesStayWhole: lines of several goroutines do not mix.
+// Promise: never-printed
 func TestLinesStayWhole(t *testing.T) {
 	var b bytes.Buffer
 	l := New(&b, "text", nil)

@@ -106,6 +106,7 @@ func asks(t *testing.T, dir, address, role string) bool {
 	return err == nil
 }
 
+// Promise: pod-certificates
 func TestRoles(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	server, sandbox, other, stranger := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
@@ -141,6 +142,7 @@ func TestRoles(t *testing.T) {
 }
 
 // TestRotation: new files count from the next connection on, at both ends.
+// Promise: pod-certificates
 func TestRotation(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	server, sandbox := t.TempDir(), t.TempDir()

@@ -89,6 +89,7 @@ func composeDefaults(t *testing.T) map[string]string {
 
 // TestImagesAreBuiltHere: Docker fetches no image of a service unless .env says so. The names that they have here mean
 // somebody else's on a public registry.
+// Promise: foreign-images
 func TestImagesAreBuiltHere(t *testing.T) {
 	data, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {
@@ -127,6 +128,7 @@ func TestComposeChecks(t *testing.T) {
 }
 
 // TestComposeSettingsArrive: what the service named settings checks also gets to a service that uses it.
+// Promise: ledger-before-sending
 func TestComposeSettingsArrive(t *testing.T) {
 	services := composeServices(t, "../../docker-compose.yml")
 	used := map[string]bool{}

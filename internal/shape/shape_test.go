@@ -55,6 +55,7 @@ func TestShape(t *testing.T) {
 }
 
 // TestNamesThatAreData: names that are values are not shown, nor is any value.
+// Promise: learned-answers-have-no-data
 func TestNamesThatAreData(t *testing.T) {
 	for name, answers := range map[string][]string{
 		"addresses":       {`{"ann@secret.example":{"id":1},"bob@secret.example":{"id":2}}`, `{"ann@secret.example":{"id":1}}`},
@@ -99,6 +100,7 @@ func many(n int) string {
 }
 
 // TestPlain: names as APIs write them, and others.
+// Promise: learned-answers-have-no-data
 func TestPlain(t *testing.T) {
 	for _, name := range strings.Fields("id node_id createdAt URL address1 line_2 x-rate-limit utf8 $schema _links isURLSafe") {
 		if !plain(name) {
@@ -113,6 +115,7 @@ func TestPlain(t *testing.T) {
 }
 
 // TestHostile: examples that are meant to exhaust give a short text soon.
+// Promise: learned-answers-have-no-data
 func TestHostile(t *testing.T) {
 	var wide func(depth int) string
 	wide = func(depth int) string {

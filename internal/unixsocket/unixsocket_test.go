@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// Promise: operators-socket
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
 	l, err := Listen(t.Context(), path, 0o660)

@@ -11,6 +11,7 @@ import (
 )
 
 // TestEscape: what a terminal obeys, hides or reorders is written out; what is to be read stays.
+// Promise: terminal-shows
 func TestEscape(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                     "",
@@ -53,6 +54,7 @@ func TestEscape(t *testing.T) {
 }
 
 // TestEveryCharacter: of all characters, none that is a control, a format character or without a shape is left.
+// Promise: terminal-shows
 func TestEveryCharacter(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if r == '\n' || r == '\t' || !utf8.ValidRune(r) {

@@ -128,6 +128,7 @@ func TestServerErrors(t *testing.T) {
 }
 
 // Closing the stream, and ending its context, ends the program.
+// Promise: server-limits
 func TestServerCloses(t *testing.T) {
 	h, c := serveHost(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -180,6 +181,7 @@ func TestServerSlowEnd(t *testing.T) {
 }
 
 // Programs that do not read, and clients that do not read, hold up nobody else on the connection.
+// Promise: server-limits
 func TestStalledStreams(t *testing.T) {
 	_, c := serveHost(t)
 	for n := range slot.MaxServers {

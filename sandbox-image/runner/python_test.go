@@ -37,6 +37,7 @@ func pythonRun(t *testing.T, b *broker, code string) string {
 
 // TestSkillModule: a skill is imported with _ for -, unless two skills have that name: nothing is imported in the place of
 // another.
+// Promise: pinned-skills
 func TestSkillModule(t *testing.T) {
 	for name, files := range map[string][]string{"open-report": {"open-report.py"}, "open_report": {"open_report.py"}, "": {"open-report.py", "open_report.py"}} {
 		dir := t.TempDir()

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 //
 // Scripts with the condition [embedded] run the real daemons: $BIN holds every binary, including codeforge, and is
 // first in PATH.
+// Promise: imports-hide-keys
 func TestScripts(t *testing.T) {
 	tree := sync.OnceValues(func() (string, error) { return buildAll(t.TempDir) })
 	testscript.Run(t, testscript.Params{

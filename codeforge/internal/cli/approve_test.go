@@ -8,6 +8,7 @@ import (
 
 // TestShownLines: whatever a request says, each line on the terminal begins with the prefix, none is wider than the
 // terminal, and all of it is there.
+// Promise: exact-approvals
 func TestShownLines(t *testing.T) {
 	const prefix = "    | "
 	for _, text := range []string{

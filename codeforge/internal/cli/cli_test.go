@@ -320,6 +320,7 @@ func TestInspect(t *testing.T) {
 
 // TestBrowserArguments: the code that opens the console is in no argument, which every user of the machine may read. It is
 // in a page that the user alone may read, which leads to the console.
+// Promise: console-sessions
 func TestBrowserArguments(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs xdg-open")

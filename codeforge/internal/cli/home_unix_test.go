@@ -16,6 +16,7 @@ import (
 
 // TestForeignFolder: what another user puts into a folder that everybody can write to, such as /tmp, chooses no program
 // for whoever works there.
+// Promise: foreign-folders
 func TestForeignFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "needs root to make another user's file")
@@ -55,6 +56,7 @@ func TestForeignFolder(t *testing.T) {
 
 // TestForeignState: a state directory in somebody else's folder, in which they hold the lock, does not choose where code is
 // sent, nor which process codeforge down ends.
+// Promise: foreign-folders
 func TestForeignState(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "needs root to make another user's directory")
@@ -95,6 +97,7 @@ func TestForeignState(t *testing.T) {
 }
 
 // TestCompleteNames: a folder in somebody's project cannot put commands of its own into the line that a shell completes.
+// Promise: foreign-folders
 func TestCompleteNames(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"shop", "$(id)", "`id`", "a;id", "a b", "a\nb", "-x", "*", "\x1b[2K"} {

@@ -10,6 +10,7 @@ import (
 
 // TestForeignDotenv: a .env that came with somebody's folder does not choose where the token and code are sent. Only
 // the environment and the command line name another server than this machine's.
+// Promise: foreign-folders
 func TestForeignDotenv(t *testing.T) {
 	config := func(dotenv string, environ ...string) (chosen, fallback string, err error) {
 		dir := t.TempDir()

@@ -65,6 +65,7 @@ func TestPick(t *testing.T) {
 
 // TestForeignImage: an image whose author gave it the labels of a stack is not taken for a part of one, whatever folder it
 // names: it would be sent code, decisions and logins.
+// Promise: foreign-images
 func TestForeignImage(t *testing.T) {
 	home := t.TempDir()
 	t.Chdir(home)
@@ -83,6 +84,7 @@ func TestForeignImage(t *testing.T) {
 }
 
 // TestCheckName: what is passed to docker exec is a name and never an option.
+// Promise: operators-socket
 func TestCheckName(t *testing.T) {
 	for _, bad := range []string{"", "-it", "--privileged", "a b", "a/b", "a;b", strings.Repeat("x", 200)} {
 		if CheckName(bad) == nil {

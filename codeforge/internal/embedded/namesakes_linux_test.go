@@ -10,6 +10,7 @@ import (
 )
 
 // TestNamesakes: whoever starts CodeForge as root is told which users of the machine have a user id of its parts.
+// Promise: least-privilege
 func TestNamesakes(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\nfor id in \"$@\"; do case $id in 19999 | 20003 | 20100) echo \"alice$id:x:$id:100:Alice:/home/a:/bin/sh\" ;; esac; done\nexit 2\n"

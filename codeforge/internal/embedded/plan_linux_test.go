@@ -45,6 +45,7 @@ func TestCommandLines(t *testing.T) {
 
 // TestEnvironments: each daemon gets what it needs. Only the proxy gets what could be a credential, and only mcp-server
 // gets the token of the MCP endpoint and the settings of buckets.
+// Promise: shared-skills
 func TestEnvironments(t *testing.T) {
 	proxy, sandbox, server := environments(plan{Slots: 4, Warm: 1}.sized([]string{
 		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "SKILLS_BUCKET=s3://a", "HISTORY_BUCKET=s3://b", "BUCKET_ENDPOINT=http://c", "BUCKET_REGION=auto", "BUCKET_CREDENTIALS_FILE=/key", "BUCKET_CA_FILE=/ca", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=9", "SANDBOX_SLOTS=8",

@@ -67,6 +67,7 @@ func TestAddress(t *testing.T) {
 }
 
 // TestHostile: documents of other kinds, with odd values in every place, or made to be long.
+// Promise: documents-are-data
 func TestHostile(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"discoveryVersion":1}`, `{"discoveryVersion":"v1","rootUrl":"https://a.test/","resources":[]}`, `{"openapi":"3.0.0"}`} {
 		if doc, err := Import([]byte(text), document.Options{Name: "x"}); err == nil {
@@ -98,6 +99,7 @@ func TestHostile(t *testing.T) {
 }
 
 // TestAliases: values of YAML that share others are not written out again and again.
+// Promise: documents-are-data
 func TestAliases(t *testing.T) {
 	const levels = 10 // 30 would take more memory than machines have
 	bomb := "discoveryVersion: v1\nrootUrl: https://a.test/\nmethods: {m: {httpMethod: GET, path: x, id: m}}\nschemas:\n  A0: &a0 {type: string}\n"

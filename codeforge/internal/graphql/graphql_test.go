@@ -223,6 +223,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestHostile: schemas that were made to be deep, long or to lie take bounded time, and show nothing of theirs as ours.
+// Promise: documents-are-data
 func TestHostile(t *testing.T) {
 	const n = 1 << 20
 	for name, text := range map[string]string{

@@ -49,6 +49,7 @@ func get(t *testing.T, method, host string, port int, path string) (int, string)
 }
 
 // TestWait: everything but the redirect of this login is refused and changes nothing, and the redirect is relayed once.
+// Promise: logins-belong-to-their-user
 func TestWait(t *testing.T) {
 	l, err := login.Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
@@ -173,6 +174,7 @@ func TestPasted(t *testing.T) {
 }
 
 // TestOtherLoopback: a browser takes localhost for ::1 first, so nobody else may have the port there.
+// Promise: logins-belong-to-their-user
 func TestOtherLoopback(t *testing.T) {
 	other, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {

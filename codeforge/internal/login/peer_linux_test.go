@@ -19,6 +19,7 @@ import (
 
 // TestOtherUsers: a redirect with the right state from another user of the machine is refused, and does not end the
 // login: such a user may have read the state in the command line of the browser.
+// Promise: logins-belong-to-their-user
 func TestOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		testkit.Skip(t, "only root can be another user")
@@ -60,6 +61,7 @@ func TestOtherUsers(t *testing.T) {
 
 // TestClosedSocket: a redirect with the right state over a connection that was closed before it was accepted is
 // refused: the kernel shows such a socket as root's, whoever had it.
+// Promise: logins-belong-to-their-user
 func TestClosedSocket(t *testing.T) {
 	l, err := login.Listen(t.Context(), "127.0.0.1", 0)
 	testkit.Must(t, err)

@@ -76,6 +76,7 @@ func shown(d Draft) string {
 }
 
 // TestFifteen: each server of a file with every quirk becomes an API that can be written, or says why not.
+// Promise: imports-hide-keys
 func TestFifteen(t *testing.T) {
 	got := drafts(t, "fifteen.json")
 	want := map[string]string{
@@ -139,6 +140,7 @@ var canary = regexp.MustCompile(`canary[A-Z]`)
 
 // TestOwnVariables: what a file takes of the user's variables is said before anything is written, whatever it is called
 // there; where a variable's name or value is that of a key, it is a credential, and never shown.
+// Promise: imports-hide-keys
 func TestOwnVariables(t *testing.T) {
 	own := map[string]string{
 		"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzq81TKEYab", "DB_PASSWORD": "correct horse/battery", "APP_TOKEN": `{"user": "canary words"}`,
@@ -263,6 +265,7 @@ func writable(t *testing.T, d Draft) {
 }
 
 // TestFormats: the other programs' words.
+// Promise: imports-hide-keys
 func TestFormats(t *testing.T) {
 	for file, want := range map[string]map[string]string{
 		"opencode.json": {
@@ -343,6 +346,7 @@ func TestOurs(t *testing.T) {
 }
 
 // TestMistakes: no error quotes the file.
+// Promise: imports-hide-keys
 func TestMistakes(t *testing.T) {
 	for name, text := range map[string]string{
 		"a.json": `{"mcpServers": {"x": {"env": {"K": "canaryA"}}} canaryB`, "b.json": `[1]`, "c.json": `{}`, "d.json": "canaryA",
@@ -357,6 +361,7 @@ func TestMistakes(t *testing.T) {
 }
 
 // TestAlone: a client's file keeps everything but its servers, comments included, and has no key any more.
+// Promise: imports-hide-keys
 func TestAlone(t *testing.T) {
 	for file, want := range map[string]string{
 		"fifteen.json": `{"mcpServers":{"codeforge":{"type":"http","url":"http://127.0.0.1:8080/mcp"}},"theme":"dark"}`,
@@ -392,6 +397,7 @@ func TestAlone(t *testing.T) {
 
 // TestForeignProject: a project that came with somebody's folder does not choose the registry, nor have npm put the user's
 // variables into its address, which is asked for versions before anybody has agreed to anything.
+// Promise: foreign-folders
 func TestForeignProject(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {

@@ -219,6 +219,7 @@ func TestOwnServers(t *testing.T) {
 
 // TestHostile: documents that are meant to exhaust, to mislead or to reach out give a bounded file of plain text, or a
 // reason. The bound of what is written stands for the bound of the work.
+// Promise: documents-are-data
 func TestHostile(t *testing.T) {
 	bomb := "openapi: 3.0.0\nservers: [{url: 'https://a.example'}]\nx-0: &a0 {type: object, properties: {a: {type: string}}}\n"
 	for i := 1; i <= 30; i++ {
@@ -268,6 +269,7 @@ func TestHostile(t *testing.T) {
 }
 
 // TestShared: what many operations share, and what a schema says of many properties, is not gone through without end.
+// Promise: documents-are-data
 func TestShared(t *testing.T) {
 	list := func(n int, text string) string { return strings.Repeat(text+",", n-1) + text }
 	numbered := func(n int, format string) string {
@@ -309,6 +311,7 @@ func TestShared(t *testing.T) {
 }
 
 // TestReachesNowhere: references to other places are neither fetched nor opened, in whatever part of a document.
+// Promise: documents-are-data
 func TestReachesNowhere(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -356,6 +359,7 @@ func TestOperations(t *testing.T) {
 }
 
 // FuzzImport: any document gives a file that a Reader accepts, or an error.
+// Promise: documents-are-data
 func FuzzImport(f *testing.F) {
 	f.Add([]byte(withSchemas(`{"A":{"oneOf":[{"$ref":"#/components/schemas/A"},{"enum":[1,"a",null]}]}}`)))
 	f.Add([]byte("swagger: '2.0'\nhost: a.example\npaths: {/a: {get: {parameters: [{in: query, name: q, type: string}]}}}\n"))

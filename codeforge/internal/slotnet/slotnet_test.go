@@ -45,6 +45,7 @@ func TestRoute(t *testing.T) {
 }
 
 // TestListen: a further listener is reached from within its slot, at every address, and from no other slot.
+// Promise: no-other-way-out
 func TestListen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "needs root for a network namespace")

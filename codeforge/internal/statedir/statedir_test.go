@@ -132,6 +132,7 @@ func TestLockLink(t *testing.T) {
 }
 
 // TestPlantedLock: what came with somebody's folder in the place of a lock does not make its up.json that of a supervisor.
+// Promise: foreign-folders
 func TestPlantedLock(t *testing.T) {
 	for name, plant := range map[string]func(path string) error{
 		"a link to itself":            func(path string) error { return os.Symlink("lock", path) },

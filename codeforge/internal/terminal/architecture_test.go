@@ -13,6 +13,7 @@ import (
 // TestOneDoor: the command line prints only through Streams. Nothing else in it names standard output or error, writes
 // to a descriptor or to the terminal device, or prints by itself; only what starts another CodeForge takes a Stream's
 // file.
+// Promise: terminal-shows
 func TestOneDoor(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {

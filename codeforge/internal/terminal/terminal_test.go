@@ -53,6 +53,7 @@ func obeyed(text string) string {
 }
 
 // TestShown: a terminal receives nothing that it would obey, however it is printed.
+// Promise: terminal-shows
 func TestShown(t *testing.T) {
 	for _, text := range hostile {
 		for name, print := range map[string]func(*terminal.Stream){
@@ -90,6 +91,7 @@ func TestColours(t *testing.T) {
 }
 
 // TestPiped: a file receives every byte unchanged.
+// Promise: terminal-shows
 func TestPiped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	f, err := os.Create(path)

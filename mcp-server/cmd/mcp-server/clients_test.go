@@ -289,6 +289,7 @@ func TestInspector(t *testing.T) {
 }
 
 // TestSocket drives the server over its unix socket, which asks for no token, several clients at once.
+// Promise: operators-socket
 func TestSocket(t *testing.T) {
 	t.Parallel()
 	p := start(t, 4, map[string]string{"MCP_AUTH_TOKEN": "not-asked-for-on-the-socket"})

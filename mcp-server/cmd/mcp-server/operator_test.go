@@ -40,6 +40,7 @@ func methodOf(path string) string {
 
 // TestOperatorOnSocketOnly: the operator's API answers on the socket without a token, and never on an address, not even
 // with the token.
+// Promise: operators-socket, accepted-tools
 func TestOperatorOnSocketOnly(t *testing.T) {
 	const token = "a-token-of-the-endpoint"
 	p := start(t, 1, map[string]string{"MCP_AUTH_TOKEN": token}, "--history", t.TempDir())
@@ -250,6 +251,7 @@ func TestStopEndsStreams(t *testing.T) {
 }
 
 // TestOperatorServers: what the user asks and decides about MCP servers, of which there are none here.
+// Promise: operators-socket
 func TestOperatorServers(t *testing.T) {
 	p := start(t, 1, nil)
 	op := operatorapi.Client{HTTP: p.onSocket()}
@@ -276,6 +278,7 @@ func TestOperatorServers(t *testing.T) {
 
 // TestFrozenAfterRestart: a session that an alarm has frozen stays so when it is begun anew, after a restart, until the
 // operator frees it.
+// Promise: canaries
 func TestFrozenAfterRestart(t *testing.T) {
 	pins := t.TempDir()
 	p := start(t, 2, nil, "--pins", pins)

@@ -69,6 +69,7 @@ func isGone(t *testing.T, op operatorapi.Client, word string) {
 // TestRunsStore: a run through one mcp-server is listed by another with its code, output and receipt, also by one that
 // comes later; what is removed in one is removed in all; runs go on while the bucket is away. Nothing of it, in the bucket
 // neither, has the bucket's key.
+// Promise: shared-runs
 func TestRunsStore(t *testing.T) {
 	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
 	store.Bucket("skills")
@@ -140,6 +141,7 @@ func objectsWith(t *testing.T, store *testkit.ObjectStore, text string) (n int) 
 
 // TestRunsStoreRefused: a bucket that cannot be used keeps the program from starting, and so does one without a folder;
 // with HISTORY=off it is not asked.
+// Promise: shared-runs
 func TestRunsStoreRefused(t *testing.T) {
 	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
 	env := store.Environment()

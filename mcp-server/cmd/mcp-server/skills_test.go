@@ -71,6 +71,7 @@ const first, second = "/** @description A value */", "export const value = 'of t
 
 // TestSkillsStore: what a model saves through one mcp-server is listed, read and imported by code through another one,
 // and while the bucket is away all goes on but saving.
+// Promise: shared-skills
 func TestSkillsStore(t *testing.T) {
 	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
 	store.Bucket("skills")
@@ -134,6 +135,7 @@ func TestSkillsStore(t *testing.T) {
 }
 
 // TestSkillsStoreOfTenants: a tenant has the same skills of its own wherever it connects, and others have not.
+// Promise: shared-skills
 func TestSkillsStoreOfTenants(t *testing.T) {
 	store := testkit.NewObjectStore(t, "AKIDOFTHETEST", storeKey, "us-east-1")
 	store.Bucket("skills")

@@ -16,6 +16,7 @@ import (
 )
 
 // TestBook: an alarm freezes its session until it is freed, also across a restart, and is told once.
+// Promise: canaries
 func TestBook(t *testing.T) {
 	dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
 	var told []operatorapi.Alarm
@@ -79,6 +80,7 @@ func TestNotStored(t *testing.T) {
 
 // TestBesidePins: the tools that are accepted of a server called alarms are another file of the same folder. A book that an
 // earlier version left under that name freezes whom it froze, and one that is damaged frees nobody.
+// Promise: canaries
 func TestBesidePins(t *testing.T) {
 	const pins = `{"server":"[]","tools":{"a":{}}}`
 	for old, frozen := range map[string]bool{`[{"number":1,"session":"` + alarm.Name("s") + `","frozen":true}]`: true, pins: false, "{": false} {

@@ -98,6 +98,7 @@ func TestMiss(t *testing.T) {
 }
 
 // TestHostile: a document that was made to make its reader slow, or its answers long, does neither.
+// Promise: documents-are-data
 func TestHostile(t *testing.T) {
 	const n = 150_000
 	text := func(graphql bool, line string) string {

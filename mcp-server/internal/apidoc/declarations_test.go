@@ -35,6 +35,7 @@ var clientText = regexp.MustCompile(`^const table = JSON\.parse\("(?:[ !#%&()+,\
 
 // TestDeclarations: what is generated of a document compiles strictly, whatever names the document has, and nothing of
 // it is code but one literal.
+// Promise: documents-are-data
 func TestDeclarations(t *testing.T) {
 	files := map[string]string{"hostile": hostile, "shop": shop}
 	if *imported != "" {

@@ -20,6 +20,7 @@ func (f files) Operations(_ context.Context, api string) (io.ReadCloser, error) 
 
 // TestSeen: answers of operations of which the document does not say what they answer are shown as they were, until
 // the document changes. Others are as the document says.
+// Promise: learned-answers-have-no-data
 func TestSeen(t *testing.T) {
 	const declared = `{"format":1,"server":"https://api.shop.test/v1","operations":1,"types":0}
 {"m":"GET","p":"/a","a":"string"}

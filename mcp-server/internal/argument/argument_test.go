@@ -39,6 +39,7 @@ func many(n int, list bool) string {
 }
 
 // TestBounds: sizes and numbers of arguments are refused in few words, whatever they are.
+// Promise: bounded-work
 func TestBounds(t *testing.T) {
 	const large = 64 << 20
 	for _, c := range []struct {
@@ -73,6 +74,7 @@ func TestBounds(t *testing.T) {
 }
 
 // TestLinear: whatever arguments hold, reading them takes time in proportion to their size.
+// Promise: bounded-work
 func TestLinear(t *testing.T) {
 	const n = 1 << 20
 	shapes := map[string]func(n int) string{

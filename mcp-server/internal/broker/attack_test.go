@@ -19,6 +19,7 @@ import (
 )
 
 // TestSchemaCost: whatever a server's schema is, checking arguments by it takes little time, which no caller can end.
+// Promise: bounded-servers
 func TestSchemaCost(t *testing.T) {
 	const many = 8000
 	list := func(one string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }
@@ -47,6 +48,7 @@ func TestSchemaCost(t *testing.T) {
 }
 
 // TestImpatience: calls that code gives up at once say nothing about the server. Other runs can still call it.
+// Promise: bounded-servers
 func TestImpatience(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
@@ -63,6 +65,7 @@ func TestImpatience(t *testing.T) {
 }
 
 // TestFlood: a server can write to its bridge's output, so the bridge's bounds do not hold for what it prints.
+// Promise: bounded-servers
 func TestFlood(t *testing.T) {
 	var out bytes.Buffer
 	s := &server{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: controlapi.API{Name: "a"}}
@@ -76,6 +79,7 @@ func TestFlood(t *testing.T) {
 }
 
 // TestDefinitions: what a server's tools take is bounded, whatever the server says.
+// Promise: bounded-servers
 func TestDefinitions(t *testing.T) {
 	var all []json.RawMessage
 	for i := range maxTools {
@@ -94,6 +98,7 @@ func TestDefinitions(t *testing.T) {
 }
 
 // TestRoom: what calls hold in memory is bounded, of one run and of all together, and is free again after them.
+// Promise: bounded-servers
 func TestRoom(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	large := `{"text":"` + strings.Repeat("x", 8<<20) + `"}`

@@ -66,6 +66,7 @@ func (r *rug) changes() (string, string) {
 
 // TestRugPullBySpelling: fields whose keys have another case, or that are there twice, are read in one way by what is
 // accepted, by what models and code see, and by a dry run, which calls tools that only read.
+// Promise: accepted-tools
 func TestRugPullBySpelling(t *testing.T) {
 	accepted := `{"name":"send","description":"Sends","inputSchema":{"type":"object"},"annotations":{"openWorldHint":true}}`
 	for name, pulled := range map[string]string{
@@ -106,6 +107,7 @@ func TestRugPullBySpelling(t *testing.T) {
 // TestRugPull: what a server declares when it is first used is accepted. A changed description, a changed schema, a
 // changed annotation, a renamed and a new tool are held back, also by the next process: code neither sees nor calls
 // them, and is told why. The others go on. The user sees the difference and accepts exactly that.
+// Promise: accepted-tools
 func TestRugPull(t *testing.T) {
 	file, pins := filepath.Join(t.TempDir(), "tools.json"), t.TempDir()
 	first := []string{
@@ -201,6 +203,7 @@ func TestRugPull(t *testing.T) {
 
 // TestPinsExceptions: a server may be left alone, an empty list is not a beginning, and what cannot be read accepts
 // nothing.
+// Promise: accepted-tools
 func TestPinsExceptions(t *testing.T) {
 	file, pins := filepath.Join(t.TempDir(), "tools.json"), t.TempDir()
 	off := newRug(t, file, pins, func(s *controlapi.Server) { s.Pins = "off" })

@@ -26,6 +26,7 @@ func (w *world) planned(run, path, body, plan, session string) (code, lent, text
 
 // TestPlan: a dry run calls what says that it only reads. Everything else is checked and not called, and called when the
 // plan is sent, for the session of the run, which is over then.
+// Promise: dry-runs-send-no-writes
 func TestPlan(t *testing.T) {
 	session := func(s *controlapi.Server) { s.State = "session" }
 	w := newWorld(t, 4, hostile(t, "a", session))

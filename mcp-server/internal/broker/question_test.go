@@ -29,6 +29,7 @@ func ask(text, form string, more int) string {
 
 // TestQuestion: what a server asks during a call goes to the user of the run that called, as the server's words, and the
 // answer goes back.
+// Promise: questions-reach-their-user
 func TestQuestion(t *testing.T) {
 	var got question.Question
 	var of string
@@ -54,6 +55,7 @@ func TestQuestion(t *testing.T) {
 }
 
 // TestUnasked: a question that is not put to the user is an error for the server, and code is told why.
+// Promise: questions-reach-their-user
 func TestUnasked(t *testing.T) {
 	var times atomic.Int32
 	w := asks(t, func(context.Context, string, question.Question) (question.Answer, error) {
@@ -103,6 +105,7 @@ func TestUnasked(t *testing.T) {
 
 // TestWhoseUser: where a server does not say in which call it asks, it asks nobody while it works for several sessions,
 // and does while it works for one alone.
+// Promise: questions-reach-their-user
 func TestWhoseUser(t *testing.T) {
 	w := asks(t, func(_ context.Context, run string, _ question.Question) (question.Answer, error) {
 		if !strings.HasPrefix(run, "s2-") {
@@ -130,6 +133,7 @@ func TestWhoseUser(t *testing.T) {
 }
 
 // TestQuestionEnds: a question ends with the call that it is part of.
+// Promise: questions-reach-their-user
 func TestQuestionEnds(t *testing.T) {
 	open := make(chan struct{})
 	ended := make(chan struct{})
@@ -152,6 +156,7 @@ func TestQuestionEnds(t *testing.T) {
 
 // TestProgress: what a server reports of a call goes to the client of the run that called, on one line; of many reports the
 // last.
+// Promise: questions-reach-their-user
 func TestProgress(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	var mu sync.Mutex

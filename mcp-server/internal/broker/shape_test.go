@@ -28,6 +28,7 @@ func ofText(text string) string {
 }
 
 // TestShapes: what code gets of a result is what is learned from, and no value of it is shown, also where values are keys.
+// Promise: learned-shapes-have-no-values
 func TestShapes(t *testing.T) {
 	for _, c := range []struct {
 		results []string
@@ -58,6 +59,7 @@ func TestShapes(t *testing.T) {
 
 // TestLearns: a tool's shape is learned from its first results, survives a restart, and is forgotten with the definition
 // that it was seen of.
+// Promise: learned-shapes-have-no-values
 func TestLearns(t *testing.T) {
 	dir := t.TempDir()
 	a := hostile(t, "a", nil)
@@ -113,6 +115,7 @@ func TestLearns(t *testing.T) {
 }
 
 // TestAskedAgain: names that only answers to the same questions had are still those of one object, also after a restart.
+// Promise: learned-shapes-have-no-values
 func TestAskedAgain(t *testing.T) {
 	l := &learned{Shape: &shape.Shape{}}
 	for range 3 {

@@ -17,6 +17,7 @@ import (
 
 // TestTenants: a shared server has a process for each tenant and one for the operator, nothing is learned of what
 // tenants are answered, and a stash is its session's, within the bounds of its tenant.
+// Promise: tenant-state
 func TestTenants(t *testing.T) {
 	state := func(name string) func(*controlapi.Server) { return func(s *controlapi.Server) { s.State = name } }
 	w := newWorld(t, 7, hostile(t, "a", nil), hostile(t, "session", state("session")), hostile(t, "run", state("run")))
@@ -73,6 +74,7 @@ func TestTenants(t *testing.T) {
 
 // TestToolsOfAll: whoever calls next after a server has changed, the process that all share says which tools there are:
 // not one of a tenant, who may control it.
+// Promise: tenant-apis, accepted-tools
 func TestToolsOfAll(t *testing.T) {
 	for _, pins := range []string{"off", ""} {
 		w := newWorld(t, 6, hostile(t, "a", func(s *controlapi.Server) { s.Pins = pins }))
@@ -100,6 +102,7 @@ func TestToolsOfAll(t *testing.T) {
 
 // TestRoomOfTenant: the calls of all runs of a tenant hold as much memory as those of one run may, and leave the rest to
 // others.
+// Promise: tenant-shares
 func TestRoomOfTenant(t *testing.T) {
 	w := newWorld(t, 1)
 	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
@@ -147,6 +150,7 @@ func TestStashEntries(t *testing.T) {
 
 // TestSlotsOfTenant: the servers of one tenant have half of the slots at most. Its idle ones give way to its others, and
 // not those of anybody else.
+// Promise: tenant-shares
 func TestSlotsOfTenant(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State, s.ConnectTimeoutMS = "session", 3000 }))
 	session := func(name, id string) string {

@@ -106,6 +106,7 @@ func TestLongEnum(t *testing.T) {
 }
 
 // TestHostileSchemas: a schema is a server's word. None takes long, fails, or makes a right call a wrong one.
+// Promise: bounded-servers
 func TestHostileSchemas(t *testing.T) {
 	wide := strings.TrimSuffix(strings.Repeat(`{"$ref":"#"},`, 50), ",")
 	for _, schema := range []string{

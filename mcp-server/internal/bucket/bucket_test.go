@@ -280,6 +280,7 @@ func TestList(t *testing.T) {
 }
 
 // TestRefused: what keeps a bucket from being used is said with what to do about it, and without the key.
+// Promise: shared-skills
 func TestRefused(t *testing.T) {
 	good, s := open(t)
 	file := filepath.Join(t.TempDir(), "credentials")

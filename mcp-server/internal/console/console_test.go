@@ -100,6 +100,7 @@ func signedIn(t testing.TB, h http.Handler, secret string) string {
 }
 
 // TestHeaders: every answer has the policy, whatever it is; what the API answers is kept nowhere; nothing sets a cookie.
+// Promise: console-shows-text
 func TestHeaders(t *testing.T) {
 	c, _, h := served(t, "", 1)
 	me := signedIn(t, h, c.Code())
@@ -125,6 +126,7 @@ func TestHeaders(t *testing.T) {
 }
 
 // TestShell: the shell says the same to everybody, has no script or style within, and makes no markup of text.
+// Promise: console-shows-text
 func TestShell(t *testing.T) {
 	_, _, h := served(t, "s3cret", 1)
 	page := ask(h, http.MethodGet, Path, "").Body.String()
@@ -156,6 +158,7 @@ func TestShell(t *testing.T) {
 }
 
 // TestBearer: every path of the API needs a session, whichever credential else is sent, also where /mcp needs none.
+// Promise: console-sessions
 func TestBearer(t *testing.T) {
 	for _, token := range []string{"", "s3cret-token"} {
 		c, _, h := served(t, token, 1)
@@ -173,6 +176,7 @@ func TestBearer(t *testing.T) {
 }
 
 // TestForeign: web pages of others reach nothing, but a link of theirs may open the empty shell.
+// Promise: console-sessions
 func TestForeign(t *testing.T) {
 	c, _, h := served(t, "", 1)
 	me := signedIn(t, h, c.Code())
@@ -216,6 +220,7 @@ func TestForeign(t *testing.T) {
 }
 
 // TestSessions: a code works once and for a minute, a session for twelve hours or until it is ended; both are bounded.
+// Promise: console-sessions
 func TestSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, h := served(t, "", 1)
@@ -269,6 +274,7 @@ func TestSessions(t *testing.T) {
 
 // TestSessionsSleep: codes and sessions end while the machine sleeps, whose monotonic clock stands still, and as they
 // should when its clock is set back.
+// Promise: console-sessions
 func TestSessionsSleep(t *testing.T) {
 	for name, clock := range map[string]struct{ after, set time.Duration }{
 		"asleep": {0, sessionTime}, "set back": {sessionTime, -100 * time.Hour},
@@ -286,6 +292,7 @@ func TestSessionsSleep(t *testing.T) {
 }
 
 // TestToken: MCP_AUTH_TOKEN signs in, and without one nothing does that is none.
+// Promise: console-sessions
 func TestToken(t *testing.T) {
 	_, _, h := served(t, "s3cret-token", 1)
 	signedIn(t, h, "s3cret-token")
@@ -298,6 +305,7 @@ func TestToken(t *testing.T) {
 }
 
 // TestLive: the stream tells what changes, goes on where it broke off without a loss, and ends with its session.
+// Promise: console-sessions
 func TestLive(t *testing.T) {
 	c, m, h := served(t, "", 1)
 	s := httptest.NewServer(h)
@@ -381,6 +389,7 @@ func TestStopped(t *testing.T) {
 
 // TestDecides: keys and buttons decide about what has been on the screen for a second, and about nothing else: not about
 // what takes its place, nor for a key that is still held down.
+// Promise: console-decides-what-was-shown
 func TestDecides(t *testing.T) {
 	script, err := os.Open("testdata/decides.mjs")
 	testkit.Must(t, err)
@@ -409,6 +418,7 @@ that run after a second: stop run2
 
 // TestConnectionStays: a page that has signed in keeps its connection when somebody without a session opens more of them
 // than there may be.
+// Promise: no-lock-out
 func TestConnectionStays(t *testing.T) {
 	c, _, h := served(t, "", 1)
 	me := signedIn(t, h, c.Code())

@@ -83,6 +83,7 @@ func (w *world) clean(t *testing.T) {
 	}
 }
 
+// Promise: tenant-shares
 func TestOrder(t *testing.T) {
 	w := newWorld(t, 1)
 	var during []string
@@ -275,6 +276,7 @@ func TestSandboxDiesDuringRun(t *testing.T) {
 }
 
 // TestOldGenerations: a sandboxd that lost its count is one whose leases the proxy refuses; new ones are tried.
+// Promise: one-run-one-identity
 func TestOldGenerations(t *testing.T) {
 	w := newWorld(t, 1)
 	control := controlapi.NewClient(w.proxy.Socket)

@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
 
+// Promise: mcp-endpoint, console-sessions
 func TestLocal(t *testing.T) {
 	g := guard.New(guard.Config{AllowedHosts: []string{"Forge.example.com", "host.docker.internal:8080"}})
 	h := g.Local(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
@@ -93,6 +94,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
+// Promise: mcp-endpoint
 func TestBearer(t *testing.T) {
 	g := guard.New(guard.Config{Token: secret.New("s3cret-token")})
 	h := g.Bearer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -181,6 +183,7 @@ func TestListener(t *testing.T) {
 }
 
 // TestOtherUser connects as another user, for real.
+// Promise: mcp-endpoint
 func TestOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		testkit.Skip(t, "becoming another user needs root")
@@ -214,6 +217,7 @@ func (q queue) Addr() net.Addr { return &net.UnixAddr{Name: "queue"} }
 
 // TestUnknownUser: a connection of nobody that can be found is one of another user, though the number 0, -1 or that of
 // this process would be let in.
+// Promise: mcp-endpoint
 func TestUnknownUser(t *testing.T) {
 	far, near := net.Pipe()
 	defer far.Close()
@@ -249,6 +253,7 @@ func TestUnknownUser(t *testing.T) {
 
 // TestTenants: with tenants a token is required, also where the operator has none; that of a tenant leads to its own MCP
 // endpoint, and nowhere else.
+// Promise: tenant-sessions
 func TestTenants(t *testing.T) {
 	const alice = "alice-token-0123456789"
 	say := func(who string) http.Handler {

@@ -41,6 +41,7 @@ func ask(c net.Conn, token string, wait time.Duration) (int, error) {
 
 // TestLimit: who has no token cannot take the connections of those who have it, whatever they send; only the oldest of
 // theirs ends, and one on which the token came stays. Those who have it wait for each other.
+// Promise: no-lock-out
 func TestLimit(t *testing.T) {
 	const most, patience = 4, 10 * time.Second
 	for name, g := range map[string]*guard.Guard{
@@ -137,6 +138,7 @@ func TestLimit(t *testing.T) {
 
 // TestLimitTooLate: a request with the token that comes on a connection that has just made room for another is not
 // served.
+// Promise: no-lock-out
 func TestLimitTooLate(t *testing.T) {
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
@@ -157,6 +159,7 @@ func TestLimitTooLate(t *testing.T) {
 }
 
 // TestLimitTenants: one tenant has at most half of the connections, the operator as many as there are.
+// Promise: no-lock-out
 func TestLimitTenants(t *testing.T) {
 	const most, patience = 6, 10 * time.Second
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

@@ -18,6 +18,7 @@ import (
 
 // TestLimitStorm: in a storm of connections of every kind a client that stays is never closed or refused, each request
 // is served under its own name, and nothing is left of the bookkeeping.
+// Promise: no-lock-out
 func TestLimitStorm(t *testing.T) {
 	const most = 40
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -115,6 +116,7 @@ func TestLimitStorm(t *testing.T) {
 
 // TestLimitTakenToken: whoever had a token that was taken away keeps no connection with requests without one, neither from
 // others nor from who has the tenant's name now.
+// Promise: no-lock-out
 func TestLimitTakenToken(t *testing.T) {
 	const most = 8
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

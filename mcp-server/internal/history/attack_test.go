@@ -15,6 +15,7 @@ import (
 )
 
 // TestAttackNested: a small object does not become large in memory: mcp-server has 512 MB, and reads sixteen at a time.
+// Promise: shared-runs
 func TestAttackNested(t *testing.T) {
 	const id, most = "rnested", 48 << 20
 	at := time.Now().UTC().Format(time.RFC3339)
@@ -61,6 +62,7 @@ func TestAttackNested(t *testing.T) {
 
 // TestAttackNumbers: what others count neither breaks the ledger nor hides in it what this store has sent, and what they
 // call an outcome is one.
+// Promise: shared-runs
 func TestAttackNumbers(t *testing.T) {
 	oldest := time.Now().Add(-time.Hour)
 	for name, change := range map[string]func(*controlapi.Exchange){
@@ -106,6 +108,7 @@ func TestAttackLedger(t *testing.T) {
 }
 
 // TestAttackPairs: one object adds only so many rows to the sums.
+// Promise: shared-runs
 func TestAttackPairs(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)
@@ -129,6 +132,7 @@ func TestAttackPairs(t *testing.T) {
 }
 
 // TestAttackRemovals: removals of runs that never were do not fill the disk.
+// Promise: shared-runs
 func TestAttackRemovals(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)
@@ -165,6 +169,7 @@ func TestAttackRemovals(t *testing.T) {
 }
 
 // TestAttackTold: an exchange that the proxy has told keeps what it said, whatever the bucket says of it later.
+// Promise: shared-runs
 func TestAttackTold(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)
@@ -210,6 +215,7 @@ func TestAttackPrints(t *testing.T) {
 
 // TestAttackSums: objects of others add only so many rows to the sums. Nothing removes these before they are 90 days old,
 // so that a gigabyte of them would make tidyRuns remove every run for as long.
+// Promise: shared-runs
 func TestAttackSums(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)

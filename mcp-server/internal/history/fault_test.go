@@ -372,6 +372,7 @@ func TestMigrationAtOnce(t *testing.T) {
 
 // TestOthersGiveWay: what an MCP server sends without end, and the requests of runs that another mcp-server has, take
 // none of the room of runs: the oldest of them go first, and before the file is much too large.
+// Promise: bounded-records
 func TestOthersGiveWay(t *testing.T) {
 	const file = 12 << 20
 	s := open(t, t.TempDir(), func(c *Config) { c.limits = limits{24 * time.Hour, 24 * time.Hour, 1 << 30, file} })
@@ -407,6 +408,7 @@ func TestOthersGiveWay(t *testing.T) {
 
 // TestClockAhead: a clock that is a year ahead for some minutes removes nothing, also where CodeForge starts meanwhile.
 // One that stays ahead is believed in the end.
+// Promise: nothing-stays
 func TestClockAhead(t *testing.T) {
 	var ahead atomic.Int64
 	dir := t.TempDir()
@@ -452,6 +454,7 @@ func TestClockAhead(t *testing.T) {
 
 // TestRetention: content goes by age and by size, runs by age and by the file's size, the oldest first; what content is
 // gone from is still listed, and not found by its words.
+// Promise: nothing-stays
 func TestRetention(t *testing.T) {
 	fill := func(t *testing.T, l limits) *Store {
 		s := open(t, t.TempDir(), func(c *Config) { c.limits = l })

@@ -284,6 +284,7 @@ func TestLedger(t *testing.T) {
 }
 
 // TestRemoved: nothing of a removed run is in the files.
+// Promise: nothing-stays
 func TestRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
@@ -326,6 +327,7 @@ func TestRemoved(t *testing.T) {
 }
 
 // TestModes: receipts has no code, output or title; off has nothing, and no file.
+// Promise: nothing-stays
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, func(c *Config) { c.Mode = Receipts })
@@ -364,6 +366,7 @@ func TestModes(t *testing.T) {
 }
 
 // TestClean: what must not be stored is taken out of everything, also where it was printed in two pieces.
+// Promise: never-printed
 func TestClean(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, func(c *Config) {

@@ -99,6 +99,7 @@ func files(t *testing.T, s *testkit.ObjectStore) []string {
 
 // TestShared: a run that ends in one store is in the other within seconds, with its content, its sums and its words; a
 // store that starts with an empty file imports all; a run removed in one is removed in the other and in the bucket.
+// Promise: shared-runs
 func TestShared(t *testing.T) {
 	b, server := objects(t)
 	one, two := sharing(t, b, nil), sharing(t, b, nil)
@@ -187,6 +188,7 @@ func asJSON(t *testing.T, v any) string {
 }
 
 // TestSharedModes: a store applies its own HISTORY and REDACTING_STRINGS to the runs of others.
+// Promise: shared-runs
 func TestSharedModes(t *testing.T) {
 	b, server := objects(t)
 	full := sharing(t, b, nil)
@@ -549,6 +551,7 @@ func TestObject(t *testing.T) {
 
 // TestSharedHostile: objects that no store uploads are skipped and counted, each once, and change no known run; good
 // ones are imported.
+// Promise: shared-runs
 func TestSharedHostile(t *testing.T) {
 	b, _ := objects(t)
 	one := sharing(t, b, nil)
@@ -591,6 +594,7 @@ func TestSharedHostile(t *testing.T) {
 
 // TestSharedResurrected: an object that was being uploaded while its run was removed is removed by whichever store sees
 // it.
+// Promise: shared-runs
 func TestSharedResurrected(t *testing.T) {
 	b, server := objects(t)
 	one, two := sharing(t, b, nil), sharing(t, b, nil)

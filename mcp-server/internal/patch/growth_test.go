@@ -38,6 +38,7 @@ func shapes(n int) map[string][2]string {
 
 // TestLinear: reading and applying a patch takes time in proportion to its size and the text's, whatever repeats in
 // them.
+// Promise: bounded-work
 func TestLinear(t *testing.T) {
 	const n = 512 << 10
 	for name := range shapes(0x100) {
@@ -57,6 +58,7 @@ func TestLinear(t *testing.T) {
 }
 
 // TestBlocks: so many blocks and no more, also where each searches the whole text.
+// Promise: bounded-work
 func TestBlocks(t *testing.T) {
 	text := strings.Repeat("line\n", 50_000) + "unique\n"
 	one := block("unique\n", "unique\n")
@@ -89,6 +91,7 @@ func TestGrowth(t *testing.T) {
 }
 
 // TestCancelled: the work ends with its caller, at every step that can be long.
+// Promise: bounded-work
 func TestCancelled(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -69,6 +69,7 @@ func text(t *testing.T, s *mcp.ClientSession, p *mcp.CallToolParams) string {
 }
 
 // TestRounds: two questions in one call, by a client of either era, and by one that shows no forms.
+// Promise: questions-reach-their-user
 func TestRounds(t *testing.T) {
 	for _, protocol := range []string{"2025-11-25", "2026-07-28"} {
 		names := []string{"Ann", "Bob"}
@@ -104,6 +105,7 @@ func bare(t *testing.T, d *Desk, work func(context.Context, Asker) *mcp.CallTool
 }
 
 // TestComesBack: only the call's own client comes back to it, once, and with the state that it was given.
+// Promise: questions-reach-their-user
 func TestComesBack(t *testing.T) {
 	d := &Desk{}
 	s := bare(t, d, func(ctx context.Context, ask Asker) *mcp.CallToolResult {

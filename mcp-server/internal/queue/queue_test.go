@@ -334,6 +334,7 @@ func TestAheadCrowd(t *testing.T) {
 
 // TestShare: a tenant has no more runs at once than its share, no more wait than may, and however many do, one of another
 // tenant has its turn after one of them.
+// Promise: tenant-shares
 func TestShare(t *testing.T) {
 	q, _ := newQueue(t, 2, queue.Config{MaxWait: 20 * time.Second, MaxWaiting: 1, MaxPerSession: 1})
 	a, b := queue.NewShare("a", 2, 3), queue.NewShare("b", 2, 3)

@@ -115,6 +115,7 @@ func TestExec(t *testing.T) {
 }
 
 // TestForeignExec asks for an exec that exists and was made by somebody else.
+// Promise: docker-socket
 func TestForeignExec(t *testing.T) {
 	name := startBox(t)
 	spec := Spec{Container: name, User: "1:1", Cmd: []string{"cat"}}
@@ -139,6 +140,7 @@ func TestForeignExec(t *testing.T) {
 }
 
 // TestPipelined sends a second request behind the start, where a plain pipe would hand it to the engine.
+// Promise: docker-socket
 func TestPipelined(t *testing.T) {
 	name := startBox(t)
 	spec := Spec{Container: name, User: "1:1", Cmd: []string{"tee", "/tmp/stdin"}}

@@ -90,6 +90,7 @@ func post(path, body string, headers ...string) string {
 }
 
 // TestRefused sends what a hostile caller would, and looks that the engine hears nothing.
+// Promise: docker-socket
 func TestRefused(t *testing.T) {
 	spec := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x", "attach"}}
 	engine, touched := tripwire(t)

@@ -10,6 +10,7 @@ import (
 
 // TestRevive: a container that the engine failed to start, since the one whose network it shares was not up, is started
 // by the next wish for an exec; one that somebody stopped is not.
+// Promise: docker-socket
 func TestRevive(t *testing.T) {
 	owner := startBox(t) + "-owner" // its own is removed when it stops
 	guest := owner + "-guest"

@@ -21,6 +21,7 @@ func good(t testing.TB, s Spec) []byte {
 	return data
 }
 
+// Promise: docker-socket
 func TestCheckCreate(t *testing.T) {
 	s := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x", "attach"}}
 	const io = `"AttachStdin":true,"AttachStdout":true,"AttachStderr":true`
@@ -84,6 +85,7 @@ func TestCheckCreate(t *testing.T) {
 	}
 }
 
+// Promise: docker-socket
 func TestCheckStart(t *testing.T) {
 	for _, body := range []string{`{}`, `{"Detach":false,"Tty":false}`, `{"Detach":false,"Tty":false,"ConsoleSize":null}`} {
 		if err := checkStart([]byte(body)); err != nil {
@@ -102,6 +104,7 @@ func TestCheckStart(t *testing.T) {
 
 // FuzzCheckCreate holds the parser against the engine's: what is let through means the spec to encoding/json as well,
 // which is what the engine decodes with.
+// Promise: docker-socket
 func FuzzCheckCreate(f *testing.F) {
 	s := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x", "attach"}}
 	f.Add(good(f, s))
@@ -122,6 +125,7 @@ func FuzzCheckCreate(f *testing.F) {
 	})
 }
 
+// Promise: docker-socket
 func TestIDs(t *testing.T) {
 	var s ids
 	if s.has("a") || s.take("a") {

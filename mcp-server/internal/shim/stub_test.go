@@ -72,6 +72,7 @@ func (s *stub) listen(t *testing.T) string {
 }
 
 // TestOwnExec: of the exec that the shim itself made, nothing but the one attached start reaches the engine.
+// Promise: docker-socket
 func TestOwnExec(t *testing.T) {
 	spec := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x", "attach"}}
 	create := post("/v1.41/containers/box/exec", string(good(t, spec)))
@@ -119,6 +120,7 @@ func TestOwnExec(t *testing.T) {
 }
 
 // TestChunkedBody: a body that does not say how long it is is refused, the one that is allowed too.
+// Promise: docker-socket
 func TestChunkedBody(t *testing.T) {
 	spec := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x", "attach"}}
 	engine := &stub{}
@@ -134,6 +136,7 @@ func TestChunkedBody(t *testing.T) {
 }
 
 // TestReviveStates: only a container that is down, by an error of the engine, is started.
+// Promise: docker-socket
 func TestReviveStates(t *testing.T) {
 	spec := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x", "attach"}}
 	for name, c := range map[string]struct {

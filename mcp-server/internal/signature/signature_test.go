@@ -158,6 +158,7 @@ func TestIsTypeScript(t *testing.T) {
 }
 
 // TestHostileCost: whatever a schema is, writing it takes little time.
+// Promise: bounded-servers
 func TestHostileCost(t *testing.T) {
 	var properties []string
 	for i := range 8000 {

@@ -8,6 +8,7 @@ import (
 )
 
 // TestChoose: whatever a server lists, only plain names become file names.
+// Promise: shared-skills
 func TestChoose(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.ts": "", "a.py": "", "a-b_1.ts": "",

@@ -140,6 +140,7 @@ func TestMirrorConflict(t *testing.T) {
 }
 
 // TestMirrorRace: stores that count in one skill at the same time lose no count.
+// Promise: shared-skills
 func TestMirrorRace(t *testing.T) {
 	t.Parallel()
 	_, b := inBucket(t)
@@ -256,6 +257,7 @@ func TestMirrorHangs(t *testing.T) {
 }
 
 // TestMirrorHostile: hostile objects are bounded and counted like hostile files, and keep no skill out.
+// Promise: shared-skills
 func TestMirrorHostile(t *testing.T) {
 	t.Parallel()
 	server, b := inBucket(t)

@@ -21,6 +21,7 @@ func sumOf(t *testing.T, s *skill.Store, name string) string {
 
 // TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that
 // is opened later. An unpinned skill changes again.
+// Promise: console-decides-what-was-shown, pinned-skills
 func TestPin(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello, "b.py": "x = 1\n", "c.ts": hello})
 	pins := filepath.Join(t.TempDir(), "pins")
@@ -84,6 +85,7 @@ func TestPin(t *testing.T) {
 
 // TestOneNamePerModule: Python imports a skill with _ for -. So no other skill takes the name of one that is there, and
 // nothing that code puts beside a pinned one is imported in its place.
+// Promise: pinned-skills
 func TestOneNamePerModule(t *testing.T) {
 	s, dir := open(t, map[string]string{"open-report.py": "x = 1\n", "a_b.py": "x = 1\n", "a-b_c.py": "x = 1\n", "own.ts": hello})
 	s.PinIn(filepath.Join(t.TempDir(), "pins"))

@@ -62,6 +62,7 @@ func TestList(t *testing.T) {
 
 // TestHostile: what hostile code can put into the directory is neither read nor listed, and reading it fails as not
 // found.
+// Promise: hostile-skills
 func TestHostile(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.ts")
 	testkit.Must(t, os.WriteFile(outside, []byte("outside"), 0o600))
@@ -110,6 +111,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// Promise: hostile-skills
 func TestTooMany(t *testing.T) {
 	s, dir := open(t, nil)
 	for i := range 2500 {
@@ -126,6 +128,7 @@ func TestTooMany(t *testing.T) {
 
 // TestRoom: the skills that update_skill and the console make have a number and a size in all, also when many are made at
 // once. What is beyond is refused with both, what makes room is not.
+// Promise: tenant-shares
 func TestRoom(t *testing.T) {
 	edit := func(s *skill.Store, name, search, replace string) error {
 		_, err := s.Patch(t.Context(), name, "<<<<<<< SEARCH\n"+search+"=======\n"+replace+">>>>>>> REPLACE")
@@ -273,6 +276,7 @@ func TestPatchRace(t *testing.T) {
 
 // TestReadRace: while code puts one thing after another in a skill's place, a read gives the skill or fails; never what
 // a symbolic link leads to, inside the directory or out of it, and never more than a skill may have.
+// Promise: hostile-skills
 func TestReadRace(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	testkit.Must(t, os.WriteFile(outside, []byte("outside"), 0o600))

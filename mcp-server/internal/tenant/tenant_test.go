@@ -11,6 +11,7 @@ import (
 
 // TestNarrow: no list of APIs of a run leads beyond those of its tenant, and none becomes the empty one, which stands
 // for all.
+// Promise: tenant-apis
 func TestNarrow(t *testing.T) {
 	own := &Tenant{Tenant: tokenfile.Tenant{Name: "a", APIs: []string{"x", "y"}}}
 	for _, c := range []struct {

@@ -12,6 +12,7 @@ import (
 )
 
 // TestAnswered: only an explicit choice is a decision.
+// Promise: exact-approvals
 func TestAnswered(t *testing.T) {
 	for _, row := range []struct {
 		action  string
@@ -49,6 +50,7 @@ func TestAnswered(t *testing.T) {
 // TestApprovalForm: the form about a request, and that about a plan, shows all of what code wrote, as blocks of code in
 // Markdown and with nothing of it obeyed, or there is none. An empty line is before each block: without it the block would
 // go on with the paragraph, and hide what is in <!-- -->.
+// Promise: exact-approvals
 func TestApprovalForm(t *testing.T) {
 	h := approvalapi.Held{ID: "abcdefgh", API: "pay", Rule: "approve POST", Method: "POST", URL: "https://pay.test/refunds",
 		Headers: []string{"X: \u202e"}, Body: "# Approved already <!--\n[click](https://evil.test)\r\x1b[2J\n\n--> \u200bEND"}

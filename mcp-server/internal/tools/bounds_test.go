@@ -50,6 +50,7 @@ func join(t *testing.T, s *Surface, name string) (*mcp.ClientSession, error) {
 
 // TestMessageBounds: everything in a message is short but the arguments of a tool, and those are as long as the tool
 // says.
+// Promise: bounded-work
 func TestMessageBounds(t *testing.T) {
 	s := shelved(t)
 	long := strings.Repeat("x", MaxParams)
@@ -131,6 +132,7 @@ func TestMessageBounds(t *testing.T) {
 }
 
 // TestSubscriptions: a session has so many subscriptions and no more, and they go with it.
+// Promise: bounded-work
 func TestSubscriptions(t *testing.T) {
 	s := shelved(t)
 	cs, err := join(t, s, "a")
@@ -167,6 +169,7 @@ func TestSubscriptions(t *testing.T) {
 }
 
 // TestLinear: what is made of skills and of a program's output takes time in proportion to them.
+// Promise: bounded-work, hostile-skills
 func TestLinear(t *testing.T) {
 	for _, text := range []string{"`", "``` ", "\n", "a b "} {
 		growth.Linear(t, 1<<20, func(n int) func() {

@@ -15,6 +15,7 @@ import (
 
 // TestMessageBounds: nothing in a message is long but the arguments of a tool, whatever keeps it: a session keeps what
 // initialize says, and a subscription the id of its request.
+// Promise: bounded-work
 func TestMessageBounds(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	h := New(Config{Server: tools.NewServer(tools.ServerConfig{Log: log}), Log: log})

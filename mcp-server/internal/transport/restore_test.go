@@ -18,6 +18,7 @@ const lost = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // TestLostSession: a client whose session was lost with a restart goes on under its id, by which tools know it too, in one
 // new session however many requests come at once.
+// Promise: canaries
 func TestLostSession(t *testing.T) {
 	f := serve(t, transport.Config{})
 	var requests sync.WaitGroup

@@ -13,6 +13,7 @@ import (
 )
 
 // TestIdle: a session without an open request ends when it was idle for long; one that is listened to does not.
+// Promise: canaries
 func TestIdle(t *testing.T) {
 	f := serve(t, transport.Config{SessionIdle: 3 * time.Second})
 	live := f.begin(t)

@@ -174,6 +174,7 @@ func TestDisconnect(t *testing.T) {
 
 // TestCloseWhileBodyComes: a request whose body is on its way when the handler is closed, because a token was taken away
 // for instance, is not served.
+// Promise: tenant-tokens
 func TestCloseWhileBodyComes(t *testing.T) {
 	for _, version := range []string{oldVersion, newVersion} {
 		f := serve(t, transport.Config{})
@@ -204,6 +205,7 @@ func TestCloseWhileBodyComes(t *testing.T) {
 
 // TestBodiesAtOnce: bodies that are still coming, of however many connections, take a bounded amount of memory, and give
 // it back.
+// Promise: tenant-tokens
 func TestBodiesAtOnce(t *testing.T) {
 	const size = 1 << 20
 	f := serve(t, transport.Config{MaxBody: size})
@@ -298,6 +300,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// Promise: mcp-endpoint
 func TestBadInput(t *testing.T) {
 	f := serve(t, transport.Config{MaxBody: 1 << 20, MaxBatch: 3})
 	id := f.begin(t)
@@ -399,6 +402,7 @@ func (f *fixture) whose(t *testing.T, session string) string {
 }
 
 // TestForgedHeaders: a client cannot name another request, another caller or another session.
+// Promise: canaries
 func TestForgedHeaders(t *testing.T) {
 	f := serve(t, transport.Config{})
 	id := f.begin(t)

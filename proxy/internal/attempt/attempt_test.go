@@ -10,6 +10,7 @@ import (
 )
 
 // TestBegin: a key comes back after an end that nobody knows, once at a time, and for a day.
+// Promise: repeated-writes
 func TestBegin(t *testing.T) {
 	now := time.Now()
 	k := &attempt.Keys{Now: func() time.Time { return now }}
@@ -58,6 +59,7 @@ func TestBegin(t *testing.T) {
 }
 
 // TestMost: what code leaves without a known end is bounded, and the oldest goes first.
+// Promise: repeated-writes
 func TestMost(t *testing.T) {
 	k := &attempt.Keys{}
 	keys := map[int]string{}

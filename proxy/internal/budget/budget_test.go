@@ -16,6 +16,7 @@ import (
 
 // TestReserve: no window of a limit's length has more than the limit, whenever requests come; and who waits as long as
 // is said gets through.
+// Promise: limits
 func TestReserve(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	l := &Ledger{Now: func() time.Time { return now }}
@@ -66,6 +67,7 @@ func TestReserve(t *testing.T) {
 
 // TestParallel: parallel requests do not spend a limit twice, nothing of several limits is spent if one is reached, and
 // what is given back can be spent again.
+// Promise: limits
 func TestParallel(t *testing.T) {
 	l := &Ledger{}
 	var wg sync.WaitGroup
@@ -95,6 +97,7 @@ func TestParallel(t *testing.T) {
 }
 
 // TestRestart: counts survive.
+// Promise: limits
 func TestRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits")
 	l := &Ledger{Path: path}
@@ -137,6 +140,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // TestClockAhead: a clock that is ahead for a moment gives no more when it is right again, and what is kept stays small.
+// Promise: limits
 func TestClockAhead(t *testing.T) {
 	right := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := right

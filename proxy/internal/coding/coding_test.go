@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 )
 
+// Promise: scrubbed-responses
 func TestParse(t *testing.T) {
 	for header, want := range map[string][]string{
 		"": nil, "identity": nil, "gzip": {"gzip"}, "X-GZIP": {"gzip"}, "gzip, br": {"br", "gzip"}, " deflate ,, zstd": {"zstd", "deflate"},

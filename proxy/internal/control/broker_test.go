@@ -63,6 +63,7 @@ func TestBroker(t *testing.T) {
 }
 
 // TestBrokerCancel: the end of a call, with its arguments sent or not, is the end of the broker's request.
+// Promise: calls-end-with-their-run
 func TestBrokerCancel(t *testing.T) {
 	control, _ := newControl(t)
 	b := control.conf.Broker
@@ -111,6 +112,7 @@ func TestBrokerCancel(t *testing.T) {
 }
 
 // TestBrokerReplaced: a new broker takes the place of the old one, whose calls end.
+// Promise: calls-end-with-their-run
 func TestBrokerReplaced(t *testing.T) {
 	control, _ := newControl(t)
 	b := control.conf.Broker
@@ -151,6 +153,7 @@ func TestBrokerReplaced(t *testing.T) {
 }
 
 // TestBrokerStalled: answers and arguments that nobody reads hold up no other call.
+// Promise: calls-end-with-their-run
 func TestBrokerStalled(t *testing.T) {
 	control, _ := newControl(t)
 	b := control.conf.Broker

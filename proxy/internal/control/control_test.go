@@ -146,6 +146,7 @@ func TestCaused(t *testing.T) {
 
 // TestLedger: the checkpoint in the receipt of a run that sent something covers its end, which is on record by then. A
 // run that sent nothing has none, and an MCP server is not a run.
+// Promise: ledger
 func TestLedger(t *testing.T) {
 	control, journal := newControl(t)
 	dir := t.TempDir()
@@ -190,6 +191,7 @@ func TestLedger(t *testing.T) {
 
 // TestLedgerOfLost: a run whose mcp-server has ended is in the ledger too, with what it sent, when its slot gets another
 // run or the proxy ends.
+// Promise: ledger
 func TestLedgerOfLost(t *testing.T) {
 	control, journal := newControl(t)
 	dir := t.TempDir()
@@ -223,6 +225,7 @@ func TestLedgerOfLost(t *testing.T) {
 
 // TestLedgerCheck: mcp-server may ask whether the ledger is whole and fits what runs were given. It is not read again
 // at once, and what was changed is found when it is.
+// Promise: ledger
 func TestLedgerCheck(t *testing.T) {
 	control, _ := newControl(t)
 	c := serve(t, control)
@@ -342,6 +345,7 @@ func TestClient(t *testing.T) {
 
 // A subscription misses nothing that is published after it began.
 // TestInspection: whoever runs CodeForge sees inactive APIs and every mistake, and no credential.
+// Promise: operators-socket
 func TestInspection(t *testing.T) {
 	apis := t.TempDir()
 	for name, text := range map[string]string{

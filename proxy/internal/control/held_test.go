@@ -36,6 +36,7 @@ func decided(room Room, id, answer string) (int, string) {
 }
 
 // TestHeld: mcp-server sees what waits. It decides where the rule leaves that to anyone, once, and nowhere else.
+// Promise: operators-decisions
 func TestHeld(t *testing.T) {
 	room := &hold.Room{}
 	id, told := heldIn(t, room, true)

@@ -40,6 +40,7 @@ func decidedPlan(plans Plans, id, answer string) (int, string) {
 }
 
 // TestPlans: mcp-server sees plans. It decides about those that the rules leave to anyone, once, as they were shown.
+// Promise: a-plan-is-what-was-shown
 func TestPlans(t *testing.T) {
 	book, p := planIn(t, true)
 	s := New(Config{Plans: book, Journal: receipt.NewJournal(receipt.Config{})})

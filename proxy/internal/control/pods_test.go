@@ -23,6 +23,7 @@ func shared(t *testing.T) *Control {
 }
 
 // Pods that share the proxy each have a slot of their own, found by address; all of them call it 0.
+// Promise: shared-proxy
 func TestPods(t *testing.T) {
 	control := shared(t)
 	c, ctx := serve(t, control), t.Context()
@@ -56,6 +57,7 @@ func TestPods(t *testing.T) {
 }
 
 // A request names its pod, once and as an address, if and only if pods share the proxy.
+// Promise: shared-proxy
 func TestWhichPod(t *testing.T) {
 	own, _ := newControl(t)
 	body := `{"run":"r","generation":5,"deadline":"` + time.Now().Add(time.Minute).Format(time.RFC3339) + `"}`

@@ -18,6 +18,7 @@ import (
 // TestUnread: a start does not wait for large files of operations. Who asks for one gets it once it was checked; one
 // that is bad reaches nobody, and its API is refused then, as it is where everything is read at once. What decides over
 // requests, and what has no digest, is read before the start.
+// Promise: configuration-fails-closed
 func TestUnread(t *testing.T) {
 	var large strings.Builder
 	const lines = 12_000

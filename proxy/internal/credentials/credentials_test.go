@@ -74,6 +74,7 @@ func serve(t *testing.T, mode os.FileMode) (*fake, string) {
 }
 
 // TestAPI: the client and the server agree, and an error of another kind shows nothing.
+// Promise: logins-belong-to-their-user
 func TestAPI(t *testing.T) {
 	f, path := serve(t, 0o600)
 	c := credentialapi.Client{HTTP: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -106,6 +107,7 @@ func TestAPI(t *testing.T) {
 }
 
 // TestPeer: another user that reaches the socket is not answered, whatever its mode is.
+// Promise: logins-belong-to-their-user
 func TestPeer(t *testing.T) {
 	if path := os.Getenv("CREDENTIALS_SOCKET"); path != "" {
 		c, err := net.DialTimeout("unix", path, time.Minute)

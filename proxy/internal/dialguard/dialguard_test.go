@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// Promise: no-private-address
 func TestCheck(t *testing.T) {
 	rfc1918 := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fc00::/7")}
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -102,6 +103,7 @@ func TestCheck(t *testing.T) {
 }
 
 // TestOwn: no configuration opens this machine's own addresses, except loopback.
+// Promise: no-private-address
 func TestOwn(t *testing.T) {
 	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	addrs, err := net.InterfaceAddrs()
@@ -140,6 +142,7 @@ func TestSandbox(t *testing.T) {
 
 // TestControl: the check holds on the socket about to connect, whoever dials.
 // TestEndpoint: the port of CodeForge's own endpoint is closed on loopback, in every spelling, whatever is allowed.
+// Promise: no-private-address
 func TestEndpoint(t *testing.T) {
 	g := Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, Endpoint: 8080}
 	for addr, open := range map[string]bool{

@@ -18,6 +18,7 @@ import (
 )
 
 // TestNegotiation checks what leaves: no spelling of a header lets code choose a coding or a character set.
+// Promise: scrubbed-responses, no-oracle
 func TestNegotiation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config string
@@ -62,6 +63,7 @@ func TestNegotiation(t *testing.T) {
 
 // TestCompressedResponse: the response of a server that compresses regardless of the request is refused if the host has
 // credentials.
+// Promise: no-oracle
 func TestCompressedResponse(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -112,6 +114,7 @@ func TestCompressedResponse(t *testing.T) {
 
 // TestCodedTransfer: what is compressed by Transfer-Encoding, or by an instance manipulation (RFC 3229), is never
 // passed on.
+// Promise: no-oracle
 func TestCodedTransfer(t *testing.T) {
 	for _, head := range []string{"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "Transfer-Encoding: gzip\r\nConnection: close\r\n\r\nabc", "IM: gzip\r\nContent-Length: 3\r\n\r\nabc", "Content-Encoding: dcz\r\nContent-Length: 3\r\n\r\nabc"} {
 		r := newRig(t, setup{})
@@ -130,6 +133,7 @@ func TestCodedTransfer(t *testing.T) {
 
 // TestWebSocketCompression: permessage-deflate shares a window between messages, with a credential and with the code's
 // text. It is not offered, in any spelling, and a server that uses it all the same is refused.
+// Promise: no-oracle
 func TestWebSocketCompression(t *testing.T) {
 	for name, config := range map[string]string{"not allowed": demoAPI(""), "allowed": demoAPI(`, "compress": true`)} {
 		for _, imposed := range []bool{false, true} {
@@ -206,6 +210,7 @@ func cherryPy(t *testing.T, r *rig) {
 
 // TestCherryPy: a real server with its gzip and encode tools on. No header makes it compress or leave UTF-8; what it
 // writes in another set all the same is decoded.
+// Promise: scrubbed-responses
 func TestCherryPy(t *testing.T) {
 	r := newRig(t, setup{})
 	cherryPy(t, r)

@@ -182,6 +182,7 @@ func (s theft) request(t testing.TB) *http.Request {
 
 // TestCanary: a request that carries the run's canary, in any encoding and framing, to a host of the catalog or to any
 // other, is an alarm: it does not leave whole, and its run may send nothing more.
+// Promise: canaries
 func TestCanary(t *testing.T) {
 	for _, host := range []string{demoHost, "collector.thief.test"} {
 		for _, h2 := range []bool{false, true} {
@@ -259,6 +260,7 @@ func (r *rig) steal(t *testing.T, s theft, h2 bool, host, kind string, up *seen)
 
 // TestCredentialAlarm: the value of a credential is the same alarm, for which code knows a name only, and no canary of
 // its own is needed for it.
+// Promise: canaries
 func TestCredentialAlarm(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -275,6 +277,7 @@ func TestCredentialAlarm(t *testing.T) {
 
 // TestNoAlarm: what is not the run's own canary is none, nor is a token name, a piece of a canary, or one that another
 // run has.
+// Promise: canaries
 func TestNoAlarm(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen

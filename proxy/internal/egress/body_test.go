@@ -53,6 +53,7 @@ func TestUnreadableBody(t *testing.T) {
 // TestAmbiguousBody: a multipart form that servers read in different ways is refused, even if most of it has already
 // left, and never reaches the upstream complete: where a credential may be swapped in, and where methods are
 // restricted.
+// Promise: one-reading-of-forms
 func TestAmbiguousBody(t *testing.T) {
 	const head = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n"
 	const restrictedAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_file": "ca.pem",
@@ -150,6 +151,7 @@ const fieldAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca_f
 
 // TestAmbiguous: a request that servers read in two ways at a token name is refused with its reason. A short one does
 // not arrive, a long one not complete.
+// Promise: one-reading-around-a-name
 func TestAmbiguous(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	long := strings.Repeat("z", 2<<20)
@@ -199,6 +201,7 @@ func TestAmbiguous(t *testing.T) {
 }
 
 // TestLargeWindows: bodies whose decoding takes megabytes are bounded for each run, in both directions.
+// Promise: bounded-connections
 func TestLargeWindows(t *testing.T) {
 	var packed bytes.Buffer
 	w := brotli.NewWriter(&packed)

@@ -50,6 +50,7 @@ func (m *made) all() string {
 
 // TestCallRules: rules decide on calls by the tool and its arguments, as every server reads them; no other request of
 // code depends on them.
+// Promise: rules
 func TestCallRules(t *testing.T) {
 	r := newRig(t, setup{apis: ruledServer})
 	var m made
@@ -91,6 +92,7 @@ func TestCallRules(t *testing.T) {
 }
 
 // TestCallForm: arguments that a header calls a form are judged as what the server gets.
+// Promise: rules
 func TestCallForm(t *testing.T) {
 	r := newRig(t, setup{apis: ruledServer})
 	r.room.Wait = 1
@@ -115,6 +117,7 @@ func TestCallForm(t *testing.T) {
 }
 
 // TestCallApproval: a call that a rule holds is made once after a person's yes, with the arguments that were shown.
+// Promise: exact-approvals
 func TestCallApproval(t *testing.T) {
 	r := newRig(t, setup{apis: ruledServer})
 	var m made
@@ -161,6 +164,7 @@ func TestCallApproval(t *testing.T) {
 
 // TestCallRulesPlan: in a dry run a call that a rule holds is a step, whatever the tool says of itself; who may approve
 // the plan is who the rule names; what no rule permits is none.
+// Promise: rules
 func TestCallRulesPlan(t *testing.T) {
 	r := newRig(t, setup{apis: ruledServer})
 	var m made
@@ -185,6 +189,7 @@ func TestCallRulesPlan(t *testing.T) {
 }
 
 // TestDollarTool: a tool whose name begins like one of CodeForge's own words is a tool in a dry run too.
+// Promise: rules
 func TestDollarTool(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers()})
 	var m made

@@ -88,6 +88,7 @@ func post(t testing.TB, c *http.Client, address, text string, headers ...string)
 }
 
 // TestCall: a call reaches the broker with the run's identity, names stay names, and the answer is scrubbed.
+// Promise: one-way-to-a-server, names-on-the-way-to-a-server
 func TestCall(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("h2=%t", h2), func(t *testing.T) {
@@ -140,6 +141,7 @@ func TestCall(t *testing.T) {
 }
 
 // TestCallPaths: only paths that everybody reads the same way, with a server of the run, reach the broker.
+// Promise: one-way-to-a-server
 func TestCallPaths(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers(), yolo: true})
 	var got seen
@@ -220,6 +222,7 @@ func TestCallPaths(t *testing.T) {
 
 // TestCallMethods: methods other than GET and POST, upgrades and plain HTTP do not reach the broker, whatever the
 // restrictions of the server's API are.
+// Promise: one-way-to-a-server
 func TestCallMethods(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers()})
 	var got seen
@@ -258,6 +261,7 @@ func TestCallMethods(t *testing.T) {
 
 // TestCallHosts: only the reserved host leads to the broker, agreed on by the handshake and the request, and it leads
 // nowhere else.
+// Promise: one-way-to-a-server
 func TestCallHosts(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers(), yolo: true})
 	var got, up seen
@@ -321,6 +325,7 @@ func raw(t *testing.T, r *rig, host string) net.Conn {
 
 // TestServerReaches: a server reaches the hosts of its own API, with the credentials of that API; no tools, no other
 // API's host and no host of YOLO_MODE.
+// Promise: servers-reach-less, names-on-the-way-to-a-server
 func TestServerReaches(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers(), yolo: true, registry: "registry.demo.test"})
 	var got, up seen
@@ -365,6 +370,7 @@ func TestServerReaches(t *testing.T) {
 
 // TestInstallReaches: an installation reads from the registry, and has no credential even where an API holds the same
 // host.
+// Promise: servers-reach-less
 func TestInstallReaches(t *testing.T) {
 	apis := mcpServers()
 	apis["private"] = serverAPI("registry.demo.test", "REGISTRY_AUTH_TOKEN", "")
@@ -426,6 +432,7 @@ func TestInstallHints(t *testing.T) {
 }
 
 // TestRegistrations: what may be in which slot.
+// Promise: servers-reach-less
 func TestRegistrations(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers()})
 	for _, row := range []struct {
@@ -448,6 +455,7 @@ func TestRegistrations(t *testing.T) {
 }
 
 // TestCallBodies: arguments beyond the bound are refused, however they are sent; slow ones are passed on as they come.
+// Promise: calls-end-with-their-run
 func TestCallBodies(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers()})
 	lengths := make(chan int64, 10)
@@ -505,6 +513,7 @@ func TestCallBodies(t *testing.T) {
 
 // TestCallCarries: a call that carries a credential itself, of whatever API, is refused, wherever in it that is; a name is
 // not.
+// Promise: names-on-the-way-to-a-server
 func TestCallCarries(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers()})
 	var got seen
@@ -542,6 +551,7 @@ func TestCallCarries(t *testing.T) {
 
 // TestCallUnavailable: without a broker, and with one that goes away, code gets an error that says whether the call was
 // made.
+// Promise: calls-end-with-their-run
 func TestCallUnavailable(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers()})
 	end := r.begin()
@@ -561,6 +571,7 @@ func TestCallUnavailable(t *testing.T) {
 
 // TestCallCancelled: the broker's request ends when code aborts the call, when the run ends, and when the server is
 // switched off.
+// Promise: calls-end-with-their-run
 func TestCallCancelled(t *testing.T) {
 	for name, h2 := range map[string]bool{"http1": false, "http2": true} {
 		for _, how := range []string{"abort", "run", "reload"} {
@@ -618,6 +629,7 @@ func TestCallCancelled(t *testing.T) {
 }
 
 // TestCallAnswers: a credential in an answer is scrubbed in every framing, of whatever API it is.
+// Promise: names-on-the-way-to-a-server
 func TestCallAnswers(t *testing.T) {
 	const value = secretValue + "OFF_AUTH_TOKEN"
 	split := len(value) / 2

@@ -75,6 +75,7 @@ func (d *deaf) request(t *testing.T, word string) (line, head string) {
 
 // TestDesync: however a server reads a body, no request follows it on its connection: none with a credential, and none
 // of another run.
+// Promise: one-reading
 func TestDesync(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "POST", "PUT", "PATCH", "PURGE", "PROPFIND"} {
 		for _, chunked := range []bool{false, true} {
@@ -121,6 +122,7 @@ func TestDesync(t *testing.T) {
 }
 
 // TestAnswersStay: what a server sends after an answer, which code may have chosen, is never another run's answer.
+// Promise: one-reading
 func TestAnswersStay(t *testing.T) {
 	const chosen = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nchosen"
 	for name, first := range map[string]struct{ Method, after string }{
@@ -165,6 +167,7 @@ func TestAnswersStay(t *testing.T) {
 }
 
 // TestConnectionsOfRuns: an HTTP/1 connection ends with the run that used it.
+// Promise: one-run-one-identity
 func TestConnectionsOfRuns(t *testing.T) {
 	r := newRig(t, setup{})
 	ended := make(chan int, 8)

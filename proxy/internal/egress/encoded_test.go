@@ -68,6 +68,7 @@ func noise(n int) string {
 
 // TestEncodedOverrides: an override is found whatever the body's encoding, its type, and how often the encoding is
 // named.
+// Promise: restricted-methods
 func TestEncodedOverrides(t *testing.T) {
 	for name, api := range map[string]string{
 		"swapped into":     `{"value": "` + secretValue + `", "in": ["body:client_secret"]}`,
@@ -126,6 +127,7 @@ func TestEncodedOverrides(t *testing.T) {
 }
 
 // TestEncodedValue: an encoded body that has a credential in it never arrives whole, not even when it is at the end.
+// Promise: leaked-values-stop-here
 func TestEncodedValue(t *testing.T) {
 	for _, c := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
 		r := newRig(t, setup{})

@@ -68,6 +68,7 @@ func TestEndAborts(t *testing.T) {
 }
 
 // TestConnectionDiesWithItsRun: a connection kept open by one run is useless to the next.
+// Promise: one-run-one-identity
 func TestConnectionDiesWithItsRun(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -201,6 +202,7 @@ func TestNoRunIsReportedAsAnother(t *testing.T) {
 }
 
 // TestConnectionBound: a slot has at most lease.MaxConnections open.
+// Promise: bounded-connections
 func TestConnectionBound(t *testing.T) {
 	r := newRig(t, setup{})
 	r.begin()
@@ -282,6 +284,7 @@ func TestReloadTells(t *testing.T) {
 }
 
 // TestReloadCuts: open streams of a removed API, or with a credential that is not the same, end; others continue.
+// Promise: configuration-fails-closed
 func TestReloadCuts(t *testing.T) {
 	other := strings.NewReplacer(demoHost, "other.test", tokenName, "OTHER_TOKEN", secretValue, "other-secret-value").Replace(demoAPI(""))
 	cert, key := clientPair(t)
@@ -473,6 +476,7 @@ func TestWebSocketInvalidAnswer(t *testing.T) {
 }
 
 // TestFenceErrors: late and repeated ends and beginnings are refused, and have no receipt.
+// Promise: one-run-one-identity
 func TestFenceErrors(t *testing.T) {
 	r := newRig(t, setup{})
 	reg := func(g uint64) error {

@@ -188,6 +188,7 @@ var typed = []struct{ kind, body string }{
 // TestFinalHeaders: what arrives is what was judged. Judged once more as it came from the wire, every request that
 // arrived may have left; it has no header that the client did not send and the proxy does not write; and Connection
 // says what the proxy's transport says.
+// Promise: one-reading
 func TestFinalHeaders(t *testing.T) {
 	for _, up := range [][]string{{"http/1.1"}, {"h2"}} {
 		t.Run(up[0], func(t *testing.T) {
@@ -290,6 +291,7 @@ func (everything) Closed() bool         { return false }
 func (everything) Kind() policy.Kind { return policy.KindRun }
 
 // TestFinalAfterRedaction: redaction removes headers and changes values, so its result is what is judged.
+// Promise: one-reading
 func TestFinalAfterRedaction(t *testing.T) {
 	for name, c := range map[string]struct{ redact, target, kind, body string }{
 		"the header of the type": {"content-type", "/", "text/plain", "method=DELETE"},

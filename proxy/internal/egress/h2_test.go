@@ -13,6 +13,7 @@ import (
 )
 
 // TestHTTP2Heads sends heads that no well-behaved client does. Each is refused, and the upstream is not reached.
+// Promise: one-host-one-port, one-reading
 func TestHTTP2Heads(t *testing.T) {
 	base := []string{":method", "GET", ":scheme", "https", ":path", "/", ":authority", demoHost}
 	with := func(more ...string) []string { return append(append([]string{}, base...), more...) }

@@ -28,6 +28,7 @@ func (o *oneSession) Put(_ string, s *tls.ClientSessionState) {
 
 // TestResumedName: a resumed session does not call GetCertificate. Its server name is checked all the same, and a
 // missing one is refused.
+// Promise: one-host-one-port
 func TestResumedName(t *testing.T) {
 	r := newRig(t, setup{})
 	var up seen
@@ -91,6 +92,7 @@ func wsHandshake(line string, change map[string]string) string {
 }
 
 // TestWebSocketHandshake: a handshake with one thing wrong is refused, and the upstream is not reached.
+// Promise: restricted-methods
 func TestWebSocketHandshake(t *testing.T) {
 	for name, c := range map[string]struct {
 		line   string
@@ -139,6 +141,7 @@ func TestWebSocketHandshake(t *testing.T) {
 }
 
 // TestWebSocketExtensions: no extension is offered to an upstream, and one that it uses all the same ends the exchange.
+// Promise: scrubbed-responses
 func TestWebSocketExtensions(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string // what the upstream adds to a valid 101
@@ -187,6 +190,7 @@ func TestWebSocketExtensions(t *testing.T) {
 }
 
 // TestPlainShared: over plain HTTP a name is swapped only if every API of the host allows plain HTTP.
+// Promise: declared-places-only
 func TestPlainShared(t *testing.T) {
 	other := `{"description": "other", "domains": ["` + demoHost + `"], "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"]`
 	for name, c := range map[string]struct {

@@ -10,6 +10,7 @@ import (
 )
 
 // TestApprovedKey: an approval for a request to which CodeForge adds a key is none for one whose key code has chosen.
+// Promise: repeated-writes
 func TestApprovedKey(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{
 		"demo": demoAPI(`, "idempotency": "Idempotency-Key", "rules": [{"then": "approve"}]`),
@@ -49,6 +50,7 @@ func TestApprovedKey(t *testing.T) {
 }
 
 // TestApprovalShowsBytes: a header that cannot be shown as it is is not approved.
+// Promise: exact-approvals
 func TestApprovalShowsBytes(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
 	r.room.Wait = 1

@@ -16,6 +16,7 @@ import (
 
 // TestApproval: a request that a rule holds reaches the upstream after a person's yes, as it was shown and with its
 // credential, and else not at all.
+// Promise: exact-approvals
 func TestApproval(t *testing.T) {
 	rules := `, "rules": [{"methods": ["POST"], "then": "approve"}, {"then": "allow"}]`
 	for name, c := range map[string]struct {
@@ -90,6 +91,7 @@ func TestApproval(t *testing.T) {
 
 // TestApprovalOfOneRule: who approves all that one rule asks about has not approved what another one asks about too, of the
 // same API or of another one at the host.
+// Promise: exact-approvals
 func TestApprovalOfOneRule(t *testing.T) {
 	one := demoAPI(`, "rules": [{"methods": ["POST"], "then": "approve"}, {"methods": ["DELETE"], "then": "approve"}]`)
 	two := strings.NewReplacer(tokenName, "OTHER_API_TOKEN", secretValue, "another-value-of-ours").Replace(
@@ -157,6 +159,7 @@ func TestApprovalOfOneRule(t *testing.T) {
 }
 
 // TestApprovalOvertaken: nobody is asked about a request whose catalog changed while its body came: it could not leave.
+// Promise: exact-approvals
 func TestApprovalOvertaken(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
 	r.room.Wait = time.Second
@@ -183,6 +186,7 @@ func TestApprovalOvertaken(t *testing.T) {
 
 // TestApprovalLater: nobody answers, the code is told so, and after a late yes the same request passes once, for the same
 // tenant.
+// Promise: exact-approvals, tenant-state
 func TestApprovalLater(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
 	r.room.Wait = 1
@@ -225,6 +229,7 @@ func TestApprovalLater(t *testing.T) {
 }
 
 // TestApprovalOnce: what a person approved is sent once, also where a request would be repeated after a 401.
+// Promise: exact-approvals
 func TestApprovalOnce(t *testing.T) {
 	for extra, calls := range map[string]int32{``: 2, `, "rules": [{"then": "approve"}]`: 1} {
 		var asked atomic.Int32
@@ -255,6 +260,7 @@ func TestApprovalOnce(t *testing.T) {
 
 // TestApprovalShows: a person sees every header by which a server could act, each value on its own line, and not those
 // that every client sends alike.
+// Promise: exact-approvals
 func TestApprovalShows(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
 	r.room.Wait = 1

@@ -16,6 +16,7 @@ import (
 
 // TestIdempotency: a write has a key. The same request of the same tenant has the same one only if nobody knows how the
 // one before ended; what code sets itself stays.
+// Promise: repeated-writes, tenant-state
 func TestIdempotency(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "idempotency": "Idempotency-Key"`)}})
 	var mu sync.Mutex
@@ -101,6 +102,7 @@ func TestIdempotency(t *testing.T) {
 
 // TestFormRepeated: a form that is repeated has the same key, and fits an approval that came late, though clients choose
 // another boundary each time, and so does the proxy where methods are restricted.
+// Promise: repeated-writes
 func TestFormRepeated(t *testing.T) {
 	for name, extra := range map[string]string{"as code wrote it": ``, "looked into": `, "restricted_methods": ["DELETE"]`} {
 		t.Run(name, func(t *testing.T) {

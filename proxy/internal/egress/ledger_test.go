@@ -15,6 +15,7 @@ import (
 
 // TestLedgerRequired: where the ledger is required, what may change something is in it before it leaves, and does not
 // leave when it cannot be. What only reads is not held up.
+// Promise: ledger-before-sending
 func TestLedgerRequired(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, header, body string
@@ -71,6 +72,7 @@ func TestLedgerRequired(t *testing.T) {
 }
 
 // TestLedger: each exchange is written down once, as the receipt has it: names for credentials, no value of a query.
+// Promise: ledger
 func TestLedger(t *testing.T) {
 	var mu sync.Mutex
 	var entries []audit.Entry
@@ -116,6 +118,7 @@ func TestLedger(t *testing.T) {
 
 // TestLedgerOfMany: a record of the ledger and an entry of a receipt name the credentials that left, or say how many more
 // there were.
+// Promise: ledger
 func TestLedgerOfMany(t *testing.T) {
 	const n = 40
 	var mu sync.Mutex
@@ -160,6 +163,7 @@ func TestLedgerOfMany(t *testing.T) {
 }
 
 // TestLongMethod: HTTP/2 takes a method as long as a whole head. Neither a receipt nor the ledger nor an event keeps it.
+// Promise: bounded-work
 func TestLongMethod(t *testing.T) {
 	var entries []audit.Entry
 	r := newRig(t, setup{ledger: func(e audit.Entry) error { entries = append(entries, e); return nil }})
@@ -187,6 +191,7 @@ func TestLongMethod(t *testing.T) {
 }
 
 // TestLedgerBrokenBody: a request of which a part has left is in the ledger, however many were refused before it.
+// Promise: ledger-before-sending
 func TestLedgerBrokenBody(t *testing.T) {
 	var mu sync.Mutex
 	inLedger, refused := map[string]string{}, 0

@@ -21,6 +21,7 @@ import (
 
 // TestLimits: what is beyond a limit of an API is refused with the time to wait, and not sent; what cannot be added up is
 // refused; and what was refused, or reached no server, does not count.
+// Promise: limits
 func TestLimits(t *testing.T) {
 	const js = "application/json"
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"calls": "9/h", "writes": "6/h", "sum": {"path": "/refunds", "field": "amount", "max": "100.5/d"}}`)}})
@@ -67,6 +68,7 @@ func TestLimits(t *testing.T) {
 
 // TestLimitsOfAnother: a run that may not learn of other APIs is told nothing of one whose limits and rules hold at its host
 // too: neither in answers nor in its receipt.
+// Promise: tenant-state
 func TestLimitsOfAnother(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{
 		"mine": demoAPI(``),
@@ -109,6 +111,7 @@ func TestLimitsOfAnother(t *testing.T) {
 
 // TestLimitParallel: requests in parallel do not spend a limit twice, also where they announce their bodies first; one
 // that reaches no server is given back.
+// Promise: limits
 func TestLimitParallel(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "5/h"}`)}})
 	var up seen
@@ -137,6 +140,7 @@ func TestLimitParallel(t *testing.T) {
 }
 
 // TestLimitApproved: beyond a limit a person may decide, where the API says so.
+// Promise: limits
 func TestLimitApproved(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "1/h", "over": "approve"}`)}})
 	var up seen
@@ -170,6 +174,7 @@ func TestLimitApproved(t *testing.T) {
 
 // TestLimitBrokenBody: a POST whose head reaches the server, with the credential in it, counts, and the receipt says that
 // it left: here the body is an empty multipart one of unknown length, at which the proxy breaks off.
+// Promise: limits
 func TestLimitBrokenBody(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream h2=%v", h2), func(t *testing.T) {
@@ -206,6 +211,7 @@ func TestLimitBrokenBody(t *testing.T) {
 
 // TestLimitAnsweredFirst: a request counts, and is on record as sent, when its answer or the client's end comes before the
 // proxy is back from sending its head.
+// Promise: limits
 func TestLimitAnsweredFirst(t *testing.T) {
 	for _, name := range []string{"HTTP/2, the client is gone", "HTTP/1, in the middle of a long head"} {
 		t.Run(name, func(t *testing.T) {
@@ -246,6 +252,7 @@ func TestLimitAnsweredFirst(t *testing.T) {
 }
 
 // TestLimitRepeated: what was sent before a 401 is on record and counts, whatever becomes of the repetition.
+// Promise: limits
 func TestLimitRepeated(t *testing.T) {
 	var r *rig
 	s := &tokenServer{}

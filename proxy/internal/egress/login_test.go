@@ -12,6 +12,7 @@ import (
 // TestConnectionLogin: NTLM and Negotiate authenticate a connection, not a request. The next request on that connection
 // would be authenticated too, so there is none, not even from the same run. Other runs never share a connection with
 // it.
+// Promise: one-run-one-identity
 func TestConnectionLogin(t *testing.T) {
 	for name, c := range map[string]struct {
 		values []string // of Authorization

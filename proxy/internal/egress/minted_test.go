@@ -109,6 +109,7 @@ func clean(t testing.TB, where, text string) {
 }
 
 // TestMinted: a token is obtained when a request uses its name, is known in whatever comes back, and is used again.
+// Promise: scrubbed-before-use
 func TestMinted(t *testing.T) {
 	s := &tokenServer{}
 	var form string
@@ -162,6 +163,7 @@ func TestMinted(t *testing.T) {
 
 // TestMintedLong: a token of the greatest length, as providers make that write a user's groups into it, is swapped, and
 // is shown as its name in whatever form and framing it comes back, also where a read ends within it.
+// Promise: scrubbed-before-use
 func TestMintedLong(t *testing.T) {
 	token := "minted-canary-" + strings.Repeat("q8Zr.x_Y-", minted.MaxValue/9+1)
 	token = token[:minted.MaxValue]
@@ -204,6 +206,7 @@ func TestMintedLong(t *testing.T) {
 }
 
 // TestMintedFirstUses: however many requests need a token at once, it is fetched once.
+// Promise: never-stale-never-open
 func TestMintedFirstUses(t *testing.T) {
 	s := &tokenServer{}
 	release := make(chan struct{})
@@ -245,6 +248,7 @@ func TestMintedFirstUses(t *testing.T) {
 }
 
 // TestMintedHostile: whatever a token endpoint answers, code learns nothing, nothing is sent, and the refusal is clear.
+// Promise: never-stale-never-open
 func TestMintedHostile(t *testing.T) {
 	reply := func(status int, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -341,6 +345,7 @@ func TestMintedHostile(t *testing.T) {
 
 // TestMintedOpenStream: a response that began before a token existed does not show the token, however it is spelled,
 // and the stream goes on.
+// Promise: scrubbed-before-use
 func TestMintedOpenStream(t *testing.T) {
 	s := &tokenServer{}
 	lines := make(chan string)
@@ -398,6 +403,7 @@ func TestMintedOpenStream(t *testing.T) {
 
 // TestMintedCarried: a request that carries a minted value, or what it is minted with, is refused, as one that carries
 // a fixed one.
+// Promise: scrubbed-before-use
 func TestMintedCarried(t *testing.T) {
 	var asked atomic.Int32
 	s := &tokenServer{api: func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); fmt.Fprint(w, "ok") }}
@@ -447,6 +453,7 @@ func newGet(path string) *http.Request {
 
 // TestMintedInBody: a name inside a body that streams is swapped too, and a body whose credential cannot be had does
 // not arrive.
+// Promise: scrubbed-before-use
 func TestMintedInBody(t *testing.T) {
 	var fails atomic.Bool
 	var arrived atomic.Value
@@ -491,6 +498,7 @@ func TestMintedInBody(t *testing.T) {
 }
 
 // TestMintedRefused: after a 401 a token is renewed once, and only a request that changes nothing is repeated.
+// Promise: never-stale-never-open
 func TestMintedRefused(t *testing.T) {
 	var revoked atomic.Value
 	var calls atomic.Int32
@@ -539,6 +547,7 @@ func TestMintedRefused(t *testing.T) {
 }
 
 // TestMintedReload: a renewal ends no exchange and no reload forgets a token; another configuration does.
+// Promise: never-stale-never-open
 func TestMintedReload(t *testing.T) {
 	s := &tokenServer{}
 	r := newMintRig(t, s)
@@ -562,6 +571,7 @@ func TestMintedReload(t *testing.T) {
 }
 
 // TestMintedSlow: a token endpoint that does not answer holds up nothing but the request that needs it.
+// Promise: never-stale-never-open
 func TestMintedSlow(t *testing.T) {
 	hold := make(chan struct{})
 	s := &tokenServer{token: func(http.ResponseWriter, *http.Request) { <-hold }}
@@ -591,6 +601,7 @@ func TestMintedSlow(t *testing.T) {
 
 // TestMintedUnderLoad: while credentials are renewed, one after the other, among fifty, other requests take as long as
 // while none is: the medians of the 99th percentiles of rounds with and without a renewal, in turn.
+// Promise: never-stale-never-open
 func TestMintedUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("twenty rounds of requests")
@@ -693,6 +704,7 @@ func TestMintedUnderLoad(t *testing.T) {
 
 // TestTokenOfConstants: a server that gives tokens cannot end the runs that use other APIs, by giving a text as its token
 // that their requests always have.
+// Promise: scrubbed-before-use
 func TestTokenOfConstants(t *testing.T) {
 	for constant, header := range map[string][2]string{
 		"AWS4-HMAC-SHA256":               {"Authorization", "AWS4-HMAC-SHA256 SIGN_AWS"},

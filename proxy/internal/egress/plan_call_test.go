@@ -13,6 +13,7 @@ import (
 
 // TestPlanCalls: a call of a tool that changes something is recorded, and made after approval, in its place among the
 // others, for the session of its run; a tool that only reads is called.
+// Promise: dry-runs-send-no-writes
 func TestPlanCalls(t *testing.T) {
 	r := newRig(t, setup{apis: mcpServers()})
 	up := &tracker{}

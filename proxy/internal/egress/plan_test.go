@@ -109,6 +109,7 @@ func (s *tracker) writes() []string {
 
 // TestPlan: a dry run reads, and sends nothing else. What it would have sent is sent once when a person approves, with
 // credentials, in order, as it was shown; the answers are told without credentials.
+// Promise: dry-runs-send-no-writes
 func TestPlan(t *testing.T) {
 	r := newRig(t, setup{})
 	up := &tracker{objects: map[string]string{"/issues/1": `{"state": "open", "labels": ["bug"], "seen": 1}`, "/issues/2": `{"state": "open", "labels": ["bug"]}`}}
@@ -175,6 +176,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestPlanDrift: a step does not leave if what it changes is not as the run saw it, and none after it does.
+// Promise: a-plan-is-what-was-shown
 func TestPlanDrift(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, method, body, now string
@@ -210,6 +212,7 @@ func TestPlanDrift(t *testing.T) {
 }
 
 // TestPlanDepends: a plan ends before a write that carries what no answer has given.
+// Promise: a-plan-is-what-was-shown
 func TestPlanDepends(t *testing.T) {
 	for _, c := range []struct {
 		path, body, header string
@@ -261,6 +264,7 @@ func TestPlanDepends(t *testing.T) {
 }
 
 // TestPlanQueries: a query of GraphQL is not a write where a rule allows it as such, and a mutation is one.
+// Promise: dry-runs-send-no-writes
 func TestPlanQueries(t *testing.T) {
 	const query, mutation, both = `{"query": "{ me { id } }"}`, `{"query": "mutation { close }"}`, `[{"query": "{ me }"}, {"query": "mutation { close }"}]`
 	for rules, sent := range map[string]int{
@@ -285,6 +289,7 @@ func TestPlanQueries(t *testing.T) {
 
 // TestPlanStale: a plan ends with the catalog under which it was recorded, also while it is sent; each step is judged
 // anew; what a rule asks about is approved with the plan, and what is beyond a limit is not.
+// Promise: a-plan-is-what-was-shown
 func TestPlanStale(t *testing.T) {
 	rules := `, "rules": [{"methods": ["POST"], "then": "approve"}, {"then": "allow"}], "limits": {"writes": "2/h", "over": "approve"}`
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(rules)}})

@@ -54,6 +54,7 @@ func (u *upstreams) origins(over bool) map[string]*seen {
 }
 
 // TestPorts: a credential goes to the host at its API's port, and to no other port of that host.
+// Promise: one-host-one-port
 func TestPorts(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", h2), func(t *testing.T) {
@@ -92,6 +93,7 @@ func TestPorts(t *testing.T) {
 }
 
 // TestPortsRefused: what names another port than that of the connection, or one that no API has, reaches no upstream.
+// Promise: one-host-one-port
 func TestPortsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, port, request, code string
@@ -152,6 +154,7 @@ func TestPortsRefused(t *testing.T) {
 }
 
 // TestPortsPlain: over plain HTTP, at the port of an API that allows it, names are swapped.
+// Promise: one-host-one-port
 func TestPortsPlain(t *testing.T) {
 	r := newRig(t, setup{apis: portAPIs()})
 	at := r.upstreams.origins(false)
@@ -168,6 +171,7 @@ func TestPortsPlain(t *testing.T) {
 }
 
 // TestPortsWebSocket: the handshake swaps at the API's port alone, and messages are scrubbed.
+// Promise: one-host-one-port
 func TestPortsWebSocket(t *testing.T) {
 	r := newRig(t, setup{apis: portAPIs()})
 	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -200,6 +204,7 @@ func TestPortsWebSocket(t *testing.T) {
 }
 
 // TestPortsReload: an API that loses its port loses its credential there.
+// Promise: one-host-one-port
 func TestPortsReload(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"dev": demoAPI3000("")}})
 	at := r.upstreams.origins(true)

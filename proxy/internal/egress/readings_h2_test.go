@@ -115,6 +115,7 @@ func answerHTTP2(f *http2.Framer, o *readings.Outcome) ([]byte, error) {
 }
 
 // TestReadingsHTTP2 is TestReadings over HTTP/2, where no HTTP/1 parser has checked the request before.
+// Promise: read-as-real-servers-read
 func TestReadingsHTTP2(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)

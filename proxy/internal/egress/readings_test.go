@@ -213,6 +213,7 @@ func (f finding) String() string {
 
 // TestReadings lets every peer read what leaves of each case of the corpus: none finds a credential outside its field,
 // nor a restricted method.
+// Promise: read-as-real-servers-read
 func TestReadings(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)
@@ -254,6 +255,7 @@ func (f finding) unwanted(want string, api readings.API) string {
 
 // TestReadingsMutated does the same with mutated cases of the corpus. For other mutations than the default ones:
 // -readings.seed=N -readings.mutations=N.
+// Promise: read-as-real-servers-read
 func TestReadingsMutated(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)
@@ -333,6 +335,7 @@ func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreem
 // TestReadingsBite proves that the comparison can fail. The peers get the corpus as if a proxy had replaced every token
 // name by the credential: each reader finds credentials where they belong, and each group has requests that mislead
 // servers.
+// Promise: read-as-real-servers-read
 func TestReadingsBite(t *testing.T) {
 	cases, err := readings.Corpus()
 	check(t, err)

@@ -35,6 +35,7 @@ func (r *rig) raw(serverName, text string) (*bufio.Reader, net.Conn) {
 
 // TestSmuggling sends what two parsers may read differently. None of it may reach the upstream; each is refused with
 // 400 and has a receipt entry.
+// Promise: one-reading
 func TestSmuggling(t *testing.T) {
 	const ok = "Host: " + demoHost + "\r\n"
 	for name, text := range map[string]string{
@@ -98,6 +99,7 @@ func TestSmuggling(t *testing.T) {
 }
 
 // TestMalformedChunks: a body turns malformed in the middle; the upstream must not see a complete request.
+// Promise: one-reading
 func TestMalformedChunks(t *testing.T) {
 	for name, chunks := range map[string]string{
 		"extension":          "3;a=b\r\nabc\r\n0\r\n\r\n",
@@ -154,6 +156,7 @@ func TestPipelining(t *testing.T) {
 }
 
 // TestHosts: the handshake and the request must name the same host, and the run must be allowed to use it.
+// Promise: default-deny, one-host-one-port
 func TestHosts(t *testing.T) {
 	two := map[string]string{
 		"demo":  demoAPI(`, "active": true`),
@@ -215,6 +218,7 @@ func TestHosts(t *testing.T) {
 }
 
 // TestNoServerName: a handshake without a host, or for an address, is refused and recorded.
+// Promise: one-host-one-port
 func TestNoServerName(t *testing.T) {
 	r := newRig(t, setup{yolo: true})
 	end := r.begin()
@@ -232,6 +236,7 @@ func TestNoServerName(t *testing.T) {
 }
 
 // TestMethods: the method of the request line and every override must be allowed.
+// Promise: restricted-methods
 func TestMethods(t *testing.T) {
 	restricted := map[string]string{"demo": demoAPI(`, "restricted_methods": ["DELETE", "PUT"]`)}
 	allowed := map[string]string{"demo": demoAPI(`, "allowed_methods": ["GET", "POST"]`)}
@@ -323,6 +328,7 @@ func TestMethods(t *testing.T) {
 }
 
 // TestUpgrades: no upgrade but WebSocket.
+// Promise: restricted-methods
 func TestUpgrades(t *testing.T) {
 	for name, header := range map[string]string{
 		"h2c":                "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
@@ -352,6 +358,7 @@ func TestUpgrades(t *testing.T) {
 }
 
 // TestPlainHTTP: credentials go over TLS only, unless the API says otherwise.
+// Promise: declared-places-only
 func TestPlainHTTP(t *testing.T) {
 	for name, c := range map[string]struct {
 		extra  string
@@ -396,6 +403,7 @@ func TestPlainHTTPOpen(t *testing.T) {
 }
 
 // TestCredentialSent: a request that carries the value itself is refused.
+// Promise: leaked-values-stop-here
 func TestCredentialSent(t *testing.T) {
 	for name, change := range map[string]func(*http.Request){
 		"header": func(r *http.Request) { r.Header.Set("X-A", secretValue) },
@@ -434,6 +442,7 @@ func TestCredentialSent(t *testing.T) {
 
 // TestChosenHost: the part of a host name that code chooses carries no credential and no redacted string, not even to a
 // DNS server. The part that an API names may contain the string.
+// Promise: leaked-values-stop-here
 func TestChosenHost(t *testing.T) {
 	wild := `{"description": "wild", "domains": ["*.project-x.test", "project-x.named.test"], "credentials": {"WILD_TOKEN": "wild-value-0123456789"}, "ca_file": "ca.pem", "allow_private": ["127.0.0.0/8"], "allow_http": true}`
 	for host, code := range map[string]string{

@@ -18,6 +18,7 @@ import (
 // TestOddResponses: what a server may say in HTTP beside the body of an answer does not show the credential: interim
 // answers, the reason, headers that are folded or repeated, names of headers, extensions of chunks, announced and
 // unannounced trailers, bytes behind an answer that has no body.
+// Promise: scrubbed-responses
 func TestOddResponses(t *testing.T) {
 	const s = secretValue
 	ok := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"

@@ -64,6 +64,7 @@ func pathSpellings() []string {
 
 // TestPathsOfServers: whatever a request's path is, if the rules let it pass, then Go, Node, nginx and Python all read a
 // path that the rules permit. The bytes of the path arrive as they were sent.
+// Promise: documented-operations
 func TestPathsOfServers(t *testing.T) {
 	bites := map[string]int{}
 	for name, addr := range map[string]string{
@@ -102,6 +103,7 @@ func TestPathsOfServers(t *testing.T) {
 
 // TestGraphQLOfServer: if a rule for queries lets a request pass, then it has no operation but queries in any way in which
 // a server with graphql-js may take documents in.
+// Promise: documented-operations
 func TestGraphQLOfServer(t *testing.T) {
 	addr := startNode(t)
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(readingRules)}})

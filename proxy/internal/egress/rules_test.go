@@ -20,6 +20,7 @@ const shopRules = `, "rules": [
 	{"methods": ["GET"], "path": "/v1/**", "then": "allow"}]`
 
 // TestRules: what the rules of an API permit passes with its body as it was sent, and nothing else does.
+// Promise: rules
 func TestRules(t *testing.T) {
 	const js, form, gql = "application/json", "application/x-www-form-urlencoded", "application/graphql"
 	const good = `{"amount":5000,"meta":{"kind":"goodwill"},"note":"x"}`
@@ -216,6 +217,7 @@ func TestRules(t *testing.T) {
 }
 
 // TestRulesOfTwo: where two APIs hold a host, the rules of both must permit a request.
+// Promise: rules
 func TestRulesOfTwo(t *testing.T) {
 	other := strings.Replace(demoAPI(`, "rules": [{"methods": ["GET"], "then": "allow"}]`), tokenName, "OTHER_API_TOKEN", 1)
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(shopRules), "other": strings.Replace(other, secretValue, "another-value-of-ours", 1)}})

@@ -34,6 +34,7 @@ s.listen(0, "127.0.0.1", () => console.log(s.address().port));`},
 }
 
 // TestRealServers: a run gets the answer to its own request, whatever it or another run has sent before.
+// Promise: one-reading
 func TestRealServers(t *testing.T) {
 	for name, command := range servers {
 		t.Run(name, func(t *testing.T) {

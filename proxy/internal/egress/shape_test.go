@@ -13,6 +13,7 @@ import (
 
 // TestShapesOfAnswers: a receipt tells what the answers of an API looked like if its registration asks for that, as the scrubbed
 // bodies show it. It tells each URL once, and few in all.
+// Promise: learned-answers-have-no-data
 func TestShapesOfAnswers(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
 		r := newRig(t, setup{})

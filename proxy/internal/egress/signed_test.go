@@ -32,6 +32,7 @@ const signingAPI = `{"description": "demo", "domains": ["` + demoHost + `"], "ca
 
 // TestSignatureEchoed: a signature comes back as the token name, in whatever form and framing: with one, somebody else
 // could send the request again, with another body where the server does not check it.
+// Promise: scrubbed-before-use
 func TestSignatureEchoed(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": signingAPI}})
 	var sent atomic.Value
@@ -172,6 +173,7 @@ func serveRole(host http.HandlerFunc) http.Handler {
 
 // TestSigningKeySwapped: a key that signs is sent nowhere: not where its name stands as a value, whether requests were
 // signed with it before or not.
+// Promise: scrubbed-before-use
 func TestSigningKeySwapped(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"gw": roleAPI, "demo": signingAPI}})
 	var got strings.Builder
@@ -230,6 +232,7 @@ func TestSigningKeySwapped(t *testing.T) {
 
 // TestRangeOfSigned: a signed request has no Range, by which code could read the session token, which is added last, or the
 // signature in pieces from a server that shows it. Only S3 without a session token has one: its downloads go on.
+// Promise: scrubbed-before-use
 func TestRangeOfSigned(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"gw": roleAPI, "demo": signingAPI,
 		"bucket": strings.ReplaceAll(strings.ReplaceAll(roleAPI, roleHost, "b.s3.eu-central-1.amazonaws.com"), "GW_ROLE_KEY", "S3_ROLE_KEY"),
@@ -279,6 +282,7 @@ func BenchmarkSignature(b *testing.B) {
 
 // TestSignatureInMessages: a server that writes the handshake's signature into messages, whole and in parts, or into the
 // reason of its end, shows the token name.
+// Promise: scrubbed-before-use
 func TestSignatureInMessages(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": signingAPI}})
 	signature := make(chan string, 1)

@@ -12,6 +12,7 @@ import (
 
 // TestUntilTheEnd: an answer that ends with its connection is whole when the server says that it closes, and broken
 // when the connection is just gone: whoever cuts it would choose where the answer ends.
+// Promise: no-truncated-response
 func TestUntilTheEnd(t *testing.T) {
 	big := strings.Repeat("line of an answer\n", 1000)
 	for name, abrupt := range map[string]bool{"closed": false, "cut": true} {

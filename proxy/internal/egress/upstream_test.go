@@ -21,6 +21,7 @@ import (
 )
 
 // TestBadUpstreams: a broken response is a clear failure or an abort, never a truncated success.
+// Promise: no-truncated-response
 func TestBadUpstreams(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 	big := strings.Repeat("x", 1<<20)
@@ -78,6 +79,7 @@ func TestBadUpstreams(t *testing.T) {
 }
 
 // TestWrongCertificate: nothing is sent to an upstream without a valid certificate for its host.
+// Promise: declared-places-only
 func TestWrongCertificate(t *testing.T) {
 	r := newRig(t, setup{})
 	other := newUpstreams(t) // has an authority of its own
@@ -101,6 +103,7 @@ func TestWrongCertificate(t *testing.T) {
 }
 
 // TestDialGuard: a configured host that resolves to a forbidden address is not dialled.
+// Promise: no-private-address
 func TestDialGuard(t *testing.T) {
 	for _, addr := range []string{"169.254.169.254", "10.0.0.1", "::ffff:10.0.0.1", "0.0.0.0", "198.18.0.1", "::1", "64:ff9b::a00:1"} {
 		t.Run(addr, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// attackForms are ways to write a value that invariant 9 promises to find, written without Forms and Pattern.
+// attackForms are ways to write a value that the promise every-echoed-form names, written without Forms and Pattern.
 func attackForms(r *rand.Rand, v string) (text, core string) {
 	spread := func(n int) string {
 		var b strings.Builder

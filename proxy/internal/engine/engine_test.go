@@ -18,6 +18,7 @@ func replaceAll(s *Set, text string) string {
 	return out
 }
 
+// Promise: every-echoed-form
 func TestEscapes(t *testing.T) {
 	set := New(Forms("sk_live/51+Aé&z%41\"x", 7))
 	for name, text := range map[string]string{
@@ -54,6 +55,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
+// Promise: every-echoed-form
 func TestForms(t *testing.T) {
 	for _, value := range []string{"sk_live/51+Aé?~\xff", "aaaaaaaa", "pass word/12", strings.Repeat("x/y?", 300)} {
 		set := New(Forms(value, 1))
@@ -88,6 +90,7 @@ func TestForms(t *testing.T) {
 }
 
 // TestBase64Edges checks that no character that carries bits of the value is left.
+// Promise: every-echoed-form
 func TestBase64Edges(t *testing.T) {
 	value := "\xfe\xdc\xba\x98\x76\x54\x32\x10"
 	set := New(Forms(value, 1))
@@ -219,6 +222,7 @@ var writings = []func(b byte) string{
 	},
 }
 
+// Promise: every-echoed-form
 func FuzzEscapes(f *testing.F) {
 	f.Add("sk_live_51Hx/Zq+", []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, "x=", "&y")
 	f.Add("%%%%%%%%", []byte{1, 0}, "", "")

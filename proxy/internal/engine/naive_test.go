@@ -180,6 +180,7 @@ func (r scribe) text(ps []Pattern) string {
 }
 
 // TestNaive compares the search with the naive one, whole and cut into reads. CODEFORGE_NAIVE=10m makes it longer.
+// Promise: every-echoed-form
 func TestNaive(t *testing.T) {
 	long, _ := time.ParseDuration(os.Getenv("CODEFORGE_NAIVE"))
 	seed := uint64(3)
@@ -240,6 +241,7 @@ func values(s *Set) (out []string) {
 }
 
 // TestEverySplit cuts a text with every form in it at every place, and at every two places of a short one.
+// Promise: every-echoed-form
 func TestEverySplit(t *testing.T) {
 	const value = "sk/Ab+=9xY_"
 	var text strings.Builder

@@ -9,6 +9,7 @@ import (
 
 // TestPlainEscapes is TestEscapes for a value without % \ and &, which another algorithm finds, with a character that
 // is a surrogate pair in UTF-16.
+// Promise: every-echoed-form
 func TestPlainEscapes(t *testing.T) {
 	const value = "sk/A+é🔑 x"
 	set := New(Forms(value, 7))
@@ -49,6 +50,7 @@ func TestPlainEscapes(t *testing.T) {
 }
 
 // TestHoldIsCoarse: how much is held back reveals little about the length of a credential, and nothing else about it.
+// Promise: no-oracle
 func TestHoldIsCoarse(t *testing.T) {
 	for _, length := range []int{8, 9, 15, 16, 17, 40, 41, 100, 255, 256} {
 		first := New(Forms(strings.Repeat("a", length), 1)).Hold()
@@ -63,6 +65,7 @@ func TestHoldIsCoarse(t *testing.T) {
 
 // TestNoOracleBehind: what follows a guess moves it, byte by byte, out of what is held back. Then too a true and a
 // false guess leave at the same byte: no decision depends on their content.
+// Promise: no-oracle
 func TestNoOracleBehind(t *testing.T) {
 	set := New(Forms(canary, 1))
 	behind := strings.Split(strings.Repeat("~", set.hold+60), "")
@@ -86,6 +89,7 @@ func TestNoOracleBehind(t *testing.T) {
 
 // TestLongEscapes: an escape that is as long as escapes in escapes get, or that goes on far behind the last % \ or & in
 // it, hides nothing, wherever in a value it stands.
+// Promise: every-echoed-form
 func TestLongEscapes(t *testing.T) {
 	layer := func(text string, format string) string {
 		var b strings.Builder

@@ -142,6 +142,7 @@ func (s *stepper) Read(p []byte) (int, error) {
 }
 
 // TestNoOracle: a true and a false guess of every prefix of every echo leave at the same byte, whatever comes before.
+// Promise: no-oracle
 func TestNoOracle(t *testing.T) {
 	set := New(Forms(canary, 1))
 	for name, echo := range echoes {

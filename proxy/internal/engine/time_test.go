@@ -54,6 +54,7 @@ func unword(w uint64, n int) string {
 
 // TestNoTimeOracle: a guess at the first half of any form, right or wrong, in any notation, hits nothing that a search
 // treats differently. The whole form does, or the test would be blind.
+// Promise: no-oracle
 func TestNoTimeOracle(t *testing.T) {
 	for _, value := range []string{"sk_live_51HxZqPm7vTbW3nKd9LcYf2RgJs4", "ghp_r8Kd2LmZ0qXw7TnBv5YcJ3sHf9GpA1uE6iRt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.s5kQx-8vNq3rT7wYzB1cD4eF6gH9jK2m"} {
 		set := New(append(Forms(value, 1), Forms("Wq7ZtNc4-XbKp2Vm9RdLs6HfJ3Gy8Te5Ua1Oi", 2)...))

@@ -14,6 +14,7 @@ import (
 
 // TestHTTP2Bounds: the client is told at the start how much one HTTP/2 connection may have unread, and how many
 // streams; the server enforces both.
+// Promise: bounded-connections
 func TestHTTP2Bounds(t *testing.T) {
 	t.Parallel()
 	const most = 256 << 10

@@ -22,6 +22,7 @@ import (
 
 // TestEarlierConnection: a listener is open in the kernel before it belongs to the entrance. What a run connects to it
 // in between is never bound to the lease of the next run in the slot.
+// Promise: one-run-one-identity
 func TestEarlierConnection(t *testing.T) {
 	var e *entrance.Entrance
 	book := lease.NewBook(lease.Config{Drain: func(id slot.ID) { e.Drain(id) }})
@@ -59,6 +60,7 @@ func TestEarlierConnection(t *testing.T) {
 
 // TestRemovedListener: while a listener is being removed, a slot is not given to the next run before the last
 // connection from it is bound to a lease, or to none.
+// Promise: one-run-one-identity
 func TestRemovedListener(t *testing.T) {
 	reached, release := make(chan struct{}), make(chan struct{})
 	var bound atomic.Bool

@@ -22,6 +22,7 @@ import (
 
 // TestPorts: at a port other than 443 and 80 the first byte tells whether the client speaks TLS; a listener may come
 // before Serve and while it serves, and goes at any time.
+// Promise: no-other-way-out
 func TestPorts(t *testing.T) {
 	d := &door{t: t, roots: x509.NewCertPool()}
 	ca, err := authority.New(authority.Config{Private: t.TempDir(), Public: t.TempDir()})

@@ -246,6 +246,7 @@ var onPlain = map[string]func(d *door, c net.Conn, end <-chan struct{}) (net.Con
 
 // TestSlowClients: a client that takes too long is disconnected, at the deadline and not before; the slot can open
 // connections again, and another slot is served normally all the while.
+// Promise: bounded-connections
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -313,6 +314,7 @@ func TestSlowClients(t *testing.T) {
 }
 
 // TestSlowBound: silent connections are bounded per slot, and any beyond the bound are closed at once.
+// Promise: bounded-connections
 func TestSlowBound(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)

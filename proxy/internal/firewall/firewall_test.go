@@ -142,6 +142,7 @@ func TestInstall(t *testing.T) {
 
 // TestOpenPorts: from the sandbox's network, a connection to whatever address reaches the listener that the proxy's own
 // address has at that port. Where there is none it is refused, whatever listens at other addresses of the container.
+// Promise: no-other-way-out
 func TestOpenPorts(t *testing.T) {
 	inNamespace(t, true)
 	proxy, err := netns.Get()

@@ -60,6 +60,7 @@ var wraps = map[string]func(io.Reader) io.Reader{
 }
 
 // TestWrittenAnew: a body with one reading leaves in the form that browsers write.
+// Promise: one-reading-of-forms
 func TestWrittenAnew(t *testing.T) {
 	long := strings.Repeat("0123456789\r\n--\r\n-b--bb-\n\r", 5000)
 	for body, want := range map[string]string{
@@ -215,6 +216,7 @@ func ambiguous() map[string]string {
 }
 
 // TestAmbiguous: each is refused, however it is split, and its end never leaves.
+// Promise: one-reading-of-forms
 func TestAmbiguous(t *testing.T) {
 	for name, body := range ambiguous() {
 		for way, wrap := range wraps {
@@ -228,6 +230,7 @@ func TestAmbiguous(t *testing.T) {
 }
 
 // TestTypes: one Content-Type with one reading, or none.
+// Promise: one-reading-of-forms
 func TestTypes(t *testing.T) {
 	for value, fresh := range map[string]string{
 		"multipart/form-data; boundary=b":                       "multipart/form-data; boundary=NEW",
@@ -358,6 +361,7 @@ func (noise) Read(p []byte) (int, error) {
 }
 
 // FuzzReader: whatever came in, Go's own lenient parser reads the output as the fields that we judged.
+// Promise: one-reading-of-forms
 func FuzzReader(f *testing.F) {
 	for _, body := range ambiguous() {
 		f.Add(body)
@@ -390,6 +394,7 @@ func FuzzReader(f *testing.F) {
 }
 
 // TestUnbound: requests compare equal when every parser finds the same parts in them, and not when one may find others.
+// Promise: repeated-writes
 func TestUnbound(t *testing.T) {
 	const head = "Content-Disposition: form-data; name=\"amount\"\r\n\r\n"
 	form := func(boundary string, parts ...string) string {

@@ -10,6 +10,7 @@ import (
 
 // TestScopes: an approval for a path or a rule lets pass what is alike of the same run, under the same catalog, and
 // nothing else; also what waits at the time.
+// Promise: exact-approvals
 func TestScopes(t *testing.T) {
 	change := func(f func(*Request)) Request { q := refund("r1"); f(&q); return q }
 	rows := map[string]struct {
@@ -61,6 +62,7 @@ func TestScopes(t *testing.T) {
 }
 
 // TestScopesEnd: a scope is of a run that waits, and ends with the catalog.
+// Promise: exact-approvals
 func TestScopesEnd(t *testing.T) {
 	r := &Room{Wait: 1}
 	_, _ = r.Pass(t.Context(), refund("r1"))

@@ -31,6 +31,7 @@ func waiting(ctx context.Context, t *testing.T, r *Room, q Request) (<-chan erro
 }
 
 // TestPass: a request passes if a person approves it, once, and not if the person refuses it.
+// Promise: exact-approvals
 func TestPass(t *testing.T) {
 	for _, approve := range []bool{true, false} {
 		r := &Room{Wait: testkit.Patience}
@@ -52,6 +53,7 @@ func TestPass(t *testing.T) {
 
 // TestLate: an approval after the run's end lets the same request pass, once and no other; one that differs in
 // anything that is sent, or that decided, waits.
+// Promise: exact-approvals, tenant-state
 func TestLate(t *testing.T) {
 	r := &Room{Wait: time.Millisecond}
 	if _, err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
@@ -85,6 +87,7 @@ func TestLate(t *testing.T) {
 }
 
 // TestOnce: however many same requests wait or come at the moment of an approval, one of them passes.
+// Promise: exact-approvals
 func TestOnce(t *testing.T) {
 	r := &Room{Wait: time.Millisecond}
 	_, _ = r.Pass(t.Context(), refund("r"))
@@ -110,6 +113,7 @@ func TestOnce(t *testing.T) {
 }
 
 // TestEnded: a run that ends takes its request with it; an approval at that moment is not lost, and counts once.
+// Promise: exact-approvals
 func TestEnded(t *testing.T) {
 	r := &Room{Wait: testkit.Patience}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -132,6 +136,7 @@ func TestEnded(t *testing.T) {
 }
 
 // TestEndedApproved: an approval that comes just before the end of its run is for the next one.
+// Promise: exact-approvals
 func TestEndedApproved(t *testing.T) {
 	for range 100 {
 		r := &Room{Wait: testkit.Patience}
@@ -154,6 +159,7 @@ func TestEndedApproved(t *testing.T) {
 }
 
 // TestStale: a change of the catalog ends what waits, and what was approved under the one before.
+// Promise: exact-approvals
 func TestStale(t *testing.T) {
 	r := &Room{Wait: testkit.Patience}
 	done, h := waiting(t.Context(), t, r, refund("r1"))
@@ -167,6 +173,7 @@ func TestStale(t *testing.T) {
 }
 
 // TestTwoApprovers: of two people who decide at once, one does, and their answer is that of the request.
+// Promise: exact-approvals
 func TestTwoApprovers(t *testing.T) {
 	for range 200 {
 		r := &Room{Wait: testkit.Patience}
@@ -185,6 +192,7 @@ func TestTwoApprovers(t *testing.T) {
 
 // TestFlood: neither a run nor all of them fill the list, by number or by size; and what nobody waits for gives way to
 // what comes, but not what was approved.
+// Promise: exact-approvals
 func TestFlood(t *testing.T) {
 	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
 		r := &Room{Wait: time.Millisecond}
@@ -226,6 +234,7 @@ func TestFlood(t *testing.T) {
 
 // TestTenants: however many requests of one tenant are held, and however long they are, those of another stay, and there
 // is room for more of hers.
+// Promise: tenant-shares
 func TestTenants(t *testing.T) {
 	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
 		of := func(tenant string, n int) Request {
@@ -256,6 +265,7 @@ func TestTenants(t *testing.T) {
 }
 
 // TestWaiting: a run's own requests are listed, with whether only the operator decides, and a change of them is told.
+// Promise: exact-approvals
 func TestWaiting(t *testing.T) {
 	r := &Room{Wait: testkit.Patience}
 	q := refund("r1")

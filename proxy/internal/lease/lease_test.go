@@ -65,6 +65,7 @@ func TestDeadline(t *testing.T) {
 
 // TestClockJumps: once a run is registered, setting the clock forward or back neither frees its slot nor holds it, and
 // the next registration uses the clock as it is then.
+// Promise: one-run-one-identity
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-30 * 24 * time.Hour, -time.Minute, time.Hour, 30 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,6 +132,7 @@ func TestEndWaits(t *testing.T) {
 }
 
 // TestBounds on connections, exchanges in flight and those that wait.
+// Promise: bounded-connections
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBook(Config{})
@@ -239,6 +241,7 @@ func TestDrainHasNoLease(t *testing.T) {
 
 // TestFarDeadline: the registration of an MCP server lasts until it is ended, however far its deadline is, and whatever
 // the clock does meanwhile.
+// Promise: servers-reach-less
 func TestFarDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBook(Config{})

@@ -16,6 +16,7 @@ const resourceConfig = `{"description": "d", "domains": ["mcp.mail.test"], "allo
 
 // TestResource: a resource's authorization server is found, a client registered with it, both are stored with the token,
 // and a server that names another does not get the code.
+// Promise: logins-belong-to-their-user
 func TestResource(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(resource, server map[string]any)

@@ -53,6 +53,7 @@ func (w *world) begin(t testing.TB) (credentialapi.Started, error) {
 
 // TestPlainInner is TestPlainTexts for what is scrubbed beside the token: a refresh token and the secret of a registered
 // client. A request with one is refused, and is an alarm.
+// Promise: scrubbed-before-use
 func TestPlainInner(t *testing.T) {
 	for _, text := range []string{"https://", "password", "application/json", "x", "a b", loginName, "aaaaaaaaaaaaaaaaaaaaaaaa", "AWS4-HMAC-SHA256", "application/vnd.github.v3+json"} {
 		for _, field := range []string{"refresh_token", "client_secret"} {
@@ -78,6 +79,7 @@ func TestPlainInner(t *testing.T) {
 }
 
 // TestLogoutDuringExchange: a logout is not undone by a login whose code is being exchanged.
+// Promise: logins-belong-to-their-user
 func TestLogoutDuringExchange(t *testing.T) {
 	server := newLoginServer(t)
 	w := newWorld(t, server, t.TempDir())
@@ -102,6 +104,7 @@ func TestLogoutDuringExchange(t *testing.T) {
 }
 
 // TestClientOfResource: a client that is known at a resource's server needs no login, and no login before it does.
+// Promise: never-stale-never-open
 func TestClientOfResource(t *testing.T) {
 	server := newLoginServer(t)
 	authorize(server, "", "https://login.test", func() map[string]any {
@@ -122,6 +125,7 @@ func TestClientOfResource(t *testing.T) {
 
 // TestAnotherServer: the secret of a client that the configuration has is for the server that it was first used with. A
 // resource that names another one does not get it; after a logout it may.
+// Promise: never-stale-never-open
 func TestAnotherServer(t *testing.T) {
 	server := newLoginServer(t)
 	authorize(server, "", "https://login.test", proper)
@@ -142,6 +146,7 @@ func TestAnotherServer(t *testing.T) {
 
 // TestStoredByAnother: what was stored under another configuration is not used, and is scrubbed for as long as it may be
 // good.
+// Promise: scrubbed-before-use
 func TestStoredByAnother(t *testing.T) {
 	server, dir := newLoginServer(t), t.TempDir()
 	w := newWorld(t, server, dir)
@@ -158,6 +163,7 @@ func TestStoredByAnother(t *testing.T) {
 }
 
 // TestDeviceOutage: a login by device outlives polls that a server does not answer as it should.
+// Promise: logins-belong-to-their-user
 func TestDeviceOutage(t *testing.T) {
 	server := newLoginServer(t)
 	w := newWorld(t, server, t.TempDir())
@@ -183,6 +189,7 @@ func TestDeviceOutage(t *testing.T) {
 
 // TestClockAhead: a token that is used is scrubbed, also when the clock was ahead for a while, so that it had seemed to
 // be over.
+// Promise: scrubbed-before-use
 func TestClockAhead(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		server, dir := newLoginServer(t), t.TempDir()
@@ -216,6 +223,7 @@ func TestClockAhead(t *testing.T) {
 }
 
 // TestLogoutOfRemoved: a logout of a credential that no API has any more holds, though a renewal of it is finished after.
+// Promise: logins-belong-to-their-user
 func TestLogoutOfRemoved(t *testing.T) {
 	server := newLoginServer(t)
 	w := newWorld(t, server, t.TempDir())

@@ -350,6 +350,7 @@ func TestAssumedRole(t *testing.T) {
 
 // TestSigningKeyIsNoValue: no key with which requests are signed is given as a value, neither before it has signed nor
 // afterwards, and to no request to a secret manager either.
+// Promise: scrubbed-before-use
 func TestSigningKeyIsNoValue(t *testing.T) {
 	s := &server{answer: func(req *http.Request, _ string) (int, string) {
 		if strings.Contains(fmt.Sprint(req.Header), "hunter2/") {
@@ -392,6 +393,7 @@ func TestSigningKeyIsNoValue(t *testing.T) {
 }
 
 // TestInputsAreNoValues: no secret with which a credential is obtained is its value, whatever the server gives.
+// Promise: scrubbed-before-use
 func TestInputsAreNoValues(t *testing.T) {
 	key := pemOf(t, rsaKey())
 	sa, err := json.Marshal(map[string]string{"type": "service_account", "client_email": "a@b.iam.gserviceaccount.com",
@@ -494,6 +496,7 @@ func TestSignAWS(t *testing.T) {
 }
 
 // TestCopiedObject: who may write to one bucket does not read another one through it.
+// Promise: never-stale-never-open
 func TestCopiedObject(t *testing.T) {
 	config := &catalog.AWS{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secret.New("hunter2-hunter2"), Region: "eu-central-1", Services: []string{"s3"}}
 	const bucket = "photos.s3.eu-central-1.amazonaws.com"
@@ -770,6 +773,7 @@ func TestWatchedFile(t *testing.T) {
 }
 
 // TestFetchEcho: a source that gives back what it was asked with gives no credential, which would go to another host.
+// Promise: scrubbed-before-use
 func TestFetchEcho(t *testing.T) {
 	for name, echo := range map[string]string{"as it is": "hunter2-access-token-9f8e7d6c5b4a3f2e", "encoded": base64.StdEncoding.EncodeToString([]byte("Bearer hunter2-access-token-9f8e7d6c5b4a3f2e"))} {
 		s := &server{answer: func(req *http.Request, _ string) (int, string) {

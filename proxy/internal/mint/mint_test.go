@@ -234,6 +234,7 @@ func (w *world) value(t testing.TB) string {
 }
 
 // TestLogin: the proxy makes state and verifier, and the address has what RFC 7636 and 8252 want; params do not replace it.
+// Promise: logins-belong-to-their-user
 func TestLogin(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	var e *Error
@@ -276,6 +277,7 @@ func TestLogin(t *testing.T) {
 
 // TestLoginForged: another state, a state twice, after its time, with another issuer, of a replaced login or with another
 // code gets nothing, and the login that is under way is not disturbed by one wrong guess.
+// Promise: logins-belong-to-their-user
 func TestLoginForged(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	begin := func() credentialapi.Started {
@@ -337,6 +339,7 @@ func TestLoginForged(t *testing.T) {
 }
 
 // TestDevice: the code is shown, polls wait as long as the server wants, and the token is put in force.
+// Promise: logins-belong-to-their-user
 func TestDevice(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.server.pending = 2
@@ -366,6 +369,7 @@ func TestDevice(t *testing.T) {
 
 // TestRenewal: early, once, with the newest refresh token; the old value is not used after its end, and never one whose
 // renewal failed.
+// Promise: never-stale-never-open
 func TestRenewal(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.login(t)
@@ -430,6 +434,7 @@ func TestRenewal(t *testing.T) {
 }
 
 // TestEnded: an ended login is said to be one, and the server is not asked again and again.
+// Promise: never-stale-never-open
 func TestEnded(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.login(t)
@@ -454,6 +459,7 @@ func TestEnded(t *testing.T) {
 }
 
 // TestStored: what another process stored is used and known; what belongs to another configuration is not.
+// Promise: never-stale-never-open
 func TestStored(t *testing.T) {
 	server, dir := newLoginServer(t), t.TempDir()
 	w := newWorld(t, server, dir)
@@ -490,6 +496,7 @@ func TestStored(t *testing.T) {
 }
 
 // TestDiskFull: where nothing can be stored nothing is asked for, and a refresh token that was given is not lost.
+// Promise: never-stale-never-open
 func TestDiskFull(t *testing.T) {
 	if os.Geteuid() == 0 {
 		// Root writes into folders of mode 0500; a folder that is gone stops everybody.
@@ -535,6 +542,7 @@ var steps = []string{"ask", "answered", "write", "sync", "rename", "sync folder"
 
 // TestKilled kills a process at each step of a rotation: the next one works, without a login, as long as the server takes
 // a refresh token that it has answered once more (its "overlap") for the steps between its answer and the disk.
+// Promise: never-stale-never-open
 func TestKilled(t *testing.T) {
 	for _, at := range steps {
 		server, dir := newLoginServer(t), t.TempDir()
@@ -602,6 +610,7 @@ func TestKilledChild(t *testing.T) {
 }
 
 // TestOrder: a value is stored before it is known, and known before it is used.
+// Promise: scrubbed-before-use
 func TestOrder(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.login(t)
@@ -625,6 +634,7 @@ func TestOrder(t *testing.T) {
 
 // TestWeek renews fifty tokens hourly for a simulated week: what is held stays the same, in memory and on disk, and an
 // open stream goes on, which shows each new token as its name.
+// Promise: scrubbed-before-use
 func TestWeek(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulated week")
@@ -744,6 +754,7 @@ func TestSupply(t *testing.T) {
 
 // TestRemovedMeanwhile: a configuration that is away for a moment, as while an editor writes it, loses no login: what
 // the server gives meanwhile is stored, and used when the configuration is back.
+// Promise: never-stale-never-open
 func TestRemovedMeanwhile(t *testing.T) {
 	for name, back := range map[string]bool{"back before the answer": true, "back after it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -796,6 +807,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 }
 
 // TestOneProxy: two processes on one folder would each use up the refresh token of the other.
+// Promise: never-stale-never-open
 func TestOneProxy(t *testing.T) {
 	server, dir := newLoginServer(t), t.TempDir()
 	w := newWorld(t, server, dir)
@@ -826,6 +838,7 @@ func TestOneProxy(t *testing.T) {
 }
 
 // TestNoRoom: on a disk without room for a token none is asked for.
+// Promise: never-stale-never-open
 func TestNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=16k"); err != nil {
@@ -847,6 +860,7 @@ func TestNoRoom(t *testing.T) {
 }
 
 // TestLogoutEndsLogins: a login that began before a logout does not undo it.
+// Promise: logins-belong-to-their-user
 func TestLogoutEndsLogins(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
@@ -859,6 +873,7 @@ func TestLogoutEndsLogins(t *testing.T) {
 
 // TestPlainTexts: a server cannot make a text that responses are full of the credential: it would be replaced wherever
 // it stands, in the responses of all APIs.
+// Promise: scrubbed-before-use
 func TestPlainTexts(t *testing.T) {
 	for _, text := range []string{"https://", "password", "application/json", "text/html; charset=utf-8", loginName, "x " + loginName,
 		"aaaaaaaaaaaaaaaaaaaaaaaa", "AWS4-HMAC-SHA256", "application/vnd.github.v3+json", "the quick brown fox jumps"} {
@@ -876,6 +891,7 @@ func TestPlainTexts(t *testing.T) {
 
 // TestTokensLookRandom: what looks random is a token, in each form that servers use, and what honest requests to other APIs
 // are full of is none: it would make each of them an alarm.
+// Promise: scrubbed-before-use
 func TestTokensLookRandom(t *testing.T) {
 	for _, text := range []string{
 		"f47ac10b-58cc-4372-a567-0e02b2c3d479", "F47AC10B-58CC-4372-A567-0E02B2C3D479", "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", "9f8e7d6c5b4a3f2e1d0c9b8a7f6e5d4c",

@@ -10,6 +10,7 @@ import (
 
 // TestRoom: what one credential may have is bounded in number and in bytes, whatever others have, and comes back when
 // its time is over: what belongs to it, such as refresh tokens, counts. One that is crowded is told early.
+// Promise: scrubbed-before-use
 func TestRoom(t *testing.T) {
 	for _, size := range []int{minValue + 20, MaxValue} {
 		now := time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)

@@ -102,6 +102,7 @@ func settled(t *testing.T, b *Book, id string) planapi.Plan {
 }
 
 // TestOnce: of many approvals at once, one counts, and each step is sent once.
+// Promise: a-plan-is-what-was-shown
 func TestOnce(t *testing.T) {
 	s := &sent{}
 	b := newBook(t, s)
@@ -126,6 +127,7 @@ func TestOnce(t *testing.T) {
 }
 
 // TestBinding: an approval is for one plan as it was shown, under its catalog, for its time.
+// Promise: a-plan-is-what-was-shown
 func TestBinding(t *testing.T) {
 	now := time.Now()
 	s := &sent{}
@@ -164,6 +166,7 @@ func TestBinding(t *testing.T) {
 }
 
 // TestDigest: everything that decides what is sent is in the digest.
+// Promise: a-plan-is-what-was-shown
 func TestDigest(t *testing.T) {
 	base := func() Step { return write(t, "POST", "https://demo.test/x?a=1", "b") }
 	seen := map[string]string{}
@@ -191,6 +194,7 @@ func TestDigest(t *testing.T) {
 }
 
 // TestStops: steps are sent in order until one has no success, and those that were chosen.
+// Promise: a-plan-is-what-was-shown
 func TestStops(t *testing.T) {
 	for _, c := range []struct {
 		steps []int
@@ -224,6 +228,7 @@ func TestStops(t *testing.T) {
 }
 
 // TestBounds: a plan, and all of them, have bounds; what is over gives way, and what waits for a person does not.
+// Promise: a-plan-is-what-was-shown
 func TestBounds(t *testing.T) {
 	s := &sent{}
 	b := newBook(t, s)
@@ -278,6 +283,7 @@ func TestBounds(t *testing.T) {
 
 // TestTenants: however many plans one tenant has open, and however long they are, those of others stay, and others have
 // room.
+// Promise: tenant-shares
 func TestTenants(t *testing.T) {
 	for name, c := range map[string]struct {
 		plans, steps, size int
@@ -311,6 +317,7 @@ func TestTenants(t *testing.T) {
 }
 
 // TestAsleep: a plan that a person did not approve before the machine slept cannot be approved hours later.
+// Promise: a-plan-is-what-was-shown
 func TestAsleep(t *testing.T) {
 	now := time.Now()
 	b := newBook(t, &sent{})
@@ -323,6 +330,7 @@ func TestAsleep(t *testing.T) {
 }
 
 // TestMemory: what is reserved is given back, however a run ends.
+// Promise: a-plan-is-what-was-shown
 func TestMemory(t *testing.T) {
 	now := time.Now()
 	b := newBook(t, &sent{})
@@ -375,6 +383,7 @@ func TestEnding(t *testing.T) {
 }
 
 // TestPicture: what is folded is the same in all that is not shown, and nothing of it reaches a terminal as it is.
+// Promise: a-plan-is-what-was-shown
 func TestPicture(t *testing.T) {
 	show := func(steps ...planapi.Step) string {
 		for i := range steps {
@@ -405,6 +414,7 @@ func TestPicture(t *testing.T) {
 }
 
 // TestOperator: a plan is the operator's, unless each step waits by a rule that leaves it to anyone.
+// Promise: a-plan-is-what-was-shown
 func TestOperator(t *testing.T) {
 	b := newBook(t, &sent{})
 	for _, c := range []struct {

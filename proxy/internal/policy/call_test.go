@@ -29,6 +29,7 @@ func host(t testing.TB, name string) catalog.Host {
 }
 
 // TestKinds: which hosts each kind of asker reaches. What is of no kind reaches none.
+// Promise: servers-reach-less, one-way-to-a-server
 func TestKinds(t *testing.T) {
 	apis := load(t, map[string]string{
 		"server": `{"description": "d", "domains": ["server.test"], "mcp": {"command": ["x"]}}`,
@@ -70,6 +71,7 @@ func TestKinds(t *testing.T) {
 }
 
 // TestRegistries: an installation reaches the registry of the settings and those that active packages name, by GET.
+// Promise: servers-reach-less
 func TestRegistries(t *testing.T) {
 	apis := load(t, map[string]string{
 		"packaged": `{"description": "d", "domains": ["other.test"], "mcp": {"package": "npm:x@1.0.0", "registry": "https://named.test/npm/"}}`,
@@ -103,6 +105,7 @@ func TestRegistries(t *testing.T) {
 }
 
 // TestInstallNeedsRegistry: without a registry an installation reaches nothing.
+// Promise: servers-reach-less
 func TestInstallNeedsRegistry(t *testing.T) {
 	rules := Rules{Catalog: load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`}), YOLO: true}
 	for _, name := range []string{"other.test", "yolo.test", controlapi.ServersHost} {
@@ -120,6 +123,7 @@ func TestInstallNeedsRegistry(t *testing.T) {
 }
 
 // TestCallAliases: a server is found by its name, or by the only identifier that it can have; never by one of two.
+// Promise: one-way-to-a-server
 func TestCallAliases(t *testing.T) {
 	mcp := `{"description": "d", "mcp": {"command": ["x"]}}`
 	rules := Rules{Catalog: load(t, map[string]string{"a-b-c": mcp, "a_b-c": mcp, "x-y": mcp, "x_y": mcp, "one-more": mcp})}
@@ -158,6 +162,7 @@ func TestCallAliases(t *testing.T) {
 
 // FuzzCallPath: a path that is let through names one server of the run in plain letters, and is read back as the same
 // two segments by whoever splits it before or after it is unescaped.
+// Promise: one-way-to-a-server
 func FuzzCallPath(f *testing.F) {
 	for _, s := range []string{"/server/tool", "/server/a%2Fb", "//server/x", "/server/%2e%2e", "/server%2f..", "/$stash/get", "/server/%00", "/server?x"} {
 		f.Add(s)

@@ -11,6 +11,7 @@ import (
 
 // TestOnly: where an API permits its operations only, every method that a request may stand for must be one of them, on
 // the path that is sent. Another API of the host cannot open it.
+// Promise: documented-operations
 func TestOnly(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

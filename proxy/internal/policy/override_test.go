@@ -34,6 +34,7 @@ var (
 	}
 )
 
+// Promise: restricted-methods
 func TestClaims(t *testing.T) {
 	for want, names := range map[claim][]string{fullClaim: fullNames, verbClaim: plainNames, noClaim: innocent} {
 		for _, name := range names {
@@ -64,6 +65,7 @@ func escaped(s, verb string) string {
 }
 
 // TestEveryPlace: one table holds for headers, queries, forms, JSON, multipart bodies and those without a type.
+// Promise: restricted-methods
 func TestEveryPlace(t *testing.T) {
 	restricted := func(list []string) bool {
 		for _, m := range list {
@@ -164,6 +166,7 @@ func sent(t *testing.T, kind, body string) (more []string, err error) {
 }
 
 // TestBodies: what is an override, what is ambiguous, and what passes.
+// Promise: restricted-methods
 func TestBodies(t *testing.T) {
 	const jsonType, multi, form = "application/json", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"
 	var ambiguous *formdata.Error
@@ -240,6 +243,7 @@ func TestLongParts(t *testing.T) {
 }
 
 // TestPaddedVerbs: a method is one however many spaces are around it, which servers trim, in each place.
+// Promise: restricted-methods
 func TestPaddedVerbs(t *testing.T) {
 	for _, n := range []int{1, 200, 300, 600, 5000} {
 		for _, space := range []string{" ", "\t", "\n"} {
@@ -272,6 +276,7 @@ func TestPaddedVerbs(t *testing.T) {
 }
 
 // TestNoSecondBody: a request that is guarded has no second body that is not.
+// Promise: restricted-methods
 func TestNoSecondBody(t *testing.T) {
 	for _, kind := range []string{"", "application/json", "text/plain", "application/x-www-form-urlencoded"} {
 		r, _ := http.NewRequest("POST", "https://a.test", strings.NewReader(`{"_method": "DELETE"}`))

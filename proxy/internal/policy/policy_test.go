@@ -68,6 +68,7 @@ func testCatalog(t *testing.T) *catalog.Catalog {
 	})
 }
 
+// Promise: default-deny, restricted-methods
 func TestDecide(t *testing.T) {
 	c := testCatalog(t)
 	for _, row := range []struct {
@@ -209,6 +210,7 @@ func TestSentences(t *testing.T) {
 }
 
 // TestHeaderOverrides: each header from which a framework takes the method counts, in any case and with underscores.
+// Promise: restricted-methods
 func TestHeaderOverrides(t *testing.T) {
 	for _, name := range []string{
 		"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-Method", "X-HTTP-MethodOverride", "X-Method",
@@ -228,6 +230,7 @@ func TestHeaderOverrides(t *testing.T) {
 }
 
 // TestKnown: only a host that a request could go to has an address in the sandbox.
+// Promise: default-deny
 func TestKnown(t *testing.T) {
 	c := testCatalog(t)
 	for _, row := range []struct {
@@ -249,6 +252,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// Promise: restricted-methods
 func TestParameterOverrides(t *testing.T) {
 	for query, want := range map[string]string{
 		"_method=DELETE": "DELETE", "a=b&_method=PUT": "PUT", "%5fmethod=PUT": "PUT", "_me%74hod=PUT": "PUT",
@@ -274,6 +278,7 @@ func permits(method string) bool { return method != "DELETE" }
 
 // TestGuardedBody: an override field is found in each kind of body that is checked while it streams, wherever reads
 // split it, and other bodies of that kind pass complete.
+// Promise: restricted-methods
 func TestGuardedBody(t *testing.T) {
 	const js, multi = "application/json", "multipart/form-data; boundary=b"
 	part := func(disposition string) string {
@@ -339,6 +344,7 @@ func TestGuardedBody(t *testing.T) {
 
 // TestBodyKinds: the kind of a body depends on all its types, also on a missing one, and on what is inside its
 // encoding.
+// Promise: restricted-methods
 func TestBodyKinds(t *testing.T) {
 	pack := func(text string) string {
 		var packed bytes.Buffer
@@ -392,6 +398,7 @@ func (closed) Closed() bool { return true }
 
 // TestClosed: what a closed run is told of the hosts, servers and rules of other APIs is what it is told where there
 // are none.
+// Promise: tenant-apis
 func TestClosed(t *testing.T) {
 	r := Rules{Catalog: load(t, map[string]string{
 		"mine":   `{"description":"x","domains":["api.mine.com","shared.mine.com"],"credentials":{}}`,

@@ -10,6 +10,7 @@ import (
 
 // TestAnyForm: an override in what a server that looks at no type reads as a form is found, wherever reads split it,
 // and text that only has equals signs in it passes.
+// Promise: restricted-methods
 func TestAnyForm(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	for _, kind := range []string{"text/plain", "application/octet-stream", "*/*", "application/xml", "application/json"} {
@@ -37,6 +38,7 @@ func TestAnyForm(t *testing.T) {
 }
 
 // TestAddressHeaders: an override in the query of an address that a header puts in the place of the request's own.
+// Promise: restricted-methods
 func TestAddressHeaders(t *testing.T) {
 	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Original-Uri"} {
 		if got := HeaderOverrides(http.Header{name: {"/x?a=b&_method=DELETE"}}); len(got) != 1 || got[0] != "DELETE" {

@@ -44,6 +44,7 @@ func TestBounds(t *testing.T) {
 }
 
 // TestRefusedInLedger: code that is refused without end does not fill the ledger. What left is in it nevertheless.
+// Promise: bounded-records
 func TestRefusedInLedger(t *testing.T) {
 	kept := map[string]int{}
 	j := NewJournal(Config{Log: logline.New(io.Discard, "text", nil), Ledger: func(e audit.Entry) error {

@@ -50,6 +50,7 @@ func fill(t *testing.T, from, to string, n int) []net.Conn {
 
 // TestStreamBound: one slot's connections are bounded, whatever addresses it uses on its own listener, and do not
 // affect those of others.
+// Promise: bounded-connections
 func TestStreamBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		allow  func(netip.Addr) bool

@@ -79,6 +79,7 @@ func known(t *testing.T, got string) string {
 
 // TestCharsets: whatever set a server's answer is in, and whatever form a credential has in it, it does not come
 // through.
+// Promise: scrubbed-responses
 func TestCharsets(t *testing.T) {
 	for label, enc := range sets {
 		for _, form := range inside {
@@ -122,6 +123,7 @@ func TestCharsetText(t *testing.T) {
 }
 
 // TestCharsetDeclared: every way to declare a set counts, and what cannot be decoded is refused.
+// Promise: scrubbed-responses
 func TestCharsetDeclared(t *testing.T) {
 	utf16 := func(s string) string { return strings.Join(strings.Split(s, ""), "\x00") + "\x00" }
 	hidden := `{"key":"` + echoes["unicode"](canary) + `"}`
@@ -183,6 +185,7 @@ func TestCharsetDeclared(t *testing.T) {
 
 // TestBinaryText: bytes that are no text stay as they are where a type, or none, says that they may be text. Their zeros
 // are not those of UTF-16 or UTF-32.
+// Promise: scrubbed-responses
 func TestBinaryText(t *testing.T) {
 	frame := func(flag byte, text string) string {
 		return string(binary.BigEndian.AppendUint32([]byte{flag}, uint32(len(text)))) + text
@@ -228,6 +231,7 @@ func TestBinaryText(t *testing.T) {
 }
 
 // TestCharsetWrongLabel: the decoding by a wrong label can be undone, so the raw bytes are scrubbed too.
+// Promise: scrubbed-responses
 func TestCharsetWrongLabel(t *testing.T) {
 	for label := range sets {
 		for name, enc := range map[string]encoding.Encoding{"ASCII": unicode.UTF8, "UTF-16": sets["UTF-16BE"], "UTF-32": sets["utf-32le"], "EBCDIC": charmap.CodePage037} {
@@ -241,6 +245,7 @@ func TestCharsetWrongLabel(t *testing.T) {
 }
 
 // TestOtherSets: forms in other character sets are found without a label.
+// Promise: every-echoed-form
 func TestOtherSets(t *testing.T) {
 	for label, enc := range sets {
 		page, _ := enc.NewEncoder().Bytes([]byte("binary" + canary))

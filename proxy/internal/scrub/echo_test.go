@@ -51,6 +51,7 @@ var echoes = map[string]func(string) string{
 
 // TestEchoes lets a real server echo in every form, encoding and framing, over both protocols: nothing that reveals the
 // credential comes through.
+// Promise: scrubbed-before-use
 func TestEchoes(t *testing.T) {
 	always := func(s *Scrubber) func() (*Scrubber, func()) { return func() (*Scrubber, func()) { return s, nil } }
 	t.Run("fixed", func(t *testing.T) { testEchoes(t, always(New(creds()))) })

@@ -93,6 +93,7 @@ func label(name string) string { return strings.ReplaceAll(name, "zlib", "deflat
 
 var encodings = []string{"identity", "gzip", "zlib", "deflate", "br", "zstd"}
 
+// Promise: scrubbed-responses
 func TestHead(t *testing.T) {
 	c := creds("SECOND_TOKEN", "two words & more")
 	resp := respond(0, strings.NewReader(""),
@@ -152,6 +153,7 @@ func TestNames(t *testing.T) {
 }
 
 // TestBodies puts an echo into bodies of many sizes, encodings and framings, read in pieces of many sizes.
+// Promise: scrubbed-responses
 func TestBodies(t *testing.T) {
 	s := New(creds())
 	for _, size := range []int{0, 1, 100, 4095, 65536, coding.ExactUpTo - 30, coding.ExactUpTo + 1, 1 << 20} {
@@ -201,6 +203,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// Promise: scrubbed-responses
 func TestStacked(t *testing.T) {
 	s := New(creds())
 	for _, inner := range encodings[1:] {
@@ -220,6 +223,7 @@ func TestStacked(t *testing.T) {
 
 // TestMislabelled: what servers name by mistake, and no client decodes, is no reason to refuse a response. Beside
 // another encoding it is.
+// Promise: scrubbed-responses
 func TestMislabelled(t *testing.T) {
 	for _, name := range []string{"utf-8", "UTF8", " us-ascii", "ISO-8859-1", "base64", "binary", "none", "7bit", "8bit", "utf-8, identity"} {
 		resp := respond(-1, strings.NewReader("a "+canary+" b"), "Content-Encoding", name)
@@ -240,6 +244,7 @@ func TestMislabelled(t *testing.T) {
 	}
 }
 
+// Promise: scrubbed-responses
 func TestRefused(t *testing.T) {
 	for _, header := range [][]string{
 		{"Content-Encoding", "compress"}, {"Content-Encoding", "gzip, gzip, gzip"}, {"Content-Encoding", "gzip", "Content-Encoding", "odd"},
@@ -268,6 +273,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// Promise: no-truncated-response
 func TestAbort(t *testing.T) {
 	broken := errors.New("connection reset by " + canary)
 	for _, name := range encodings {
@@ -340,6 +346,7 @@ func TestDigests(t *testing.T) {
 	}
 }
 
+// Promise: scrubbed-responses
 func TestTrailer(t *testing.T) {
 	resp := respond(-1, strings.NewReader("body"))
 	resp.Trailer = http.Header{"X-Echo": nil, "Digest": nil, "X-Plain": nil}

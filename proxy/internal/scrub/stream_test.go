@@ -74,6 +74,7 @@ type plain struct{ io.WriteCloser }
 func (plain) Flush() error { return nil }
 
 // TestNoOracle: what has left before an upstream pauses is the same for a true and a false guess.
+// Promise: no-oracle
 func TestNoOracle(t *testing.T) {
 	s := New(creds())
 	left := func(text string) (n int) {
@@ -300,6 +301,7 @@ func TestConstantMemory(t *testing.T) {
 }
 
 // FuzzBody compares a body in an encoding, in pieces, with the whole text.
+// Promise: scrubbed-responses
 func FuzzBody(f *testing.F) {
 	for i := range encodings {
 		f.Add("x "+canary+"\n c2tfbGl2ZV81MUh4L1pxK2NhbmFyeT09 sk_live_51Hx%2FZq&#43;canary==", uint8(i), uint8(0), uint8(3), false)

@@ -12,6 +12,7 @@ import (
 func pod(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }
 
 // A pod keeps its slot, no two pods have the same one, and no other address has any.
+// Promise: shared-proxy
 func TestOwn(t *testing.T) {
 	s := New(Config{})
 	if id, ok := s.Find(pod(1)); ok {
@@ -37,6 +38,7 @@ func TestOwn(t *testing.T) {
 
 // When all slots are taken, the one whose pod was registered longest ago is reset and given to the next pod. A slot
 // with a run, or whose pod was registered just now, is not reassigned.
+// Promise: shared-proxy
 func TestGivenAway(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	busy, forgotten := map[slot.ID]bool{}, []slot.ID(nil)

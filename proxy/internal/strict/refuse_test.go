@@ -8,6 +8,7 @@ import (
 )
 
 // TestRefused: each ambiguity is refused here, not only by net/http after it, and nothing of the request is passed on.
+// Promise: one-reading
 func TestRefused(t *testing.T) {
 	const host = "Host: a.test\r\n"
 	post := "POST / HTTP/1.1\r\n" + host
@@ -81,6 +82,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestRefusedChunks: a body whose chunks or trailers can be read in two ways ends in an error at that place.
+// Promise: one-reading
 func TestRefusedChunks(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n"
 	const behind = "GET /second HTTP/1.1\r\nHost: a.test\r\n\r\n"

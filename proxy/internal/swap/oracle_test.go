@@ -83,6 +83,7 @@ func document(r *rand.Rand) string {
 }
 
 // TestOracle compares with the oracles on random texts; the fuzz targets below extend it.
+// Promise: one-reading-around-a-name
 func TestOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choice
 	swaps, refusals := map[string]int{}, map[string]int{}
@@ -119,6 +120,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// Promise: one-reading-around-a-name
 func FuzzJSON(f *testing.F) {
 	for _, text := range append(strictJSON(), lenientJSON()...) {
 		f.Add(text, []byte{0, 10, 1}, uint8(1))

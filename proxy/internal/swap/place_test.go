@@ -14,6 +14,7 @@ import (
 
 // TestPlaces puts the name into every place at once, all of them named "key": it is swapped in the one that its
 // credential declares, and stays in the others.
+// Promise: declared-places-only
 func TestPlaces(t *testing.T) {
 	const v = "s3cr3t-value"
 	for surface, want := range map[string]string{
@@ -64,6 +65,7 @@ func TestPlaces(t *testing.T) {
 }
 
 // TestPlainPlaces: where plain HTTP is not allowed, the name is swapped in no place, not even in a declared body.
+// Promise: declared-places-only
 func TestPlainPlaces(t *testing.T) {
 	const v = "s3cr3t-value"
 	c := []catalog.Credential{credential("API_KEY", v, "header", "query", "path", "body")}
@@ -89,6 +91,7 @@ func TestPlainPlaces(t *testing.T) {
 
 // TestCarriesEncodedValue: an encoded body with a value in it is refused before its end, whether names are swapped in
 // it or it passes unchanged; so is a value as the method, which may be any token in HTTP.
+// Promise: leaked-values-stop-here
 func TestCarriesEncodedValue(t *testing.T) {
 	const v = "first-value"
 	gz := func(text string) string {

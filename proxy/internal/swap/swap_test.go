@@ -48,6 +48,7 @@ func request(t testing.TB, method, url, body string, header ...string) *http.Req
 
 func basic(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
 
+// Promise: declared-places-only
 func TestHeader(t *testing.T) {
 	const v = "s3cr3t-value"
 	c := []catalog.Credential{credential("API_KEY", v, "header")}
@@ -117,6 +118,7 @@ func TestQuotedParameter(t *testing.T) {
 	}
 }
 
+// Promise: declared-places-only
 func TestSurfaces(t *testing.T) {
 	q, p := strings.ReplaceAll(url.QueryEscape(value), "+", "%20"), url.PathEscape(value)
 	js := `s3cr/t \"va+lue\" \u0026 <more>`
@@ -228,6 +230,7 @@ func TestSurfaces(t *testing.T) {
 }
 
 // TestOnce: one swap per name and surface; another name or surface counts separately.
+// Promise: declared-places-only
 func TestOnce(t *testing.T) {
 	c := []catalog.Credential{
 		credential("API_KEY", "first-value", "header", "header:x-two", "query:a", "query:b"),
@@ -249,6 +252,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// Promise: declared-places-only
 func TestNotAllowed(t *testing.T) {
 	all := []catalog.Credential{credential("API_KEY", "first-value", "header", "query", "path", "body")}
 	for code, o := range map[string]Options{CodeOther: {}, CodeInsecure: {Allowed: all, Insecure: true}} {
@@ -270,6 +274,7 @@ func TestNotAllowed(t *testing.T) {
 }
 
 // TestCarriesValue: in every place and form the request is refused.
+// Promise: leaked-values-stop-here
 func TestCarriesValue(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first/value+1", "header", "body")}
 	s := New(append(c, credential("INACTIVE_KEY", "second/value+2", "header"), credential("THIRD_KEY", "Third-Value", "header")))

@@ -92,6 +92,7 @@ func clearly(t *testing.T, kind, text string) {
 }
 
 // TestOneReadingJSON: names are swapped only in what is JSON to every parser, else the request is refused.
+// Promise: one-reading-around-a-name
 func TestOneReadingJSON(t *testing.T) {
 	for _, text := range strictJSON() {
 		for _, kind := range []string{
@@ -117,6 +118,7 @@ func TestOneReadingJSON(t *testing.T) {
 }
 
 // TestOneReadingLines: JSON lines have one value each.
+// Promise: one-reading-around-a-name
 func TestOneReadingLines(t *testing.T) {
 	const kind = "application/x-ndjson"
 	for _, text := range []string{"{\"x\":1}\n{\"k\":\"API_KEY\"}\n", "{\"k\":\"API_KEY\"}", "\n{\"k\":\"API_KEY\"}\r\n1\n\n\"x\"\n", "{\"k\":1}\n{\"k\":\"API_KEY\"}"} {
@@ -128,6 +130,7 @@ func TestOneReadingLines(t *testing.T) {
 }
 
 // TestOneReadingForm: a form contains only what a form may contain, and no declared field twice.
+// Promise: one-reading-around-a-name
 func TestOneReadingForm(t *testing.T) {
 	const kind = "application/x-www-form-urlencoded"
 	for _, text := range []string{
@@ -189,6 +192,7 @@ func TestShortWithoutName(t *testing.T) {
 }
 
 // TestNoSeparators: a server that reads JSON as a form finds no second field, and none of the declared name.
+// Promise: one-reading-around-a-name
 func TestNoSeparators(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "a&b;c=d value", "body:k")}
 	for _, filler := range []string{"", strings.Repeat("z", long)} {
@@ -207,6 +211,7 @@ func TestNoSeparators(t *testing.T) {
 
 // TestUnclearLate: if the ambiguity follows the swap, a body below the bound is held back entirely, and a longer one is
 // never completed.
+// Promise: one-reading-around-a-name
 func TestUnclearLate(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
 	for _, tc := range []struct{ kind, first, last string }{
@@ -320,6 +325,7 @@ func TestAnywhere(t *testing.T) {
 }
 
 // TestOneReadingHead: the same for all but the body.
+// Promise: one-reading-around-a-name
 func TestOneReadingHead(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "header", "path", "query:key", "body:k")}
 	colon := []catalog.Credential{credential("API_KEY", "first:value", "header")}
@@ -405,6 +411,7 @@ func TestOneReadingHeadKept(t *testing.T) {
 }
 
 // TestSinkSpelling: a header that servers read as a sink counts as one.
+// Promise: declared-places-only
 func TestSinkSpelling(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "header")}
 	for _, name := range []string{"User_Agent", "USER_AGENT", "X_Forwarded_For", "X.Forwarded.For", "If!Match", "Content_disposition", "x~amz~meta~a", "Request_Id"} {
@@ -417,6 +424,7 @@ func TestSinkSpelling(t *testing.T) {
 }
 
 // TestUnclearMessage: the same holds for a WebSocket message.
+// Promise: one-reading-around-a-name
 func TestUnclearMessage(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k", "body:a.k")}
 	for _, text := range lenientJSON() {

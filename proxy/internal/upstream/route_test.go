@@ -102,6 +102,7 @@ func send(t *testing.T, p *Pool, w Want, o Owner, method, body string) error {
 }
 
 // TestHTTP2: owners share HTTP/2 connections, with bodies and without; logins and upgrades do not use them.
+// Promise: one-reading
 func TestHTTP2(t *testing.T) {
 	s := newSite(t, "h2", "http/1.1")
 	p, w := s.pool(t)
@@ -256,6 +257,7 @@ func refuseHTTP2(c *tls.Conn) {
 }
 
 // TestOwners: HTTP/1 connections are used by one owner and closed at its end, and a body is the last thing on one.
+// Promise: one-reading
 func TestOwners(t *testing.T) {
 	s := newSite(t, "http/1.1")
 	p, w := s.pool(t)

@@ -129,6 +129,7 @@ func TestStrictest(t *testing.T) {
 }
 
 // TestGuardIsAlwaysThere: with a custom Connect, too, nothing forbidden is dialled.
+// Promise: no-private-address
 func TestGuardIsAlwaysThere(t *testing.T) {
 	var dials atomic.Int32
 	p := newPool(t, Config{Resolve: at127, Connect: to("127.0.0.1:1", &dials)})
@@ -174,6 +175,7 @@ func TestUnresolved(t *testing.T) {
 }
 
 // TestUpstreamProxy: every connection goes through it; only its own address is exempt from the guard.
+// Promise: no-private-address
 func TestUpstreamProxy(t *testing.T) {
 	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	defer target.Close()
@@ -220,6 +222,7 @@ func TestUpstreamProxy(t *testing.T) {
 
 // TestProxyOverTLS: a proxy that is reached over TLS is no host of an API: it is shown no client certificate, and needs a
 // certificate of an authority that all upstreams may have.
+// Promise: no-private-address
 func TestProxyOverTLS(t *testing.T) {
 	var shown atomic.Int32
 	target := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown.Store(int32(len(r.TLS.PeerCertificates))) }))

@@ -112,6 +112,7 @@ func (e *ends) want(c net.Conn, frames ...string) {
 	}
 }
 
+// Promise: scrubbed-responses
 func TestFrames(t *testing.T) {
 	e := start(t, options())
 	down := func(flags, op byte, payload string) { e.send(e.upstream, frame(flags, op, false, payload)) }
@@ -156,6 +157,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// Promise: scrubbed-responses
 func TestBadFrames(t *testing.T) {
 	for name, tc := range map[string]struct {
 		down bool

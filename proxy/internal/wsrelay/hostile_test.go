@@ -17,6 +17,7 @@ import (
 )
 
 // TestHeads: every length has one encoding, every reserved bit and opcode is refused everywhere, and clients must mask.
+// Promise: scrubbed-responses
 func TestHeads(t *testing.T) {
 	read := func(text string, wantMask bool) (head, error) {
 		return readHead(bufio.NewReader(strings.NewReader(text)), wantMask)
@@ -63,6 +64,7 @@ func TestHeads(t *testing.T) {
 }
 
 // TestOneByteFrames cuts a credential and a name into frames of one byte, with empty frames and control frames between.
+// Promise: scrubbed-responses
 func TestOneByteFrames(t *testing.T) {
 	e := start(t, options())
 	send := func(c net.Conn, masked bool, text string) {
@@ -117,6 +119,7 @@ func TestOneByteFrames(t *testing.T) {
 
 // TestClientControl: a name in a control frame stays a name, and a value in one, in any form, ends the connection
 // before it is passed on.
+// Promise: leaked-values-stop-here
 func TestClientControl(t *testing.T) {
 	for name, op := range map[string]byte{"ping": opPing, "pong": opPong, "close": opClose} {
 		code := ""
@@ -143,6 +146,7 @@ func TestClientControl(t *testing.T) {
 
 // TestUpstreamControl: a control frame of the upstream is scrubbed in every form, and still is one where the name is
 // longer than the value.
+// Promise: scrubbed-responses
 func TestUpstreamControl(t *testing.T) {
 	const short = "short-value"
 	name := "A_NAME_" + strings.Repeat("X", 57)
@@ -200,6 +204,7 @@ func TestOneClose(t *testing.T) {
 
 // TestLaterFrames: what RFC 6455 forbids is refused in the second frame of a message, and in a second message, as in
 // the first; nothing of the bad frame is passed on.
+// Promise: scrubbed-responses
 func TestLaterFrames(t *testing.T) {
 	for name, bad := range map[string]func(masked bool) string{
 		"compressed continuation": func(m bool) string { return frame(fin|0x40, opContinuation, m, "BAD") },
@@ -247,6 +252,7 @@ func TestLaterFrames(t *testing.T) {
 }
 
 // TestHugeFrames: a frame that announces a huge payload is refused before the payload arrives.
+// Promise: bounded-connections
 func TestHugeFrames(t *testing.T) {
 	for name, length := range map[string]string{"64 MiB and one": "\x7f\x00\x00\x00\x00\x04\x00\x00\x01", "all there can be": "\x7f\x7f\xff\xff\xff\xff\xff\xff\xff"} {
 		for _, down := range []bool{true, false} {

@@ -17,6 +17,7 @@ import (
 
 // TestMinted: what was minted after a connection was opened is swapped into its messages, does not come back on it, and
 // cannot be sent on it; a value that cannot be had ends it.
+// Promise: scrubbed-before-use
 func TestMinted(t *testing.T) {
 	values := minted.New(nil)
 	creds := []catalog.Credential{{

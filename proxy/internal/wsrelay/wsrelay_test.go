@@ -96,6 +96,7 @@ func through(ctx context.Context, w http.ResponseWriter, r *http.Request, url st
 	}{conn}, upstream, o)
 }
 
+// Promise: scrubbed-responses
 func TestRelay(t *testing.T) {
 	got := make(chan string, 10)
 	o := options()
@@ -180,6 +181,7 @@ func TestRelayRefuses(t *testing.T) {
 }
 
 // TestLarge: a long message waits for a token, a short one does not, and the end of a relay does not wait at all.
+// Promise: bounded-connections
 func TestLarge(t *testing.T) {
 	o := options()
 	o.Large = make(chan struct{}, 1)

@@ -13,6 +13,7 @@ import (
 var told = regexp.MustCompile(`relatime|\brw,|\bro,|root:x?:0|Linux version|HOME=|PPid`)
 
 // Deno needs no permission to import a file, so the file must not exist in the sandbox or the kernel must refuse it.
+// Promise: least-privilege
 func TestImportedFiles(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})

@@ -41,6 +41,7 @@ func install(t *testing.T, w *rig.World, pkg string) {
 }
 
 // TestServerCannot: what a hostile server, or a program that it starts, tries, fails.
+// Promise: server-confinement
 func TestServerCannot(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
@@ -107,6 +108,7 @@ func bridgeIn(m rig.Mode) string {
 }
 
 // TestServerPorts: embedded, a server reaches no port of another slot. (In Docker the filter does this: package network.)
+// Promise: server-confinement
 func TestServerPorts(t *testing.T) {
 	for _, m := range []rig.Mode{rig.Root, rig.User} {
 		t.Run(string(m), func(t *testing.T) {
@@ -135,6 +137,7 @@ func TestServerPorts(t *testing.T) {
 }
 
 // TestServerForks: a fork bomb ends at the limit on processes, disturbs no other slot, and leaves nothing.
+// Promise: server-limits
 func TestServerForks(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
@@ -161,6 +164,7 @@ func TestServerForks(t *testing.T) {
 }
 
 // TestServerHome: a server cannot fill the homes of others, whatever it does to be overlooked.
+// Promise: server-limits
 func TestServerHome(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
@@ -181,6 +185,7 @@ func TestServerHome(t *testing.T) {
 }
 
 // TestServerStderr: nobody waits for what a server prints to standard error, however much it is.
+// Promise: server-limits
 func TestServerStderr(t *testing.T) {
 	w := servers(t, rig.Root, 1)
 	s := w.Server(t, runapi.ServerHead{})
@@ -197,6 +202,7 @@ func TestServerStderr(t *testing.T) {
 }
 
 // TestServerOwner: a server ends with the connection that its lease was taken on, and its slot is free again.
+// Promise: server-limits
 func TestServerOwner(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
@@ -235,6 +241,7 @@ func TestServerOwner(t *testing.T) {
 
 // TestServerKilled: whichever process is killed, the rest of the server ends, the client hears of it, and the slot can be
 // used again.
+// Promise: server-limits
 func TestServerKilled(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)

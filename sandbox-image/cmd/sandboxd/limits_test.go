@@ -86,6 +86,7 @@ func next(t *testing.T, w *rig.World, pick func(typescript, python string) strin
 	}
 }
 
+// Promise: nothing-stays, memory-limits
 func TestLimits(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		const memory = 256 << 20
@@ -164,6 +165,7 @@ func descendants(pid int) map[int]string {
 	return found
 }
 
+// Promise: memory-limits
 func TestKernelLimits(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots = 1
@@ -194,6 +196,7 @@ func TestKernelLimits(t *testing.T) {
 	})
 }
 
+// Promise: nothing-stays
 func TestCancel(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots = 2
@@ -298,6 +301,7 @@ func TestStalledReader(t *testing.T) {
 }
 
 // The confinement of a waiting interpreter, as the kernel reports it.
+// Promise: least-privilege
 func TestWhatTheKernelSays(t *testing.T) {
 	for _, row := range []struct {
 		program   string

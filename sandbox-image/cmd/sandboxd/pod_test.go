@@ -45,6 +45,7 @@ func TestCloseVolumes(t *testing.T) {
 
 // An address is closed only if the network answers a connection with silence or a refusal: not if the connection
 // succeeds, and not if it could not be attempted.
+// Promise: closed-network-first
 func TestCheckClosed(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	testkit.Must(t, err)

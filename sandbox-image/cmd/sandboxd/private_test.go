@@ -13,6 +13,7 @@ import (
 
 // TestPrivate: a private run imports its skills, writes into a folder that is gone with it, and sees nothing that other
 // runs, private or not, have in /tmp, /skills and /runs. Runs that are not private share files as ever.
+// Promise: tenant-files
 func TestPrivate(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
@@ -82,6 +83,7 @@ for path in ("/tmp/shared.txt", "/skills/theirs.ts", "`+first.Exit.StdoutFile+`"
 }
 
 // TestPrivateLease: a run is not what its lease is not, and only a private one has skills of its own.
+// Promise: tenant-files
 func TestPrivateLease(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1})

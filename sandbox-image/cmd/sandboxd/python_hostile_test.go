@@ -15,6 +15,7 @@ import (
 var pythonAttacks string
 
 // Python begins where the attacks of escaped code begin, and all of them fail.
+// Promise: least-privilege
 func TestPythonAttacks(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Python: true})

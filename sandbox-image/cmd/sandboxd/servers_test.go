@@ -21,6 +21,7 @@ func servers(t *testing.T, m rig.Mode, n int) *rig.World {
 }
 
 // TestServer: a program runs in a server slot with the environment of one, and its end frees the slot.
+// Promise: server-confinement
 func TestServer(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
@@ -71,6 +72,7 @@ func TestServer(t *testing.T) {
 }
 
 // TestServerPools: neither kind of slot is given to the other, and a lease is good for what it was taken for.
+// Promise: server-confinement
 func TestServerPools(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
@@ -109,6 +111,7 @@ func TestServerPools(t *testing.T) {
 }
 
 // TestServerLeavesNothing: however a server ends, none of its processes is left, nor a file.
+// Promise: server-limits
 func TestServerLeavesNothing(t *testing.T) {
 	ends := map[string]func(w *rig.World, s *rig.Server) error{
 		"exit":    func(_ *rig.World, s *rig.Server) error { _, _ = s.Do("exit 0"); return nil },
@@ -182,6 +185,7 @@ func TestServerWithoutBridge(t *testing.T) {
 }
 
 // TestServerMemory: the memory of all of a server's processes counts.
+// Promise: server-limits
 func TestServerMemory(t *testing.T) {
 	rig.Modes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Servers: 1, ServerMemory: 128 << 20, Bridge: rig.Puppet(t)})

@@ -11,6 +11,7 @@ import (
 )
 
 // Paths that a plan lists can be read. No other file can, through whatever link.
+// Promise: least-privilege, protected-sandboxd
 func TestReads(t *testing.T) {
 	if !CanRestrictReads() {
 		testkit.Skip(t, "this kernel has no Landlock")
@@ -67,6 +68,7 @@ func TestReads(t *testing.T) {
 
 // With paths to write, a program can change nothing else, even files of its own user, and cannot signal its parent
 // where Landlock restricts signals.
+// Promise: protected-sandboxd
 func TestWrites(t *testing.T) {
 	if !CanRestrictReads() {
 		testkit.Skip(t, "this kernel has no Landlock")

@@ -26,6 +26,7 @@ func TestOnlyGrows(t *testing.T) {
 }
 
 // Every number is greater than least, and than the file's if that is greater.
+// Promise: shared-proxy
 func TestLeast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "generation")
 	var last uint64

@@ -41,6 +41,7 @@ func golden(t *testing.T, name string, argv []string) {
 	}
 }
 
+// Promise: least-privilege
 func TestArgv(t *testing.T) {
 	p := bwrapPlan{
 		box: box{bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, infoFD: infoFD, gateFD: gateFD, filterFD: filterFD},
@@ -82,6 +83,7 @@ func TestCompilerPlans(t *testing.T) {
 }
 
 // A server sees none of the paths of runs, and an installation writes to its own folder alone.
+// Promise: server-confinement
 func TestServerPlans(t *testing.T) {
 	servers := Servers{
 		Slots: 8, Bridge: "/usr/local/bin/mcp-bridge", Packages: "/packages", Programs: "/programs",

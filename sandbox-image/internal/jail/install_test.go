@@ -43,6 +43,7 @@ func tarball(t *testing.T, code string) []byte {
 
 // TestInstaller runs the installer's command line with real Deno and a registry: no script of a package runs, and where a
 // lock file is given, other bytes under the same version are refused.
+// Promise: first-installed-package
 func TestInstaller(t *testing.T) {
 	deno := testkit.Deno(t)
 	var content atomic.Value // []byte, the tarball

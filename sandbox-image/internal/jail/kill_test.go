@@ -314,6 +314,7 @@ func TestNothingIsLeft(t *testing.T) {
 }
 
 // TestStopped: processes of a slot that stop everything of their user end all the same, and keep nobody waiting.
+// Promise: file-limits
 func TestStopped(t *testing.T) {
 	for _, kind := range []string{"embedded", "container"} {
 		t.Run(kind, func(t *testing.T) {

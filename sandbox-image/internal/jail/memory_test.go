@@ -42,6 +42,7 @@ func tables() {
 }
 
 // Memory counts all processes of the slot, including those without a main thread, and their page tables.
+// Promise: memory-limits
 func TestMemory(t *testing.T) {
 	for _, kind := range []string{"embedded", "container"} {
 		for what, want := range map[string]int64{"heavy": (children + 2) * weight, "tables": 120 << 20} {

@@ -53,6 +53,7 @@ func reaches(network, remote string, within time.Duration) bool {
 
 // TestNoOtherWayOut makes the outside network answer at every address and port. The sandbox's namespace reaches only what
 // the rules allow. With the filter open, the same probes are answered.
+// Promise: no-other-way-out
 func TestNoOtherWayOut(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)

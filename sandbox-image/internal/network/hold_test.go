@@ -220,6 +220,7 @@ func dial(network, local, remote string) (net.Conn, error) {
 	return d.Dial(network, remote)
 }
 
+// Promise: one-run-one-identity, server-confinement
 func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)
@@ -263,6 +264,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 }
 
 // Neither a run nor an MCP server reaches a slot of either kind, or acts as one.
+// Promise: no-other-way-out, server-confinement
 func TestSlotsAreRefusedEverythingElse(t *testing.T) {
 	for _, id := range []slot.ID{1, slot.Max + 1} {
 		t.Run(fmt.Sprint("slot ", id), func(t *testing.T) { refusedEverythingElse(t, id) })
@@ -329,6 +331,7 @@ func refusedEverythingElse(t *testing.T, id slot.ID) {
 }
 
 // Reusing a source port that another slot has just used does not give that slot's identity.
+// Promise: one-run-one-identity
 func TestReusedSourcePort(t *testing.T) {
 	w := newWire(t)
 	from := w.serve(t)

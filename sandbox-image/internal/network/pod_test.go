@@ -155,6 +155,7 @@ func hear(network, local, remote string, within time.Duration) string {
 
 // TestPodSlotsReachOnlyTheProxyAsThemselves: whatever a slot connects to, it is the proxy's listener at that port, which
 // sees the slot's own address.
+// Promise: pod-slots
 func TestPodSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	w := newPod(t)
 	for _, id := range slot.IDs(2, 1) {
@@ -199,6 +200,7 @@ func TestPodSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 
 // TestPodOthers: the proxy reaches the world and sandboxd does not; the world reaches the control APIs, and nothing
 // that code listens on.
+// Promise: pod-slots
 func TestPodOthers(t *testing.T) {
 	w := newPod(t)
 	if got := w.hear(t, w.sandbox, 0, "tcp4", "", "1.2.3.4:443", soon); got != "" {
@@ -218,6 +220,7 @@ func TestPodOthers(t *testing.T) {
 
 // TestPodPortIsNoIdentity: a slot that takes over the port of another one's reset connection, whose entry in the NAT
 // table is left, is itself; and under the other one's address it is refused.
+// Promise: pod-slots
 func TestPodPortIsNoIdentity(t *testing.T) {
 	w := newPod(t)
 	zero, one := slot.ID(0).UID(), slot.ID(1).UID()

@@ -44,6 +44,7 @@ func open(t *testing.T) (*Store, string) {
 }
 
 // TestSeal: of a package everything that Deno needs is copied, and nothing of it can be written.
+// Promise: first-installed-package
 func TestSeal(t *testing.T) {
 	s, dir := open(t)
 	if _, err := s.Registry(pkg); !errors.Is(err, runapi.ErrNotInstalled) {
@@ -73,6 +74,7 @@ func TestSeal(t *testing.T) {
 }
 
 // TestSealRefuses: a folder with anything but files and directories is not sealed, and no part of it stays.
+// Promise: first-installed-package
 func TestSealRefuses(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{
 		"a link to a file": func(dir string) error {
@@ -114,6 +116,7 @@ func TestSealRefuses(t *testing.T) {
 }
 
 // TestLock: the lock file of the first installation is given to later ones, also when the package was removed.
+// Promise: first-installed-package
 func TestLock(t *testing.T) {
 	s, dir := open(t)
 	if given, err := s.GiveLock(pkg, t.TempDir()); given || err != nil {
@@ -144,6 +147,7 @@ func TestOpenTidies(t *testing.T) {
 	}
 }
 
+// Promise: first-installed-package
 func TestCheck(t *testing.T) {
 	for _, good := range []string{"npm:x@1.0.0", "npm:@scope/server-name@2026.8.31", "npm:a.b_c~d@1.2.3-beta.1+build", "npm:X@0.0.0"} {
 		if err := Check(good); err != nil {

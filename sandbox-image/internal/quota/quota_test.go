@@ -177,6 +177,7 @@ func TestGrown(t *testing.T) {
 }
 
 // What a run writes counts whatever time it gives its files, and below directories that nobody looks into.
+// Promise: file-limits
 func TestHidden(t *testing.T) {
 	places(t, func(t *testing.T, dir string) {
 		m := meter(t, dir, nil)
@@ -206,6 +207,7 @@ func deep() []string { return strings.Split(strings.Repeat("d ", maxDepth+6)+"d"
 func hidden(string, time.Time, int64) Count { return Count{Hidden: true} }
 
 // A directory that its owner has closed is counted as its owner, what is new in it too if the directory is old.
+// Promise: file-limits
 func TestClosed(t *testing.T) {
 	tmpfs(t, 10) // needs root
 	for _, size := range []int{5 << 20, 9 << 20} {
@@ -240,6 +242,7 @@ func TestClosed(t *testing.T) {
 }
 
 // Directories that nobody looks into are removed like others when there is no room.
+// Promise: file-limits
 func TestMakeRoomDeepDown(t *testing.T) {
 	dir := tmpfs(t, 1000)
 	m := meter(t, dir, nil)
@@ -409,6 +412,7 @@ var none = Probe{
 }
 
 // Open files that a run has removed count too, even while others write; only the run's own files count.
+// Promise: file-limits
 func TestUnnamed(t *testing.T) {
 	dir := tmpfs(t, 100)
 	m, err := New(Config{Dirs: []Dir{{Path: dir, Name: "/skills", Bytes: 4 << 20, Files: 100}}, Log: slog.New(slog.DiscardHandler)})

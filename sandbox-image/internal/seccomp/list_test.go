@@ -21,6 +21,7 @@ const dangerous = `
 	clock_adjtime adjtimex setxattr lsetxattr fsetxattr setxattrat seccomp sethostname setdomainname iopl ioperm modify_ldt uselib ustat sysfs`
 
 // TestDangerous checks that each of them fails with EPERM, and that this filter is the one that is loaded.
+// Promise: least-privilege
 func TestDangerous(t *testing.T) {
 	m, tried := thisMachine(), 0
 	for name := range strings.FieldsSeq(dangerous) {

@@ -39,6 +39,7 @@ func judge(t *testing.T, o Options, arch, nr uint32, args ...uint64) uint32 {
 	return uint32(out)
 }
 
+// Promise: least-privilege, memory-limits
 func TestFilter(t *testing.T) {
 	m := thisMachine()
 	eperm, eaf, enosys := refuse(uint32(unix.EPERM)), refuse(uint32(unix.EAFNOSUPPORT)), refuse(uint32(unix.ENOSYS))
