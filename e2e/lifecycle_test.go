@@ -157,32 +157,10 @@ func lastLine(s string) string {
 // and says why. When the supervisor itself is killed, status says so.
 func TestStartsAgainByItself(t *testing.T) {
 	embeddedOnly(t)
-	dir, err := world.NewDir(world.Self, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p, err := world.StartUp(world.Self, dir, 3, "--detach")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_, _, _ = world.Tool(context.Background(), world.Command{Dir: dir, Args: []string{"down", "--state", p.State}})
-	})
-	if code, err := p.Wait(60 * time.Second); err != nil || code != 0 {
-		t.Fatalf("codeforge up --detach: %d, %v\n%s", code, err, p.Output())
-	}
+	p, dir := startDetached(t)
 	first := upJSON(t, p)
 	_ = syscall.Kill(world.Below(first.PID, "sandboxd")[0], syscall.SIGKILL)
-	var second up
-	for began := time.Now(); second.Again.Reason == ""; time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > 60*time.Second {
-			t.Fatal("it is not started again")
-		}
-		if data, err := os.ReadFile(filepath.Join(p.State, "up.json")); err == nil {
-			_ = json.Unmarshal(data, &second)
-		}
-	}
+	second := awaitRestart(t, p, "sandboxd stopped")
 	if second.PID != first.PID || second.Port != first.Port || !strings.Contains(second.Again.Reason, "sandboxd stopped (signal: killed)") {
 		t.Errorf("started again: %+v; first %+v", second, first)
 	}
@@ -212,6 +190,58 @@ func TestStartsAgainByItself(t *testing.T) {
 	if out := tool("status"); !strings.Contains(out, "was killed, or the machine was stopped") {
 		t.Errorf("status after a kill: %s", out)
 	}
+}
+
+// TestHangHeals: a part that no longer answers, and a socket that somebody removed, cost a minute, not the service.
+func TestHangHeals(t *testing.T) {
+	embeddedOnly(t)
+	p, dir := startDetached(t)
+	first := upJSON(t, p)
+	_ = syscall.Kill(world.Below(first.PID, "sandboxd")[0], syscall.SIGSTOP)
+	awaitRestart(t, p, "sandboxd does not answer")
+	if err := os.Remove(filepath.Join(p.State, "run", "mcp.sock")); err != nil {
+		t.Fatal(err)
+	}
+	awaitRestart(t, p, "mcp-server does not answer")
+	out, _, err := world.Tool(t.Context(), world.Command{Dir: dir, Args: []string{"held", "--state", p.State}})
+	if err != nil || !strings.Contains(out, "No request waits") {
+		t.Errorf("held after the restart: %s, %v", out, err)
+	}
+}
+
+// startDetached starts `codeforge up --detach` in a new folder, without an upstream, ready.
+func startDetached(t *testing.T) (*world.Process, string) {
+	t.Helper()
+	dir, err := world.NewDir(world.Self, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p, err := world.StartUp(world.Self, dir, 3, "--detach")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _, _ = world.Tool(context.Background(), world.Command{Dir: dir, Args: []string{"down", "--state", p.State}})
+	})
+	if code, err := p.Wait(60 * time.Second); err != nil || code != 0 {
+		t.Fatalf("codeforge up --detach: %d, %v\n%s", code, err, p.Output())
+	}
+	return p, dir
+}
+
+// awaitRestart waits until up.json says that everything was started again for this reason.
+func awaitRestart(t *testing.T, p *world.Process, reason string) (u up) {
+	t.Helper()
+	for began := time.Now(); !strings.Contains(u.Again.Reason, reason); time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > 2*time.Minute {
+			t.Fatalf("not started again because %s, but %q", reason, u.Again.Reason)
+		}
+		if data, err := os.ReadFile(filepath.Join(p.State, "up.json")); err == nil {
+			_ = json.Unmarshal(data, &u)
+		}
+	}
+	return u
 }
 
 // up is what this file reads of up.json.

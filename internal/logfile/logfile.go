@@ -17,9 +17,8 @@ type File struct {
 	path string
 	max  int64
 
-	mu   sync.Mutex
-	f    *os.File
-	size int64
+	mu sync.Mutex
+	f  *os.File
 }
 
 // Open opens the file at path, mode 0600, for appending. Max 0 means DefaultMax.
@@ -36,32 +35,46 @@ func (l *File) open() error {
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
-	info, err := f.Stat()
-	if err != nil {
-		_ = f.Close()
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	l.f, l.size = f, info.Size()
+	l.f = f
 	return nil
 }
 
-// Write appends p, which should be whole lines.
+// Write appends p, which should be whole lines, to the file at the path: if another program has renamed or removed it, as
+// logrotate does, Write creates it.
 func (l *File) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.size > 0 && l.size+int64(len(p)) > l.max {
+	size, current, err := l.stat()
+	if err != nil {
+		return 0, err
+	}
+	full := size > 0 && size+int64(len(p)) > l.max
+	if full || !current {
 		_ = l.f.Close()
-		// It is not there if somebody removed it, or if it could not be opened after it was renamed.
-		if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return 0, fmt.Errorf("rotating the log: %w", err)
+		if full && current {
+			if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return 0, fmt.Errorf("rotating the log: %w", err)
+			}
 		}
 		if err := l.open(); err != nil {
 			return 0, err
 		}
 	}
-	n, err := l.f.Write(p)
-	l.size += int64(n)
-	return n, err
+	return l.f.Write(p)
+}
+
+// stat returns the size of the open file, to which other programs may write too, and whether the path still leads to it.
+// If an earlier Write could not open a file, there is none.
+func (l *File) stat() (size int64, current bool, err error) {
+	open, err := l.f.Stat()
+	if errors.Is(err, os.ErrClosed) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("examining the log: %w", err)
+	}
+	named, err := os.Stat(l.path)
+	return open.Size(), err == nil && os.SameFile(open, named), nil
 }
 
 // Close closes the file.

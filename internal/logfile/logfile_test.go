@@ -89,3 +89,46 @@ func TestGone(t *testing.T) {
 		t.Errorf("got %q", text)
 	}
 }
+
+// TestRotatedByOthers: after another program has renamed or truncated the file, lines arrive in the file at the path,
+// and a file that another program has filled is rotated with the next line.
+func TestRotatedByOthers(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be renamed on Windows")
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := Open(path, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	line := func(text string) {
+		t.Helper()
+		if _, err := fmt.Fprintln(f, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(path, want string) {
+		t.Helper()
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v; want %q", filepath.Base(path), text, err, want)
+		}
+	}
+	line("first")
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	line("second")
+	holds(path+".old", "first\n")
+	holds(path, "second\n")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	line("third")
+	holds(path, "third\n")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 200), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line("fourth")
+	holds(path, "fourth\n")
+}

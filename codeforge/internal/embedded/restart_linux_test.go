@@ -86,6 +86,20 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartOften: what fails every 25 seconds is back within seconds each time.
+func TestRestartOften(t *testing.T) {
+	pause := time.Duration(0)
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			up := time.Now()
+			time.Sleep(25 * time.Second)
+			if pause = nextPause(pause, up); pause > 2*time.Second {
+				t.Fatalf("a pause of %s", pause)
+			}
+		}
+	})
+}
+
 // TestNoRestart: a first start that fails is only reported; without Restart, and without its state directory, nothing is
 // started again.
 func TestNoRestart(t *testing.T) {

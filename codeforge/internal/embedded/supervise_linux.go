@@ -50,7 +50,7 @@ type status struct {
 }
 
 // Supervise is the inner process: process 1 of its namespaces. It starts the daemons, reports when they are ready, and
-// ends with ctx or with the first daemon that ends.
+// ends with ctx, with the first daemon that ends, or with one that no longer answers.
 func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
 	if os.Getpid() != 1 {
 		return errors.New("only codeforge up may run this command")
@@ -108,10 +108,16 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	if err := s.status.Encode(ready); err != nil {
 		return fmt.Errorf("reporting to the outer process: %w", err)
 	}
-	if ended := daemon.Wait(ctx.Done(), s.daemons...); ended != nil {
-		return ended.Cause()
+	hung := make(chan error, 1)
+	ended := make(chan struct{}) // closed with the watch, or with ctx
+	go func() {
+		hung <- watchDaemons(ctx, s.liveness())
+		close(ended)
+	}()
+	if d := daemon.Wait(ended, s.daemons...); d != nil {
+		return d.Cause()
 	}
-	return nil
+	return <-hung
 }
 
 // start starts everything in order, each daemon when the one before it is ready.
