@@ -18,7 +18,7 @@ import (
 )
 
 // maxTokens is what a client puts into a model's context, however many servers there are.
-const maxTokens = 900
+const maxTokens = 700
 
 // seen is what a client shows a model: the tools and the instructions.
 type seen struct {

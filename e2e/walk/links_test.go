@@ -87,21 +87,7 @@ func TestNamesOfSettings(t *testing.T) {
 
 // TestNamesInSource checks that the codes and metrics that the documents name in backquotes occur in the source.
 func TestNamesInSource(t *testing.T) {
-	var source strings.Builder
-	for _, module := range []string{"catalog", "proxy", "mcp-server", "sandbox-image", "codeforge"} {
-		err := filepath.WalkDir(filepath.Join(root(t), module), func(path string, d os.DirEntry, err error) error {
-			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			source.Write(text)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	known, checked := source.String()+document(t, "apis/config.schema.json"), 0
+	known, checked := productGo(t)+document(t, "apis/config.schema.json"), 0
 	for _, page := range []string{"README.md", "docs/operations.md", "docs/security.md", "docs/architecture.md", "docs/screens.md"} {
 		text := document(t, page)
 		for _, m := range regexp.MustCompile("`(?:code=\")?([a-z]+(?:_[a-z]+)+)[`\"{]").FindAllStringSubmatch(text, -1) {
@@ -121,4 +107,24 @@ func TestNamesInSource(t *testing.T) {
 	if checked < 20 {
 		t.Errorf("only %d names were checked", checked)
 	}
+}
+
+// productGo is the Go source of the product without its tests.
+func productGo(t *testing.T) string {
+	t.Helper()
+	var source strings.Builder
+	for _, module := range []string{"catalog", "proxy", "mcp-server", "sandbox-image", "codeforge", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root(t), module), func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			source.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return source.String()
 }
