@@ -125,6 +125,7 @@ func TestCtrlC(t *testing.T) {
 // TestContainer: in mcp-server's container, which has neither apis/ nor the proxy's socket, what needs them says where to do
 // that, and says nothing of what may be in them.
 func TestContainer(t *testing.T) {
+	t.Chdir(t.TempDir()) // commands look for CodeForge's folder from here upwards
 	rows := map[string]string{
 		"audit verify": "the proxy is not reached from", "approve h1": "the proxy is not reached from",
 		"down": "is stopped from the host", "up": "is stopped from the host",
