@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -295,7 +296,8 @@ func (s *server) remember() {
 	}
 }
 
-// definitions reads definitions of tools, and skips invalid ones.
+// definitions reads definitions of tools. It skips those without a name and those beyond the bounds, and ignores members
+// of a wrong type: a tool with odd annotations is a tool that claims nothing.
 func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen, size := map[string]bool{}, 0
@@ -317,7 +319,11 @@ func definitions(all []json.RawMessage) []*tool {
 				TaskSupport string `json:"taskSupport"`
 			} `json:"execution"`
 		}
-		if json.Unmarshal(raw, &d) != nil || d.Name == "" || len(d.Name) > maxName || seen[d.Name] || len(tools) >= maxTools {
+		_ = json.Unmarshal(raw, &d) // it reads on after a member of a wrong type
+		if !bytes.HasPrefix(d.OutputSchema, []byte("{")) {
+			d.OutputSchema = nil // null in most cases
+		}
+		if d.Name == "" || len(d.Name) > maxName || seen[d.Name] || len(tools) >= maxTools {
 			continue
 		}
 		seen[d.Name] = true

@@ -175,6 +175,24 @@ func TestMisspelt(t *testing.T) {
 	}
 }
 
+// TestOddDefinitions: a tool is there whatever else its definition has. What it claims in an odd way it does not claim.
+func TestOddDefinitions(t *testing.T) {
+	for _, odd := range []string{
+		`"annotations":"read-only"`, `"annotations":[]`, `"annotations":{"readOnlyHint":"yes"}`, `"annotations":{"title":7}`, `"annotations":null`,
+		`"outputSchema":"text"`, `"outputSchema":null`, `"outputSchema":[]`, `"inputSchema":"text"`, `"inputSchema":null`,
+		`"title":7`, `"description":["a"]`, `"icons":"x.png"`, `"icons":[7]`, `"_meta":7`, `"execution":"task"`, `"execution":{"taskSupport":7}`,
+	} {
+		tools := definitions([]json.RawMessage{json.RawMessage(`{"name":"a",` + odd + `}`), json.RawMessage(`{"name":"b"}`), json.RawMessage(`{"name":7}`)})
+		if len(tools) != 2 || tools[0].Name != "a" {
+			t.Errorf("%s: %d tools", odd, len(tools))
+			continue
+		}
+		if one := tools[0]; one.reads || one.repeatable || one.task || len(one.OutputSchema) > 0 || checked(one, []byte(`{"x":1}`)) != nil {
+			t.Errorf("%s: %+v", odd, one)
+		}
+	}
+}
+
 // TestLongEnum: of a list that is shown in part, what is nearest is shown, and that there is more.
 func TestLongEnum(t *testing.T) {
 	var all []string
