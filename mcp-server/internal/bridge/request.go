@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -106,7 +107,7 @@ func (b *Bridge) ask(
 		if err == nil {
 			return frame.Encode(result)
 		}
-		if (s.lost(cs, err) || c.unsent()) && again && !s.process() {
+		if (s.lost(cs, c, err) || c.unsent()) && again && !s.process() {
 			continue
 		}
 		return nil, c.explain(err)
@@ -177,7 +178,7 @@ func (c *capture) explain(err error) error {
 		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
 	case c.large:
 		return tooLarge()
-	case c.status != 0:
+	case c.status >= http.StatusMultipleChoices, c.status != 0 && !errors.As(err, new(*jsonrpc.Error)):
 		return &frame.Error{Code: frame.ServerError, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
 	}
 	return err
