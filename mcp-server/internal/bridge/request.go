@@ -87,7 +87,8 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 	return b.ask(ctx, s, send)
 }
 
-// ask sends one request and gives the result, as the server wrote it where the transport shows that.
+// ask sends one request and returns the result: of a process as the server wrote it, and of a remote server if the SDK
+// cannot read it. The SDK leaves out the tools of a remote server whose x-mcp-header is invalid, as clients must.
 func (b *Bridge) ask(
 	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
 ) (json.RawMessage, error) {
@@ -101,7 +102,7 @@ func (b *Bridge) ask(
 		if ctx.Err() != nil {
 			return nil, b.settle(ctx, s, cs, c)
 		}
-		if raw := c.result(err); raw != nil {
+		if raw := c.result(err); raw != nil && (err != nil || s.process()) {
 			return raw, nil
 		}
 		if err == nil {
