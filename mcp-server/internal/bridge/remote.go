@@ -30,7 +30,6 @@ const streamTime = 5 * time.Second
 // remote is a server that is reached over HTTP. It is connected to again when a session was lost.
 type remote struct {
 	bridge *Bridge
-	limit  time.Duration
 	client *http.Client
 	door   *door
 	first  *frame.Ready // of the first session
@@ -44,7 +43,7 @@ type remote struct {
 }
 
 // connectRemote connects to the server's url.
-func (b *Bridge) connectRemote(ctx context.Context, limit time.Duration) (server, error) {
+func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: "the url is not one"}
@@ -53,7 +52,7 @@ func (b *Bridge) connectRemote(ctx context.Context, limit time.Duration) (server
 	if err != nil {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: err.Error()}
 	}
-	r := &remote{bridge: b, limit: limit, door: d, kind: b.start.Transport, never: make(chan struct{})}
+	r := &remote{bridge: b, door: d, kind: b.start.Transport, never: make(chan struct{})}
 	r.client = &http.Client{Transport: d, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) >= 5 || !d.own(req.URL) {
 			return errors.New("the server redirects to another host, which is not followed")
@@ -72,7 +71,7 @@ func (b *Bridge) connectRemote(ctx context.Context, limit time.Duration) (server
 
 // connect tries the transports that the configuration allows, each at first as a newer and then as an older server.
 func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
-	until := time.Now().Add(r.limit)
+	until := time.Now().Add(r.bridge.limit)
 	kinds := []string{r.kind}
 	if r.kind == "" || r.kind == "auto" {
 		kinds = []string{"http", "sse"}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -22,7 +23,7 @@ const (
 	// maxDefinition and maxDefinitions bound one definition of a tool and all of a server, which are kept, in bytes.
 	maxDefinition  = 256 << 10
 	maxDefinitions = 8 << 20
-	// listTime bounds asking a server for its tools.
+	// listTime is what asking a server for its tools may take beyond connecting: its package may be missing.
 	listTime = 30 * time.Second
 )
 
@@ -249,6 +250,9 @@ func (s *server) ask(l *listing) {
 	s.fresh, s.asked = true, time.Now() // a change from now on asks again
 	b.mu.Unlock()
 	raw, f := s.request(ctx, "", frame.ToolsMethod, nil, true)
+	if f != nil && f.code == timedOut && !f.unsent {
+		f = unavailable(fmt.Sprintf("the server did not list its tools within %v", s.connectTimeout()), "")
+	}
 	var listed frame.Tools
 	if f == nil && json.Unmarshal(raw, &listed) != nil {
 		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
@@ -352,8 +356,12 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 		}
 	}
 	release := func() { <-s.turns }
+	began := time.Now()
 	raw, f := s.once(ctx, key, method, params, release)
 	if f == nil || !f.transport || ctx.Err() != nil || (!f.unsent && !repeat) {
+		return raw, f
+	}
+	if time.Since(began) >= s.connectTimeout() { // a server that never answers would take twice as long
 		return raw, f
 	}
 	select {
@@ -383,6 +391,11 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		s.broker.learn(s, probe, f)
 		release()
 		return nil, f
+	}
+	if method == frame.ToolsMethod {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.connectTimeout())
+		defer cancel()
 	}
 	s.broker.begun(i)
 	raw, f := i.ask(ctx, method, params, func(r rest) {
