@@ -89,7 +89,7 @@ func (c *capture) read(text []byte) (message []byte, ok bool) {
 	return message, message != nil
 }
 
-// misread notes a text that should have been a message.
+// misread notes an answer that should have been a message: explain shows it instead of the SDK's error.
 func (c *capture) misread(status int, kind string, text []byte) {
 	c.refuse(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, beginning(text)))
 }

@@ -99,9 +99,8 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 			break
 		}
 	}
-	return nil, &frame.Error{
-		Code: frame.NotConnected, Message: "connecting to the server: " + strings.Join(why, "; over SSE, the older transport: "),
-	}
+	all := strings.Join(why, "; over SSE, the older transport: ")
+	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + all}
 }
 
 // connectBy connects over one transport.
@@ -314,11 +313,11 @@ func (d *door) bound(req *http.Request, resp *http.Response) error {
 	return d.boundJSON(resp, kind, c)
 }
 
-// byteOrderMark begins a text of some Windows programs. JSON does not allow it, and a stream of events ignores it.
+// byteOrderMark begins a text of some Windows programs. JSON does not allow it (RFC 8259, section 8.1).
 var byteOrderMark = []byte("\uFEFF")
 
-// boundJSON reads an answer that is one message, whatever its Content-Type and form. The SDK would end the session at one
-// that is too large; in its place comes an error, for its request alone.
+// boundJSON reads an answer that is one message, whatever its Content-Type is. It accepts a byte order mark and a batch.
+// The SDK would end the session at a message that is too large; in its place comes an error, for its request alone.
 func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 	var kept bytes.Buffer
 	s := &skim{}

@@ -35,7 +35,7 @@ type checker struct {
 	work     int
 	mistakes []string
 	patterns map[string]pattern
-	// parts counts the allOf, anyOf and oneOf that the value is within: there, each schema names some properties only.
+	// parts counts the allOf, anyOf and oneOf around the schema: each schema of such a list may name some properties only.
 	parts int
 }
 
@@ -208,20 +208,24 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 			return
 		}
 	}
-	var written []string
+	var shown []string
 	for _, one := range list[:min(len(list), 20)] {
-		line, _ := json.Marshal(one)
-		written = append(written, string(line))
+		shown = append(shown, written(one))
 	}
 	want, more := "one of ", ""
 	if len(list) == 1 {
 		want = ""
 	}
-	if len(list) > len(written) {
+	if len(list) > len(shown) {
 		more = fmt.Sprintf(", … (%d in all)%s", len(list), c.nearest(value, list))
 	}
-	found, _ := json.Marshal(value)
-	c.mistake(path, "found %.80s, want %s%s%s", found, want, strings.Join(written, ", "), more)
+	c.mistake(path, "found %.80s, want %s%s%s", written(value), want, strings.Join(shown, ", "), more)
+}
+
+// written is a value as JSON.
+func written(value any) string {
+	line, _ := json.Marshal(value) // it was JSON
+	return string(line)
 }
 
 // nearest asks about the text of a list that is nearest to a value.
@@ -292,8 +296,8 @@ func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
 // minMisspelt is how long a name must be, in bytes, to count as another name misspelt if its schema allows any name.
 const minMisspelt = 4
 
-// isComplete reports whether a schema most likely names all properties, though it does not forbid others: most servers
-// ignore those without a word.
+// isComplete reports whether a schema most likely names all properties, though it allows others. Most servers ignore
+// those silently.
 func (c *checker) isComplete(s map[string]any) bool {
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "if"} {
 		if _, has := s[word]; has {
@@ -303,8 +307,7 @@ func (c *checker) isComplete(s map[string]any) bool {
 	return c.parts == 0
 }
 
-// near asks whether another property was meant, of those that the object given does not have. It is empty if no name is
-// so few slips away.
+// near asks whether another property was meant, one that given lacks. It is empty if no name is so few slips away.
 func (c *checker) near(key string, slips int, properties, given map[string]any) string {
 	if !c.spend(len(properties)) {
 		return ""

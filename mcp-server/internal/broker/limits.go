@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (
@@ -41,7 +43,7 @@ func (c *checker) checkNumber(s map[string]any, value json.Number, path string) 
 	}
 	for _, l := range numberLimits {
 		if limit, ok := s[l.word].(float64); ok && !l.holds(n, limit) {
-			c.mistake(path, "found %.40s, want %s %.15g", value, l.want, limit)
+			c.mistake(path, "found %.40s, want %s %s", value, l.want, written(limit))
 		}
 	}
 }
@@ -49,10 +51,10 @@ func (c *checker) checkNumber(s map[string]any, value json.Number, path string) 
 // checkLength checks the keywords minOF and maxOF.
 func (c *checker) checkLength(s map[string]any, of string, n int, path string) {
 	if least, ok := s["min"+of].(float64); ok && float64(n) < least {
-		c.mistake(path, "found a length of %d, want at least %.15g", n, least)
+		c.mistake(path, "found a length of %d, want at least %s", n, written(least))
 	}
 	if most, ok := s["max"+of].(float64); ok && float64(n) > most {
-		c.mistake(path, "found a length of %d, want at most %.15g", n, most)
+		c.mistake(path, "found a length of %d, want at most %s", n, written(most))
 	}
 }
 
@@ -63,9 +65,12 @@ func (c *checker) checkText(s map[string]any, value, path string) {
 	}
 	c.checkLength(s, "Length", utf8.RuneCountInString(value), path)
 	source, _ := s["pattern"].(string)
-	if p := c.compile(source); p.matcher != nil && c.spend(p.size*(1+len(value))/64) && !p.matcher.MatchString(value) {
-		found, _ := json.Marshal(value)
-		c.mistake(path, "found %.80s, want a match of %s", found, source)
+	p := c.compile(source)
+	if p.matcher == nil || !c.spend(p.size*(1+len(value))/64) && !disarm.Off("pattern-work") {
+		return
+	}
+	if !p.matcher.MatchString(value) {
+		c.mistake(path, "found %.80s, want a match of %s", written(value), source)
 	}
 }
 
@@ -82,7 +87,7 @@ func (c *checker) compile(source string) pattern {
 		return p
 	}
 	if tree, err := syntax.Parse(source, syntax.Perl); err == nil {
-		if program, err := syntax.Compile(tree.Simplify()); err == nil && len(program.Inst) <= maxProgram {
+		if program, err := syntax.Compile(tree.Simplify()); err == nil && (len(program.Inst) <= maxProgram || disarm.Off("pattern-work")) {
 			p.size = len(program.Inst)
 			p.matcher, _ = regexp.Compile(source) // it compiled just now
 		}
@@ -109,7 +114,7 @@ func (c *checker) checkArray(s map[string]any, value []any, path string, depth i
 	}
 }
 
-// checkUnique demands that no simple value stands in an array twice.
+// checkUnique demands that each simple value stands in an array once.
 func (c *checker) checkUnique(value []any, path string) {
 	seen := map[any]bool{}
 	for i, item := range value {
@@ -117,8 +122,7 @@ func (c *checker) checkUnique(value []any, path string) {
 			continue
 		}
 		if seen[item] {
-			found, _ := json.Marshal(item)
-			c.mistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", found)
+			c.mistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", written(item))
 			return
 		}
 		seen[item] = true

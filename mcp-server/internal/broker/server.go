@@ -361,7 +361,7 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 	if f == nil || !f.transport || ctx.Err() != nil || (!f.unsent && !repeat) {
 		return raw, f
 	}
-	if time.Since(began) >= s.connectTimeout() { // a server that never answers would take twice as long
+	if time.Since(began) >= s.connectTimeout() { // a second start would take as long again
 		return raw, f
 	}
 	select {
@@ -392,7 +392,7 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		release()
 		return nil, f
 	}
-	if method == frame.ToolsMethod {
+	if method == frame.ToolsMethod { // whatever the call's own time is, which may be much longer
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.connectTimeout())
 		defer cancel()

@@ -98,6 +98,7 @@ func TestKeywords(t *testing.T) {
 	for _, c := range []struct{ schema, right, wrong, want string }{
 		{`{"minimum":1}`, `1`, `0`, "x: found 0, want at least 1"},
 		{`{"maximum":100}`, `100`, `101`, "x: found 101, want at most 100"},
+		{`{"maximum":9007199254740991}`, `9007199254740991`, `1e16`, "x: found 1e16, want at most 9007199254740991"},
 		{`{"maximum":1e300}`, `1e299`, `1e301`, "x: found 1e301, want at most 1e+300"},
 		{`{"exclusiveMinimum":0}`, `0.1`, `0`, "x: found 0, want more than 0"},
 		{`{"exclusiveMaximum":1}`, `0.99`, `1`, "x: found 1, want less than 1"},
