@@ -281,7 +281,10 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = &ending{resp.Body, cancel}
-	return resp, d.bound(req, resp)
+	if err := d.bound(req, resp); err != nil { // net/http logs a response that comes with an error
+		return nil, err
+	}
+	return resp, nil
 }
 
 // ending is a body whose end ends the request's context.
