@@ -94,16 +94,17 @@ class Call {
   }
 
   // value is what a call returns of a CallToolResult.
-  async value({ content, structuredContent, isError, _schema, _hint }) {
-    const blocks = Array.isArray(content) ? content : [];
-    const text = blocks.filter((b) => b?.type === "text").map((b) => b.text).join("\n");
+  async value({ content, structuredContent, isError, _schema, _hint, _meta, resultType, ...rest }) {
+    const blocks = blocksOf(content);
+    const text = blocks.filter((b) => b.type === "text").map((b) => textOf(b.text)).join("\n");
     if (isError) {
       throw this.failure(text || "the tool failed and did not say why", "tool_error", {
         text, ...(structuredContent !== undefined && { structured: structuredContent }), ...(_hint && { hint: _hint }),
       });
     }
     if (structuredContent !== undefined && structuredContent !== null) return structuredContent;
-    if (blocks.some((b) => b?.type !== "text")) {
+    if (content === undefined && Object.keys(rest).length > 0) return rest; // such as toolResult of 2024
+    if (blocks.some((b) => b.type !== "text")) {
       const all = await Promise.all(blocks.map((b) => this.block(b)));
       return all.length === 1 ? all[0] : all;
     }
@@ -117,8 +118,8 @@ class Call {
 
   // block is one content block: text, or a file for what is not text, or the block itself.
   async block(b) {
-    switch (b?.type) {
-      case "text": return b.text;
+    switch (b.type) {
+      case "text": return textOf(b.text);
       case "image": case "audio": return await this.file(b.data, b.mimeType);
       case "resource": return await this.resource(b.resource);
     }
@@ -148,6 +149,11 @@ class Call {
 function isObject(v) {
   return typeof v === "object" && v !== null && !Array.isArray(v);
 }
+
+// The protocol wants a list of blocks, whose texts are strings. Some servers send one block, a string, or a value.
+const listOf = (v) => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
+const textOf = (v) => typeof v === "string" ? v : v === undefined || v === null ? "" : JSON.stringify(v);
+const blocksOf = (content) => listOf(content).map((b) => isObject(b) ? b : { type: "text", text: b });
 
 // JSON.parse makes "__proto__" a property like any other. Code that copies it would set a prototype, so it is left out.
 function parse(text) {
@@ -212,12 +218,14 @@ function makeServer(name, known) {
     },
     async $read(uri, options) {
       const call = ask("$read", options), answer = await call.send("POST", [name, "$read"], { uri });
-      return { ...answer, contents: await Promise.all((answer.contents ?? []).map((r) => call.resource(r))) };
+      return { ...answer, contents: await Promise.all(listOf(answer.contents).map((r) => call.resource(r))) };
     },
     async $prompt(prompt, args = {}, options) {
       const call = ask("$prompt", options);
       const answer = await call.send("POST", [name, "$prompt"], { name: prompt, arguments: args });
-      for (const m of answer.messages ?? []) if (m.content?.type !== "text") m.content = await call.block(m.content);
+      for (const m of listOf(answer.messages)) {
+        if (isObject(m.content) && m.content.type !== "text") m.content = await call.block(m.content);
+      }
       return answer;
     },
   });

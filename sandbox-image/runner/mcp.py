@@ -123,9 +123,8 @@ class _Call:
 
     def value(self, answer):
         """What a call returns of a CallToolResult."""
-        blocks = answer.get("content")
-        blocks = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
-        text = "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
+        blocks = [b if isinstance(b, dict) else {"type": "text", "text": b} for b in _list(answer.get("content"))]
+        text = "\n".join(_text(b.get("text")) for b in blocks if b.get("type") == "text")
         structured = answer.get("structuredContent")
         if answer.get("isError"):
             raise self.failure(
@@ -133,6 +132,11 @@ class _Call:
                 text=text, structured=structured)
         if structured is not None:
             return structured
+        if "content" not in answer:  # such as toolResult of 2024
+            rest = {k: v for k, v in answer.items() if k not in ("isError", "_schema", "_hint", "_meta", "resultType",
+                                                                 "structuredContent")}
+            if rest:
+                return rest
         if any(b.get("type") != "text" for b in blocks):
             every = [self.block(b) for b in blocks]
             return every[0] if len(every) == 1 else every
@@ -147,7 +151,7 @@ class _Call:
         """One content block: text, or a file for what is not text, or the block itself."""
         kind = b.get("type")
         if kind == "text":
-            return b.get("text", "")
+            return _text(b.get("text"))
         if kind in ("image", "audio"):
             return self.file(b.get("data"), b.get("mimeType"))
         if kind == "resource":
@@ -172,6 +176,15 @@ class _Call:
         with open(path, "xb") as f:
             f.write(raw)
         return {"path": path, "mimeType": mime, "bytes": len(raw)}
+
+
+# The protocol wants a list of blocks, whose texts are strings. Some servers send one block, a string, or a value.
+def _list(value):
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _text(value):
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
 def _arguments(call, given, named):
@@ -278,12 +291,12 @@ class _Server:
     def _read(self, uri):
         call = _Call(self._name, "$read")
         answer = call.send("POST", [self._name, "$read"], {"uri": uri})
-        return {**answer, "contents": [call.resource(r) for r in answer.get("contents") or []]}
+        return {**answer, "contents": [call.resource(r) for r in _list(answer.get("contents"))]}
 
     def _prompt(self, name, arguments=None):
         call = _Call(self._name, "$prompt")
         answer = call.send("POST", [self._name, "$prompt"], {"name": name, "arguments": arguments or {}})
-        for m in answer.get("messages") or []:
+        for m in _list(answer.get("messages")):
             if isinstance(m.get("content"), dict) and m["content"].get("type") != "text":
                 m["content"] = call.block(m["content"])
         return answer

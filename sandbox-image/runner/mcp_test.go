@@ -41,6 +41,13 @@ var answers = map[string]string{
 	"/s/typed":      `{"content":[{"type":"text","text":"{\"a\":1}"}],"_schema":true}`,
 	"/s/structured": `{"content":[{"type":"text","text":"other"}],"structuredContent":{"a":1},"_schema":true}`,
 	"/s/none":       `{"content":[]}`,
+	"/s/string":     `{"content":"plain"}`,
+	"/s/block":      `{"content":{"type":"text","text":"one"}}`,
+	"/s/strings":    `{"content":["a",{"type":"text","text":{"b":1}},null,7]}`,
+	"/s/value":      `{"content":{"a":1}}`,
+	"/s/null":       `{"content":null}`,
+	"/s/2024":       `{"toolResult":{"a":1},"_meta":{},"_schema":false,"_hint":""}`,
+	"/s/say-no":     `{"content":"no such issue","isError":true}`,
 	"/s/image":      `{"content":[{"type":"image","data":"UE5H","mimeType":"image/png"}]}`,
 	"/s/mixed": `{"content":[{"type":"text","text":"done"},{"type":"audio","data":"AAAA","mimeType":"audio/mpeg"},` +
 		`{"type":"resource","resource":{"uri":"a:b","mimeType":"text/plain","text":"inside"}},` +
@@ -171,6 +178,13 @@ func TestResults(t *testing.T) {
 		{"text of a typed tool", `await mcp.s.typed({})`, `"{\"a\":1}"`},
 		{"structured", `await mcp.s.structured({})`, `{"a":1}`},
 		{"nothing", `await mcp.s.none({})`, `""`},
+		{"a string", `await mcp.s.string({})`, `"plain"`},
+		{"one block", `await mcp.s.block({})`, `"one"`},
+		{"strings and values", `(await mcp.s.strings({})).split("\n")`, `["a","{\"b\":1}","","7"]`},
+		{"a value", `await mcp.s.value({})`, `{"a":1}`},
+		{"null", `await mcp.s.null({})`, `""`},
+		{"of 2024", `await mcp.s["2024"]({})`, `{"toolResult":{"a":1}}`},
+		{"a string that is an error", `(await mcp.s["say-no"]({}).catch((e) => e)).text`, `"no such issue"`},
 		{"image", `read(await mcp.s.image({}))`, `"/tmp/mcp-N.png,image/png,3,3"`},
 		{"mixed", `(await mcp.s.mixed({})).map((v) => v.path ? [v.uri, read(v)] : v)`,
 			`["done",[null,"/tmp/mcp-N.mp3,audio/mpeg,3,3"],{"uri":"a:b","mimeType":"text/plain","text":"inside"},` +

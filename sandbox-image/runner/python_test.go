@@ -137,6 +137,13 @@ func TestPythonAwaits(t *testing.T) {
 func TestPythonServers(t *testing.T) {
 	for _, row := range []struct{ name, code, want, asked string }{
 		{"text", "print(repr(mcp.s.text()))", `'plain\nlines'`, "POST /s/text {}"},
+		{"a string", "print(repr(mcp.s.string()))", "'plain'", "POST /s/string {}"},
+		{"one block", "print(repr(mcp.s.block()))", "'one'", "POST /s/block {}"},
+		{"strings and values", "print(mcp.s.strings().split('\\n'))", `['a', '{"b": 1}', '', '7']`, "POST /s/strings {}"},
+		{"a value", "print(mcp.s.value())", "{'a': 1}", "POST /s/value {}"},
+		{"null", "print(repr(mcp.s.null()))", "''", "POST /s/null {}"},
+		{"of 2024", "print(mcp.s['2024']())", "{'toolResult': {'a': 1}}", "POST /s/2024 {}"},
+		{"a string that is an error", "try: mcp.s['say-no']()\nexcept McpError as e: print(e.text)", "no such issue", "POST /s/say-no {}"},
 		{"keywords", "print(mcp.s.json(owner='o', n=[1, None]))", "{'a': [1]}", `POST /s/json {"owner": "o", "n": [1, null]}`},
 		{"a dict", "print(mcp.s.json({'from': 'x'}, to='y'))", "{'a': [1]}", `POST /s/json {"from": "x", "to": "y"}`},
 		{"number", "print(repr(mcp.s.number()))", "'42'", ""},

@@ -57,6 +57,7 @@ type Bridge struct {
 	out   *frame.Writer
 	logs  *logs
 	start frame.Start
+	limit time.Duration // of connecting, all attempts together
 
 	requests sync.WaitGroup
 
@@ -266,9 +267,9 @@ type server interface {
 	ready() *frame.Ready
 	// session is the session for a new request. A remote server may be connected to again for it.
 	session(ctx context.Context) (*mcp.ClientSession, error)
-	// lost is called with a request's error. It reports whether the request was certainly not accepted, and another
-	// session may accept it.
-	lost(s *mcp.ClientSession, err error) bool
+	// lost is called with a request's capture and error. It reports whether the request was certainly not accepted, and
+	// another session may accept it.
+	lost(s *mcp.ClientSession, c *capture, err error) bool
 	// process means that the server is a process of this slot, so that what it does ends with the slot.
 	process() bool
 	// ended is closed when the server can no longer be used, for the reason in why.
@@ -279,15 +280,15 @@ type server interface {
 
 // connect connects the server of the start frame.
 func (b *Bridge) connect(ctx context.Context) (server, error) {
-	limit := time.Duration(b.start.ConnectTimeoutMS) * time.Millisecond
-	if limit <= 0 {
-		limit = defaultConnectTime
+	b.limit = time.Duration(b.start.ConnectTimeoutMS) * time.Millisecond
+	if b.limit <= 0 {
+		b.limit = defaultConnectTime
 	}
 	switch {
 	case len(b.start.Command) > 0 && b.start.URL == "":
-		return b.connectChild(ctx, limit)
+		return b.connectChild(ctx)
 	case len(b.start.Command) == 0 && b.start.URL != "":
-		return b.connectRemote(ctx, limit)
+		return b.connectRemote(ctx)
 	}
 	return nil, &frame.Error{Code: frame.BadRequest, Message: "the start frame needs a command or a url"}
 }
@@ -304,7 +305,7 @@ func (b *Bridge) dial(
 	ctx context.Context, t mcp.Transport, protocol string, limit time.Duration,
 ) (*mcp.ClientSession, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(limit, func() { cancel(&slowError{limit}) })
+	timer := time.AfterFunc(limit, func() { cancel(&slowError{b.limit}) })
 	defer timer.Stop()
 	type result struct {
 		session *mcp.ClientSession

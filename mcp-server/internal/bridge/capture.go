@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -17,8 +18,8 @@ type capture struct {
 	sent     bool            // a part of it may have reached the server
 	raw      json.RawMessage // the result as the server wrote it
 	answered chan struct{}   // closed when the server has answered
-	status   int             // the last HTTP status that was an error
-	body     string          // the beginning of that response's body
+	status   int             // the last HTTP status that was an error, or of an answer that was not a message
+	body     string          // what is to be said of that response
 	large    bool            // a part of the answer was larger than a message may be
 }
 
@@ -38,6 +39,9 @@ func captureOf(ctx context.Context) *capture {
 
 // answer notes the server's answer.
 func (c *capture) answer(raw json.RawMessage) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raw = raw
@@ -66,6 +70,33 @@ func (c *capture) refuse(status int, body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status, c.body = status, body
+}
+
+// read finds the message in a text, of which some servers make a batch, and notes it if it is an answer. It is false for
+// a text that is not a message.
+func (c *capture) read(text []byte) (message []byte, ok bool) {
+	for _, one := range batch(text) {
+		m, err := jsonrpc.DecodeMessage(one)
+		if err != nil {
+			return nil, false
+		}
+		message = one
+		if r, is := m.(*jsonrpc.Response); is {
+			c.answer(r.Result)
+			break
+		}
+	}
+	return message, message != nil
+}
+
+// misread notes an answer that should have been a message: explain shows it instead of the SDK's error.
+func (c *capture) misread(status int, kind string, text []byte) {
+	c.refuse(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, beginning(text)))
+}
+
+// beginning is how much of a text an error shows.
+func beginning(text []byte) string {
+	return strings.ToValidUTF8(string(text[:min(len(text), maxErrorText)]), "\uFFFD")
 }
 
 // tooLarge notes that the answer was larger than a message may be.

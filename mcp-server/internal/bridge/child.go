@@ -41,21 +41,25 @@ type child struct {
 // connectChild starts the server and connects to it. It is asked first what it is (server/discover) and, if it does not
 // know that question, greeted as before 2026 (initialize). A server that does not survive the question, or falls silent
 // after it, is started once more and greeted at once.
-func (b *Bridge) connectChild(ctx context.Context, limit time.Duration) (server, error) {
+func (b *Bridge) connectChild(ctx context.Context) (server, error) {
 	began := time.Now()
-	first := limit
+	first := b.limit
 	if b.start.Protocol == "" {
-		first = max(limit/2, min(limit, silentTime))
+		first = max(b.limit/2, min(b.limit, silentTime))
 	}
 	c, err := b.startChild(ctx, b.start.Protocol, discoverTime, first)
 	if failed := (*startError)(nil); err == nil || b.start.Protocol != "" || ctx.Err() != nil || errors.As(err, &failed) {
 		return serverOr(c, err)
 	}
+	left := b.limit - time.Since(began)
+	if left <= 0 {
+		return nil, err
+	}
 	protocol, patience := legacy, discoverTime
 	if late := (*lateError)(nil); errors.As(err, &late) { // it knows the question, and only started slowly
-		protocol, patience = "", limit
+		protocol, patience = "", b.limit
 	}
-	c, err = b.startChild(ctx, protocol, patience, limit-time.Since(began))
+	c, err = b.startChild(ctx, protocol, patience, left)
 	return serverOr(c, err)
 }
 
@@ -215,7 +219,7 @@ func (c *child) ready() *frame.Ready { return readyOf(c.current) }
 
 func (c *child) session(context.Context) (*mcp.ClientSession, error) { return c.current, nil }
 
-func (c *child) lost(*mcp.ClientSession, error) bool { return false }
+func (c *child) lost(*mcp.ClientSession, *capture, error) bool { return false }
 
 func (c *child) process() bool { return true }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +30,6 @@ const streamTime = 5 * time.Second
 // remote is a server that is reached over HTTP. It is connected to again when a session was lost.
 type remote struct {
 	bridge *Bridge
-	limit  time.Duration
 	client *http.Client
 	door   *door
 	first  *frame.Ready // of the first session
@@ -43,7 +43,7 @@ type remote struct {
 }
 
 // connectRemote connects to the server's url.
-func (b *Bridge) connectRemote(ctx context.Context, limit time.Duration) (server, error) {
+func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: "the url is not one"}
@@ -52,7 +52,7 @@ func (b *Bridge) connectRemote(ctx context.Context, limit time.Duration) (server
 	if err != nil {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: err.Error()}
 	}
-	r := &remote{bridge: b, limit: limit, door: d, kind: b.start.Transport, never: make(chan struct{})}
+	r := &remote{bridge: b, door: d, kind: b.start.Transport, never: make(chan struct{})}
 	r.client = &http.Client{Transport: d, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) >= 5 || !d.own(req.URL) {
 			return errors.New("the server redirects to another host, which is not followed")
@@ -71,23 +71,20 @@ func (b *Bridge) connectRemote(ctx context.Context, limit time.Duration) (server
 
 // connect tries the transports that the configuration allows, each at first as a newer and then as an older server.
 func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
-	ctx, c := withCapture(ctx)
-	until := time.Now().Add(r.limit)
+	until := time.Now().Add(r.bridge.limit)
 	kinds := []string{r.kind}
 	if r.kind == "" || r.kind == "auto" {
 		kinds = []string{"http", "sse"}
 	}
-	var firstErr error
+	var why []string
 	for _, kind := range kinds {
+		ctx, c := withCapture(ctx)
 		s, err := r.connectBy(ctx, kind, until)
 		if err == nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.kind = kind
 			return s, nil
-		}
-		if firstErr == nil {
-			firstErr = err
 		}
 		c.mu.Lock()
 		status, body := c.status, c.body
@@ -97,12 +94,13 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 			return nil, &frame.Error{Code: frame.Refused, Message: strings.TrimSpace(fmt.Sprintf("the server answered %d %s %s",
 				status, http.StatusText(status), body))}
 		}
+		why = append(why, describe(c.explain(err)).Message)
 		if ctx.Err() != nil || time.Now().After(until) {
 			break
 		}
 	}
-	why := describe(c.explain(firstErr))
-	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + why.Message}
+	all := strings.Join(why, "; over SSE, the older transport: ")
+	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + all}
 }
 
 // connectBy connects over one transport.
@@ -149,12 +147,42 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 }
 
 // lost drops a session that the server does not know, or that has ended.
-func (r *remote) lost(s *mcp.ClientSession, err error) bool {
-	missing := errors.Is(err, mcp.ErrSessionMissing)
+func (r *remote) lost(s *mcp.ClientSession, c *capture, err error) bool {
+	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.sessionLost(err) && r.cannotPing(s)
 	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
 		r.drop(s)
 	}
 	return missing
+}
+
+// pingTime is how long a server may take to say whether it knows a session.
+const pingTime = 5 * time.Second
+
+// cannotPing reports whether a session does not serve for a ping either, or has ended: a tool may have sessions of
+// another kind, and closing this one would end the calls of others.
+func (r *remote) cannotPing(s *mcp.ClientSession) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
+	defer cancel()
+	ctx, c := withCapture(ctx)
+	err := s.Ping(ctx, nil)
+	return errors.Is(err, mcp.ErrSessionMissing) || c.unsent() || c.sessionLost(err)
+}
+
+// lostWords are how servers say, beside the word session, that they do not know one.
+var lostWords = []string{"not found", "no valid", "invalid", "unknown", "expired", "not exist", "terminated"}
+
+// sessionLost reports whether an error says that the server does not know the session. The protocol wants status 404,
+// but many servers answer 400, or 200 with an error of JSON-RPC.
+func (c *capture) sessionLost(err error) bool {
+	c.mu.Lock()
+	text := c.body
+	c.mu.Unlock()
+	if e := (*jsonrpc.Error)(nil); errors.As(err, &e) {
+		text = e.Message
+	}
+	text = strings.ToLower(text)
+	return err != nil && strings.Contains(text, "session") &&
+		slices.ContainsFunc(lostWords, func(word string) bool { return strings.Contains(text, word) })
 }
 
 // drop gives up a session, so that the next request connects anew.
@@ -253,7 +281,10 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = &ending{resp.Body, cancel}
-	return resp, d.bound(req, resp)
+	if err := d.bound(req, resp); err != nil { // net/http logs a response that comes with an error
+		return nil, err
+	}
+	return resp, nil
 }
 
 // ending is a body whose end ends the request's context.
@@ -275,18 +306,22 @@ func (d *door) bound(req *http.Request, resp *http.Response) error {
 	case resp.StatusCode >= 300:
 		// The SDK reads such a body without a bound.
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		c.refuse(resp.StatusCode, strings.ToValidUTF8(string(text[:min(len(text), maxErrorText)]), "\uFFFD"))
+		c.refuse(resp.StatusCode, beginning(text))
 		return replace(resp, text)
 	case kind == "text/event-stream":
-		resp.Body = &events{ReadCloser: resp.Body, capture: c}
+		answers := req.Method == http.MethodPost || req.Header.Get("Last-Event-ID") != ""
+		resp.Body = &events{ReadCloser: resp.Body, capture: c, answers: answers}
 		return nil
 	}
-	return d.boundJSON(resp, c)
+	return d.boundJSON(resp, kind, c)
 }
 
-// boundJSON reads an answer that is one message. The SDK would end the session at one that is too large; in its place
-// comes an error, for its request alone.
-func (d *door) boundJSON(resp *http.Response, c *capture) error {
+// byteOrderMark begins a text of some Windows programs. JSON does not allow it (RFC 8259, section 8.1).
+var byteOrderMark = []byte("\uFEFF")
+
+// boundJSON reads an answer that is one message, whatever its Content-Type is. It accepts a byte order mark and a batch.
+// The SDK would end the session at a message that is too large; in its place comes an error, for its request alone.
+func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 	var kept bytes.Buffer
 	s := &skim{}
 	for buf := make([]byte, 64<<10); ; {
@@ -304,7 +339,14 @@ func (d *door) boundJSON(resp *http.Response, c *capture) error {
 		}
 	}
 	if !s.refused() {
-		return replace(resp, kept.Bytes())
+		text := bytes.TrimSpace(bytes.TrimPrefix(kept.Bytes(), byteOrderMark))
+		if message, ok := c.read(text); ok {
+			text = message
+			resp.Header.Set("Content-Type", "application/json")
+		} else if len(text) > 0 {
+			c.misread(resp.StatusCode, kind, text)
+		}
+		return replace(resp, text)
 	}
 	c.tooLarge()
 	text := []byte("{}")
@@ -327,12 +369,19 @@ func replace(resp *http.Response, text []byte) error {
 type events struct {
 	io.ReadCloser
 	capture *capture
+	answers bool // the stream answers the request of the capture
+	begun   bool
 	event   skim
-	blank   bool // nothing but a line end since the last one
+	data    []byte // of the event so far, if the stream answers a request
+	blank   bool   // nothing but a line end since the last one
 }
 
 func (e *events) Read(p []byte) (int, error) {
 	n, err := e.ReadCloser.Read(p)
+	if rest, ok := bytes.CutPrefix(p[:n], byteOrderMark); ok && !e.begun {
+		n = copy(p, rest)
+	}
+	e.begun = e.begun || n > 0
 	for rest := p[:n]; len(rest) > 0; {
 		line, after, ended := bytes.Cut(rest, []byte("\n"))
 		rest = after
@@ -342,10 +391,34 @@ func (e *events) Read(p []byte) (int, error) {
 			e.capture.tooLarge()
 			return 0, fmt.Errorf("an event is too large: %w", io.ErrUnexpectedEOF)
 		}
+		if e.answers {
+			e.data = append(e.data, line...)
+			if ended {
+				e.data = append(e.data, '\n')
+			}
+		}
 		if ended && e.blank {
-			e.event = skim{}
+			e.note()
+			e.event, e.data = skim{}, nil
 		}
 		e.blank = ended || e.blank
 	}
 	return n, err
+}
+
+// note tells the capture of the message in an event.
+func (e *events) note() {
+	var data []byte
+	for line := range bytes.Lines(e.data) {
+		name, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
+		if string(name) == "event" && string(bytes.TrimSpace(value)) != "message" {
+			return
+		}
+		if string(name) == "data" {
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+		}
+	}
+	if _, ok := e.capture.read(data); !ok && len(data) > 0 {
+		e.capture.misread(http.StatusOK, "text/event-stream", data)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -86,7 +87,8 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 	return b.ask(ctx, s, send)
 }
 
-// ask sends one request and gives the result, as the server wrote it where the transport shows that.
+// ask sends one request and returns the result: of a process as the server wrote it, and of a remote server if the SDK
+// cannot read it. The SDK leaves out the tools of a remote server whose x-mcp-header is invalid, as clients must.
 func (b *Bridge) ask(
 	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
 ) (json.RawMessage, error) {
@@ -100,13 +102,13 @@ func (b *Bridge) ask(
 		if ctx.Err() != nil {
 			return nil, b.settle(ctx, s, cs, c)
 		}
-		if raw := c.result(err); raw != nil {
+		if raw := c.result(err); raw != nil && (err != nil || s.process()) {
 			return raw, nil
 		}
 		if err == nil {
 			return frame.Encode(result)
 		}
-		if (s.lost(cs, err) || c.unsent()) && again && !s.process() {
+		if (s.lost(cs, c, err) || c.unsent()) && again && !s.process() {
 			continue
 		}
 		return nil, c.explain(err)
@@ -177,7 +179,7 @@ func (c *capture) explain(err error) error {
 		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
 	case c.large:
 		return tooLarge()
-	case c.status != 0:
+	case c.status >= http.StatusMultipleChoices, c.status != 0 && !errors.As(err, new(*jsonrpc.Error)):
 		return &frame.Error{Code: frame.ServerError, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
 	}
 	return err

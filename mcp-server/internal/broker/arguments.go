@@ -27,12 +27,16 @@ const (
 )
 
 // checker finds mistakes in arguments by a tool's input schema. It knows the keywords with which tools describe their
-// arguments, and passes over the others and over whatever is odd: what it does not find, the server will. A library
-// that knows them all recurses as deep as the schema wishes, in mcp-server.
+// arguments, and ignores the others and malformed ones: the server finds what the checker does not. No library fits:
+// google/jsonschema-go follows {"$ref": "#"} until the stack of mcp-server overflows, stops at the first mistake, and
+// names the place in the schema and not in the arguments.
 type checker struct {
 	root     any
 	work     int
 	mistakes []string
+	patterns map[string]pattern
+	// parts counts the allOf, anyOf and oneOf around the schema: each schema of such a list may name some properties only.
+	parts int
 }
 
 // mistakes are what is wrong with arguments, at most a few.
@@ -46,7 +50,7 @@ func mistakes(schema, arguments json.RawMessage) []string {
 	if dec.Decode(&value) != nil {
 		return nil
 	}
-	c := &checker{root: root}
+	c := &checker{root: root, patterns: map[string]pattern{}}
 	c.check(root, value, "", 0)
 	return c.mistakes[:min(len(c.mistakes), maxMistakes)]
 }
@@ -89,15 +93,14 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	case map[string]any:
 		c.checkObject(s, v, path, depth)
 	case []any:
-		if items, ok := s["items"].(map[string]any); ok {
-			for i, item := range v {
-				if c.done() {
-					return
-				}
-				c.check(items, item, fmt.Sprintf("%s[%d]", path, i), depth+1)
-			}
-		}
+		c.checkArray(s, v, path, depth)
+	case string:
+		c.checkText(s, v, path)
+	case json.Number:
+		c.checkNumber(s, v, path)
 	}
+	c.parts++
+	defer func() { c.parts-- }()
 	if all, ok := s["allOf"].([]any); ok {
 		for _, part := range all {
 			if c.done() {
@@ -113,24 +116,35 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	}
 }
 
-// checkSome demands that a value fits at least one schema.
+// checkSome demands that a value fits at least one schema. oneOf wants exactly one, but two schemas may differ in a
+// keyword that is not checked.
 func (c *checker) checkSome(some []any, value any, path string, depth int) {
-	var first []string
+	var closest, types []string
 	for _, part := range some {
 		if c.done() {
-			return // who knows whether one of the others fits
+			return // one of the others may fit
 		}
-		try := &checker{root: c.root, work: c.work}
+		try := &checker{root: c.root, work: c.work, patterns: c.patterns, parts: c.parts}
 		try.check(part, value, path, depth+1)
 		c.work = try.work
 		if len(try.mistakes) == 0 {
 			return
 		}
-		if first == nil {
-			first = try.mistakes
+		// A schema of the value's own type is most likely the one that the caller meant.
+		if s, ok := c.follow(part); !ok || fits(schema.Types(s), value) {
+			if closest == nil {
+				closest = try.mistakes
+			}
+			continue
+		}
+		if want := c.want(part); !slices.Contains(types, want) {
+			types = append(types, want)
 		}
 	}
-	c.mistakes = append(c.mistakes, first...)
+	if closest == nil && types != nil {
+		c.mistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
+	}
+	c.mistakes = append(c.mistakes, closest...)
 }
 
 // follow follows references within the schema.
@@ -138,29 +152,21 @@ func (c *checker) follow(s any) (map[string]any, bool) { return schema.Resolve(c
 
 // checkType demands a value of one of the types.
 func (c *checker) checkType(s map[string]any, value any, path string) bool {
-	var types []string
-	switch t := s["type"].(type) {
-	case string:
-		types = []string{t}
-	case []any:
-		if !c.spend(len(t)) {
-			return true
-		}
-		for _, one := range t {
-			if text, ok := one.(string); ok {
-				types = append(types, text)
-			}
-		}
-	}
 	if nullable, _ := s["nullable"].(bool); nullable && value == nil {
 		return true
 	}
-	found := typeOf(value)
-	if len(types) == 0 || slices.Contains(types, found) || (found == "integer" && slices.Contains(types, "number")) {
+	types := schema.Types(s)
+	if fits(types, value) {
 		return true
 	}
-	c.mistake(path, "found %s, want %s", found, strings.Join(types, " or "))
+	c.mistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
 	return false
+}
+
+// fits reports whether a value has one of the types. Every value fits if there are none.
+func fits(types []string, value any) bool {
+	found := typeOf(value)
+	return len(types) == 0 || slices.Contains(types, found) || found == "integer" && slices.Contains(types, "number")
 }
 
 // typeOf is a value's type in words of JSON Schema.
@@ -183,33 +189,43 @@ func typeOf(value any) string {
 	return "object"
 }
 
-// checkEnum demands one of the listed values, if they are strings, booleans or null: numbers can be written in several
-// ways, and comparing the rest would cost more than it tells.
+// checkEnum demands one of the values of enum, or the value of const, unless one of them is an object, an array or long:
+// comparing those would cost more than it tells.
 func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	list, ok := s["enum"].([]any)
-	if !ok || len(list) == 0 || !simple(value) || !c.spend(len(list)) {
+	if only, has := s["const"]; has {
+		list, ok = []any{only}, true
+	}
+	if !ok || len(list) == 0 || !isSimple(value) || !c.spend(len(list)) {
 		return
 	}
+	same := value
+	if n, ok := value.(json.Number); ok {
+		same, _ = n.Float64() // as the schema has it
+	}
 	for _, one := range list {
-		switch one.(type) {
-		case map[string]any, []any:
-			return
-		}
-		if one == value {
+		if !isSimple(one) || one == same {
 			return
 		}
 	}
-	var written []string
+	var shown []string
 	for _, one := range list[:min(len(list), 20)] {
-		line, _ := json.Marshal(one)
-		written = append(written, string(line))
+		shown = append(shown, written(one))
 	}
-	more := ""
-	if len(list) > len(written) {
+	want, more := "one of ", ""
+	if len(list) == 1 {
+		want = ""
+	}
+	if len(list) > len(shown) {
 		more = fmt.Sprintf(", … (%d in all)%s", len(list), c.nearest(value, list))
 	}
-	found, _ := json.Marshal(value)
-	c.mistake(path, "found %.80s, want one of %s%s", found, strings.Join(written, ", "), more)
+	c.mistake(path, "found %.80s, want %s%s%s", written(value), want, strings.Join(shown, ", "), more)
+}
+
+// written is a value as JSON.
+func written(value any) string {
+	line, _ := json.Marshal(value) // it was JSON
+	return string(line)
 }
 
 // nearest asks about the text of a list that is nearest to a value.
@@ -230,11 +246,16 @@ func (c *checker) nearest(value any, list []any) string {
 	return ""
 }
 
-// simple reports whether a value is a string, a boolean or null.
-func simple(value any) bool {
-	switch value.(type) {
-	case nil, bool, string:
+// maxSimple is the longest text that counts as simple, in bytes.
+const maxSimple = 4 << 10
+
+// isSimple reports whether a value can be compared at little cost.
+func isSimple(value any) bool {
+	switch v := value.(type) {
+	case nil, bool, float64, json.Number:
 		return true
+	case string:
+		return len(v) <= maxSimple
 	}
 	return false
 }
@@ -242,42 +263,62 @@ func simple(value any) bool {
 // checkObject checks the keys of an object.
 func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
 	properties, _ := s["properties"].(map[string]any)
-	required, _ := s["required"].([]any)
-	if !c.spend(len(required) + len(value)) {
+	list, _ := s["required"].([]any)
+	if !c.spend(len(list) + len(value)) {
 		return
 	}
-	for _, name := range required {
-		key, ok := name.(string)
-		if _, has := value[key]; ok && !has && !c.done() {
+	for _, key := range schema.Required(s) {
+		if _, has := value[key]; !has && !c.done() {
 			c.mistake(join(path, key), "missing; want %s", c.want(properties[key]))
 		}
 	}
-	closed := s["additionalProperties"] == false && s["patternProperties"] == nil
-	keys := make([]string, 0, len(value))
-	for key := range value {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(value)) {
 		if c.done() {
 			return
 		}
 		property, has := properties[key]
-		switch {
+		switch more, typed := s["additionalProperties"].(map[string]any); {
 		case has:
 			c.check(property, value[key], join(path, key), depth+1)
-		case closed:
-			c.mistake(join(path, key), "there is no such argument%s", c.near(key, properties))
+		case s["patternProperties"] != nil:
+		case s["additionalProperties"] == false:
+			c.mistake(join(path, key), "there is no such argument%s", c.near(key, len(key)/3, properties, nil))
+		case typed:
+			c.check(more, value[key], join(path, key), depth+1)
+		case c.isComplete(s) && len(key) >= minMisspelt:
+			if near := c.near(key, len(key)/4, properties, value); near != "" {
+				c.mistake(join(path, key), "there is no such argument%s", near)
+			}
 		}
 	}
 }
 
-// near asks whether the name of another property was meant, or is empty.
-func (c *checker) near(key string, properties map[string]any) string {
+// minMisspelt is how long a name must be, in bytes, to count as another name misspelt if its schema allows any name.
+const minMisspelt = 4
+
+// isComplete reports whether a schema most likely names all properties, though it allows others. Most servers ignore
+// those silently.
+func (c *checker) isComplete(s map[string]any) bool {
+	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "if"} {
+		if _, has := s[word]; has {
+			return false
+		}
+	}
+	return c.parts == 0
+}
+
+// near asks whether another property was meant, one that given lacks. It is empty if no name is so few slips away.
+func (c *checker) near(key string, slips int, properties, given map[string]any) string {
 	if !c.spend(len(properties)) {
 		return ""
 	}
-	near := typo.Nearest(key, max(1, len(key)/3), slices.Sorted(maps.Keys(properties)))
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if _, has := given[name]; !has {
+			names = append(names, name)
+		}
+	}
+	near := typo.Nearest(key, max(1, slips), names)
 	if near == "" {
 		return ""
 	}
@@ -285,13 +326,13 @@ func (c *checker) near(key string, properties map[string]any) string {
 }
 
 // want is what a schema asks for, in a few words.
-func (c *checker) want(schema any) string {
-	s, ok := c.follow(schema)
+func (c *checker) want(wanted any) string {
+	s, ok := c.follow(wanted)
 	if !ok {
 		return "a value"
 	}
-	if t, ok := s["type"].(string); ok {
-		return t
+	if types := schema.Types(s); len(types) > 0 {
+		return strings.Join(types, " or ")
 	}
 	return "a value"
 }

@@ -31,6 +31,13 @@ func TestSchemaCost(t *testing.T) {
 	object := `{` + strings.Join(properties, ",") + `}`
 	defs := func(a, rest string) string { return `{"$defs":{"a":{` + a + `}},` + rest + `}` }
 	any, all := `"properties":{"x":{"anyOf":`+times+`}}`, `"allOf":`+times
+	patterns := func(n int) string { // each costs as much as one may
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"pattern":"%sb%d"}`, strings.Repeat("a{999}", 40), i))
+		}
+		return strings.Join(all, ",")
+	}
 	half := list(`{"$ref":"#/$defs/a"}`, many/2)
 	for name, c := range map[string][2]string{
 		"a large value":      {`{"allOf":` + list(`{"enum":[{}]}`, many) + `}`, `{"x":"` + strings.Repeat("x", 900<<10) + `"}`},
@@ -41,6 +48,11 @@ func TestSchemaCost(t *testing.T) {
 		"many types":         {defs(`"type":`+list(`"a"`, many), any), `{"x":"b"}`},
 		"many required":      {defs(`"required":`+list(`"a"`, many), all), `{"a":"b"}`},
 		"many properties":    {defs(`"properties":`+object, `"allOf":`+half), `{"a":"b"}`},
+		"large patterns":     {defs(`"pattern":"(a?a?){400}b"`, any), `{"x":"` + strings.Repeat("a", 900<<10) + `"}`},
+		"many patterns":      {`{"properties":{"x":{"anyOf":[` + patterns(800) + `]}}}`, `{"x":"` + strings.Repeat("a", 900) + `"}`},
+		"a repeated pattern": {defs(`"pattern":"(a{9}|b{9}){9}$"`, any), `{"x":"` + strings.Repeat("a", 900) + `"}`},
+		"long texts":         {defs(`"minLength":1,"uniqueItems":true`, any), `{"x":"` + strings.Repeat("a", 900<<10) + `"}`},
+		"equal items":        {defs(`"uniqueItems":true`, any), `{"x":` + list(`"`+strings.Repeat("a", 1<<10)+`"`, 900) + `}`},
 		"no such arguments":  {defs(`"additionalProperties":false,"properties":`+object, `"anyOf":`+half), `{"a":"b"}`},
 	} {
 		growth.Bounded(t, name, 2*time.Second, func() { mistakes(json.RawMessage(c[0]), json.RawMessage(c[1])) })

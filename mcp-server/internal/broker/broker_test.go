@@ -367,7 +367,24 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestStartsOnce: many first calls at once start one process.
+// TestSilentServer: a server that never answers is unavailable after the time that connecting may take, and is not
+// started again for the same call; nor is one that never lists its tools.
+func TestSilentServer(t *testing.T) {
+	for _, fault := range []string{"silent-at-initialize", "silent-at-tools-list"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.ConnectTimeoutMS = 5000 }, fault))
+			got := w.call("/a/echo", `{"text":"hi"}`)
+			if got.Code != serverUnavailable || !got.Retryable || !strings.Contains(got.Error, "within 5s") {
+				t.Errorf("%s", got.body)
+			}
+			if w.launcher.launches != 1 {
+				t.Errorf("%d launches", w.launcher.launches)
+			}
+		})
+	}
+}
+
 // TestTaskOnly: a tool that runs as a task only is not listed, and a call of it says why it fails. Whatever else the
 // definition says of its execution, it is a tool.
 func TestTaskOnly(t *testing.T) {
@@ -387,6 +404,7 @@ func TestTaskOnly(t *testing.T) {
 	}
 }
 
+// TestStartsOnce: many first calls at once start one process.
 func TestStartsOnce(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil, "slow-start"))
 	var all sync.WaitGroup

@@ -4,11 +4,14 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -44,6 +47,10 @@ func TestDisarmed(t *testing.T) {
 			m.end()
 			<-busy
 			return others.Load() > 0
+		},
+		"pattern-work": func(*testing.T) bool {
+			schema, text := `{"properties":{"x":{"pattern":"(a?a?){400}b"}}}`, `{"x":"`+strings.Repeat("a", 200<<10)+`"}`
+			return growth.Time(func() { mistakes(json.RawMessage(schema), json.RawMessage(text)) }) > time.Second
 		},
 		"dry-run-tools": func(t *testing.T) bool {
 			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, controlapi.PlanRecord, "")

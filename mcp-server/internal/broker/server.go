@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -21,7 +23,7 @@ const (
 	// maxDefinition and maxDefinitions bound one definition of a tool and all of a server, which are kept, in bytes.
 	maxDefinition  = 256 << 10
 	maxDefinitions = 8 << 20
-	// listTime bounds asking a server for its tools.
+	// listTime is what asking a server for its tools may take beyond connecting: its package may be missing.
 	listTime = 30 * time.Second
 )
 
@@ -248,6 +250,9 @@ func (s *server) ask(l *listing) {
 	s.fresh, s.asked = true, time.Now() // a change from now on asks again
 	b.mu.Unlock()
 	raw, f := s.request(ctx, "", frame.ToolsMethod, nil, true)
+	if f != nil && f.code == timedOut && !f.unsent {
+		f = unavailable(fmt.Sprintf("the server did not list its tools within %v", s.connectTimeout()), "")
+	}
 	var listed frame.Tools
 	if f == nil && json.Unmarshal(raw, &listed) != nil {
 		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
@@ -295,7 +300,8 @@ func (s *server) remember() {
 	}
 }
 
-// definitions reads definitions of tools, and skips invalid ones.
+// definitions reads definitions of tools. It skips those without a name and those beyond the bounds, and ignores members
+// of a wrong type: a tool with odd annotations is a tool that claims nothing.
 func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen, size := map[string]bool{}, 0
@@ -317,7 +323,11 @@ func definitions(all []json.RawMessage) []*tool {
 				TaskSupport string `json:"taskSupport"`
 			} `json:"execution"`
 		}
-		if json.Unmarshal(raw, &d) != nil || d.Name == "" || len(d.Name) > maxName || seen[d.Name] || len(tools) >= maxTools {
+		_ = json.Unmarshal(raw, &d) // it reads on after a member of a wrong type
+		if !bytes.HasPrefix(d.OutputSchema, []byte("{")) {
+			d.OutputSchema = nil // null in most cases
+		}
+		if d.Name == "" || len(d.Name) > maxName || seen[d.Name] || len(tools) >= maxTools {
 			continue
 		}
 		seen[d.Name] = true
@@ -346,8 +356,12 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 		}
 	}
 	release := func() { <-s.turns }
+	began := time.Now()
 	raw, f := s.once(ctx, key, method, params, release)
 	if f == nil || !f.transport || ctx.Err() != nil || (!f.unsent && !repeat) {
+		return raw, f
+	}
+	if time.Since(began) >= s.connectTimeout() { // a second start would take as long again
 		return raw, f
 	}
 	select {
@@ -377,6 +391,11 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		s.broker.learn(s, probe, f)
 		release()
 		return nil, f
+	}
+	if method == frame.ToolsMethod { // whatever the call's own time is, which may be much longer
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.connectTimeout())
+		defer cancel()
 	}
 	s.broker.begun(i)
 	raw, f := i.ask(ctx, method, params, func(r rest) {

@@ -83,11 +83,113 @@ func TestMistakes(t *testing.T) {
 		`{"title":"a","labels":"x"}`:     "labels: found string, want array",
 		`{"title":"a","who":{"boss":{"name":"b","boss":{}}}}`: "who.name: missing; want string|who.boss.boss.name: missing; want string",
 		`{"title":"a","maybe":1}`:                             "maybe: found integer, want string or null",
-		`{"title":"a","either":1}`:                            "either: found integer, want string",
+		`{"title":"a","either":1}`:                            "either: found integer, want string or object",
+		`{"title":"a","either":{}}`:                           "either.id: missing; want a value",
 	} {
 		got := strings.Join(mistakes(json.RawMessage(schema), json.RawMessage(arguments)), "|")
 		if got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", arguments, got, want)
+		}
+	}
+}
+
+// TestKeywords: each keyword with which tools limit their arguments is checked, and a mistake names value and limit.
+func TestKeywords(t *testing.T) {
+	for _, c := range []struct{ schema, right, wrong, want string }{
+		{`{"minimum":1}`, `1`, `0`, "x: found 0, want at least 1"},
+		{`{"maximum":100}`, `100`, `101`, "x: found 101, want at most 100"},
+		{`{"maximum":9007199254740991}`, `9007199254740991`, `1e16`, "x: found 1e16, want at most 9007199254740991"},
+		{`{"maximum":1e300}`, `1e299`, `1e301`, "x: found 1e301, want at most 1e+300"},
+		{`{"exclusiveMinimum":0}`, `0.1`, `0`, "x: found 0, want more than 0"},
+		{`{"exclusiveMaximum":1}`, `0.99`, `1`, "x: found 1, want less than 1"},
+		{`{"multipleOf":0.01}`, `0.07`, `0.075`, "x: found 0.075, want a multiple of 0.01"},
+		{`{"minLength":2}`, `"éé"`, `"é"`, "x: found a length of 1, want at least 2"},
+		{`{"maxLength":2}`, `"éé"`, `"abc"`, "x: found a length of 3, want at most 2"},
+		{`{"pattern":"^[a-z]{2,8}$"}`, `"ab"`, `"A"`, `x: found "A", want a match of ^[a-z]{2,8}$`},
+		{`{"minItems":1}`, `[1]`, `[]`, "x: found a length of 0, want at least 1"},
+		{`{"maxItems":1}`, `[1]`, `[1,2]`, "x: found a length of 2, want at most 1"},
+		{`{"uniqueItems":true}`, `[1,"1",[1],[1],12345678901234567890,12345678901234567891]`, `["a","a"]`, `x[1]: found "a" again, want each item once`},
+		{`{"const":"a"}`, `"a"`, `"b"`, `x: found "b", want "a"`},
+		{`{"const":null}`, `null`, `1`, `x: found 1, want null`},
+		{`{"enum":[1,2.5,"a"]}`, `1.0`, `3`, `x: found 3, want one of 1, 2.5, "a"`},
+		{`{"additionalProperties":{"type":"number"}}`, `{"a":1}`, `{"a":"1"}`, "x.a: found string, want number"},
+		{`{"anyOf":[{"type":"string","maxLength":3},{"type":"integer","maximum":10}]}`, `10`, `11`, "x: found 11, want at most 10"},
+		{`{"anyOf":[{"required":["a"]},{"required":["b"]}]}`, `{"b":1}`, `{"c":1}`, "x.a: missing; want a value"},
+		{`{"oneOf":[{"type":"string"},{"type":"null"}]}`, `null`, `true`, "x: found boolean, want string or null"},
+		{`{"allOf":[{"minimum":1},{"maximum":2}]}`, `2`, `3`, "x: found 3, want at most 2"},
+	} {
+		check := func(value string) string {
+			return strings.Join(mistakes(json.RawMessage(`{"properties":{"x":`+c.schema+`}}`), json.RawMessage(`{"x":`+value+`}`)), "|")
+		}
+		if got := check(c.right); got != "" {
+			t.Errorf("%s: %s is right: %s", c.schema, c.right, got)
+		}
+		if got := check(c.wrong); got != c.want {
+			t.Errorf("%s: %s: %s\nwant %s", c.schema, c.wrong, got, c.want)
+		}
+	}
+}
+
+// TestOddSchemas: a schema that is not quite one refuses no right call.
+func TestOddSchemas(t *testing.T) {
+	for _, c := range []struct{ schema, arguments, want string }{
+		{`{"properties":{"n":{"type":"int"}}}`, `{"n":1}`, ""},
+		{`{"properties":{"n":{"type":"int"}}}`, `{"n":"1"}`, "n: found string, want integer"},
+		{`{"properties":{"n":{"type":"str"}}}`, `{"n":"1"}`, ""},
+		{`{"properties":{"n":{"type":"STRING"}}}`, `{"n":"1"}`, ""},
+		{`{"properties":{"n":{"type":"any"}}}`, `{"n":[1]}`, ""},
+		{`{"properties":{"n":{"type":"file"}}}`, `{"n":{"path":"a"}}`, ""},
+		{`{"properties":{"n":{"type":["string","file"]}}}`, `{"n":1}`, ""},
+		{`{"properties":{"n":{"type":["string",null]}}}`, `{"n":1}`, ""},
+		{`{"type":"dict","properties":{"n":{"type":"list","items":{"type":"float"}}}}`, `{"n":[1.5]}`, ""},
+		{`{"properties":{"n":{"type":"string","default":"a"},"m":{"type":"string"}},"required":["n","m"]}`, `{"m":"a"}`, ""},
+		{`{"properties":{"n":{"type":"string","default":"a"},"m":{"type":"string"}},"required":["n","m"]}`, `{}`, "m: missing; want string"},
+		{`{"properties":{"n":{"pattern":"^(?=a)"}}}`, `{"n":"b"}`, ""},
+		{`{"properties":{"n":{"type":"number","exclusiveMinimum":true,"minimum":1,"multipleOf":0}}}`, `{"n":1}`, ""},
+	} {
+		if got := strings.Join(mistakes(json.RawMessage(c.schema), json.RawMessage(c.arguments)), "|"); got != c.want {
+			t.Errorf("%s: %s: %q, want %q", c.schema, c.arguments, got, c.want)
+		}
+	}
+}
+
+// TestMisspelt: a name that the schema does not have is a mistake if the schema has nearly the same name, and the call
+// does not give that one.
+func TestMisspelt(t *testing.T) {
+	const names = `"properties":{"page-size":{"type":"integer"},"query":{"type":"string"},"id":{}}`
+	const hint = `: there is no such argument; did you mean "page-size"?`
+	for _, c := range []struct{ schema, arguments, want string }{
+		{`{` + names + `}`, `{"page_size":1}`, "page_size" + hint},
+		{`{` + names + `}`, `{"pageSize":1}`, "pageSize" + hint},
+		{`{` + names + `}`, `{"page_size":1,"page-size":1}`, ""},
+		{`{` + names + `}`, `{"ix":1,"other":1}`, ""},
+		{`{` + names + `,"additionalProperties":true}`, `{"page_size":1}`, ""},
+		{`{` + names + `,"additionalProperties":{}}`, `{"page_size":1}`, ""},
+		{`{` + names + `,"patternProperties":{"^p":{}}}`, `{"page_size":1}`, ""},
+		{`{` + names + `,"allOf":[{"properties":{"page_size":{}}}]}`, `{"page_size":1}`, ""},
+		{`{"allOf":[{` + names + `},{"properties":{"page_size":{}}}]}`, `{"page_size":1}`, ""},
+		{`{"properties":{"in":{"type":"object",` + names + `}}}`, `{"in":{"page_size":1}}`, "in.page_size" + hint},
+	} {
+		if got := strings.Join(mistakes(json.RawMessage(c.schema), json.RawMessage(c.arguments)), "|"); got != c.want {
+			t.Errorf("%s: %s: %q, want %q", c.schema, c.arguments, got, c.want)
+		}
+	}
+}
+
+// TestOddDefinitions: a tool is there whatever else its definition has. What it claims in an odd way it does not claim.
+func TestOddDefinitions(t *testing.T) {
+	for _, odd := range []string{
+		`"annotations":"read-only"`, `"annotations":[]`, `"annotations":{"readOnlyHint":"yes"}`, `"annotations":{"title":7}`, `"annotations":null`,
+		`"outputSchema":"text"`, `"outputSchema":null`, `"outputSchema":[]`, `"inputSchema":"text"`, `"inputSchema":null`,
+		`"title":7`, `"description":["a"]`, `"icons":"x.png"`, `"icons":[7]`, `"_meta":7`, `"execution":"task"`, `"execution":{"taskSupport":7}`,
+	} {
+		tools := definitions([]json.RawMessage{json.RawMessage(`{"name":"a",` + odd + `}`), json.RawMessage(`{"name":"b"}`), json.RawMessage(`{"name":7}`)})
+		if len(tools) != 2 || tools[0].Name != "a" {
+			t.Errorf("%s: %d tools", odd, len(tools))
+			continue
+		}
+		if one := tools[0]; one.reads || one.repeatable || one.task || len(one.OutputSchema) > 0 || checked(one, []byte(`{"x":1}`)) != nil {
+			t.Errorf("%s: %+v", odd, one)
 		}
 	}
 }
@@ -113,7 +215,7 @@ func TestHostileSchemas(t *testing.T) {
 		``, `null`, `true`, `[]`, `"x"`, `{`, `{"$ref":"#"}`, `{"$ref":"#/a/b"}`, `{"$ref":"http://x.test/"}`, `{"$ref":1}`,
 		`{"allOf":[{"$ref":"#"}]}`, `{"anyOf":[` + wide + `]}`, `{"allOf":[` + wide + `]}`, `{"allOf":[{"anyOf":[` + wide + `]},{"oneOf":[` + wide + `]}]}`,
 		`{"type":7}`, `{"type":[]}`, `{"required":"a","properties":[]}`, `{"properties":{"a":true,"b":null}}`, `{"items":[{"type":"string"}]}`,
-		`{"enum":[{"a":1}]}`, `{"additionalProperties":{"type":"string"}}`,
+		`{"enum":[{"a":1}]}`, `{"additionalProperties":{"type":"thing"}}`, `{"pattern":"("}`,
 		strings.Repeat(`{"properties":{"a":`, 500) + "{}" + strings.Repeat("}}", 500),
 	} {
 		growth.Bounded(t, fmt.Sprintf("%.100s", schema), 2*time.Second, func() {

@@ -1,4 +1,4 @@
-// Package schema follows references within a JSON Schema.
+// Package schema reads a JSON Schema as tools of MCP servers use it: references, types and required properties.
 //
 // Threat: a schema is a server's words. A chain of references is bounded, and whoever follows it counts its steps.
 package schema
@@ -62,4 +62,52 @@ func find(at any, pointer string) (any, bool) {
 		}
 	}
 	return at, true
+}
+
+// typeNames are the types of JSON Schema by the names that servers give them. Some servers use those of their language.
+var typeNames = map[string]string{
+	"array": "array", "boolean": "boolean", "integer": "integer", "null": "null", "number": "number",
+	"object": "object", "string": "string",
+	"bool": "boolean", "dict": "object", "double": "number", "float": "number", "int": "integer", "list": "array",
+	"str": "string",
+}
+
+// maxTypes is how many types one schema may list. JSON Schema has seven.
+const maxTypes = 20
+
+// Types returns the types that a schema allows, in the words of JSON Schema. It is nil if the schema allows every type,
+// lists more than maxTypes, or names a type that JSON Schema does not know, such as "file" or "any".
+func Types(s map[string]any) []string {
+	list, ok := s["type"].([]any)
+	if !ok {
+		list = []any{s["type"]}
+	}
+	if len(list) > maxTypes {
+		return nil
+	}
+	types := make([]string, 0, len(list))
+	for _, one := range list {
+		name, _ := one.(string)
+		known := typeNames[strings.ToLower(name)]
+		if known == "" {
+			return nil
+		}
+		types = append(types, known)
+	}
+	return types
+}
+
+// Required returns the names of the properties that a caller must give: those that are required and have no default.
+func Required(s map[string]any) []string {
+	properties, _ := s["properties"].(map[string]any)
+	list, _ := s["required"].([]any)
+	var names []string
+	for _, one := range list {
+		name, ok := one.(string)
+		property, _ := properties[name].(map[string]any)
+		if _, has := property["default"]; ok && !has {
+			names = append(names, name)
+		}
+	}
+	return names
 }

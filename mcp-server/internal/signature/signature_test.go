@@ -46,6 +46,8 @@ func TestArguments(t *testing.T) {
 		{"no schema", `[1]`, `unknown`},
 		{"no json", `{`, `unknown`},
 		{"no newline gets in", `{"properties":{"a\nb":{"enum":["x\n*/ evil"]}}}`, `{"a b"?: "x */ evil"}`},
+		{"types of other languages", `{"type":"dict","properties":{"a":{"type":"int"},"b":{"type":"STRING"},"c":{"type":"file"},"d":{"type":["str","any"]}}}`, `{a?: number, b?: string, c?: unknown, d?: unknown}`},
+		{"required with a default", `{"properties":{"a":{"type":"string","default":"x"},"b":{}},"required":["a","b"]}`, `{b: unknown, a?: string}`},
 		{"wrong kinds", `{"type":7,"properties":[],"required":{},"anyOf":{},"enum":{},"allOf":"x"}`, `{}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

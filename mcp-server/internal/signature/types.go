@@ -22,12 +22,12 @@ func (w *writer) spend(names int) bool {
 }
 
 // typeOf is the type of one schema.
-func (w *writer) typeOf(schema any, depth int) string {
+func (w *writer) typeOf(of any, depth int) string {
 	w.work++
 	if w.work > maxWork || depth > maxDepth {
 		return "unknown"
 	}
-	s, ok := w.resolve(schema)
+	s, ok := w.resolve(of)
 	if !ok {
 		return "unknown"
 	}
@@ -45,14 +45,8 @@ func (w *writer) typeOf(schema any, depth int) string {
 	if list, ok := s["allOf"].([]any); ok && len(list) > 0 {
 		return w.typeOf(w.merge(s, list), depth)
 	}
-	switch t := s["type"].(type) {
-	case string:
-		return w.named(t, s, depth)
-	case []any:
-		return union(t, func(t any) string {
-			name, _ := t.(string)
-			return w.named(name, s, depth)
-		})
+	if types := schema.Types(s); len(types) > 0 {
+		return union(types, func(name string) string { return w.named(name, s, depth) })
 	}
 	switch {
 	case s["properties"] != nil || s["additionalProperties"] != nil:
@@ -141,10 +135,8 @@ func (w *writer) properties(s, properties map[string]any, typed func(any) string
 	if !w.spend(len(properties) + len(list)) {
 		return []string{"…"}
 	}
-	for _, name := range list {
-		if n, ok := name.(string); ok {
-			required[n] = true
-		}
+	for _, name := range schema.Required(s) {
+		required[name] = true
 	}
 	names := make([]string, 0, len(properties))
 	for name := range properties {
@@ -253,7 +245,7 @@ func (w *writer) merge(s map[string]any, list []any) map[string]any {
 func (w *writer) resolve(s any) (map[string]any, bool) { return schema.Resolve(w.root, s, w.spend) }
 
 // union is the distinct types of a list.
-func union(list []any, typeOf func(any) string) string {
+func union[T any](list []T, typeOf func(T) string) string {
 	var parts []string
 	for i, one := range list {
 		if i == maxMembers {

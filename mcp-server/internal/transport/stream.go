@@ -27,6 +27,10 @@ type stream struct {
 	announced func(id string)
 	// session is the name by which the client knows its session, if that is not its id.
 	session string
+	// body is that of the request; nil if it has none.
+	body []byte
+	// refused means that the SDK refuses the request, and has not yet said why.
+	refused bool
 }
 
 // comment is a line that clients skip in an event stream.
@@ -50,6 +54,10 @@ func (s *stream) Header() http.Header { return s.header }
 func (s *stream) WriteHeader(code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if code == http.StatusBadRequest && s.body != nil && !s.began {
+		s.refused = true // the next Write has the reason
+		return
+	}
 	s.begin(code)
 }
 
@@ -78,6 +86,13 @@ func (s *stream) Write(p []byte) (int, error) {
 	defer s.mu.Unlock()
 	if s.over {
 		return 0, http.ErrHandlerTimeout
+	}
+	if s.refused {
+		s.refused = false
+		status, answer := s.explain(p)
+		s.begin(status)
+		_, err := s.w.Write(answer)
+		return len(p), err
 	}
 	s.begin(http.StatusOK)
 	s.rest()
@@ -164,6 +179,9 @@ func (s *stream) silent() {
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refused { // without a word
+		s.begin(http.StatusBadRequest)
+	}
 	s.over = true
 	for _, t := range []*time.Timer{s.timer, s.soon} {
 		if t != nil {

@@ -232,6 +232,7 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request, in
 		http.Error(s, why, http.StatusRequestEntityTooLarge)
 		return false
 	}
+	s.body = body
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
 	return true

@@ -155,6 +155,21 @@ func listed() string {
 	return ""
 }
 
+// oddTools are definitions that no schema of the protocol allows, as real servers have them.
+const oddTools = `[
+{"name":"typed","title":7,"icons":"x.png","annotations":"none","inputSchema":{"type":"object","properties":{
+	"n":{"type":"int"},"file":{"type":"file"},"page-size":{"type":"integer","maximum":100},"kind":{"type":"string","default":"a"}
+},"required":["n","kind"]}},
+{"name":"string","inputSchema":null,"outputSchema":null,"execution":"task"},
+{"name":"block","annotations":{"readOnlyHint":"yes"}},
+{"name":"json","outputSchema":null}]`
+
+// oddResults are their results.
+var oddResults = map[string]string{
+	"typed": `{"content":["typed"]}`, "string": `{"content":"a string"}`, "block": `{"content":{"type":"text","text":"a block"}}`,
+	"json": `{"content":[{"type":"text","text":"{\"a\":1}"}]}`,
+}
+
 func list(m message) {
 	const tool = `{"name":%q,"description":"A tool","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"ms":{"type":"integer"},"dir":{"type":"string"}},"required":["text"]},"annotations":{"readOnlyHint":%v}}`
 	if file := listed(); file != "" {
@@ -163,6 +178,8 @@ func list(m message) {
 		return
 	}
 	switch {
+	case is("odd-tools"):
+		answer(m.ID, `{"tools":`+strings.NewReplacer("\n", "", "\t", "").Replace(oddTools)+`}`)
 	case is("endless-pages"):
 		answer(m.ID, `{"tools":[`+fmt.Sprintf(tool, "t"+m.Params.Cursor, false)+`],"nextCursor":"`+m.Params.Cursor+`x"}`)
 	case is("same-cursor"):
@@ -184,6 +201,10 @@ func call(m message) {
 	result := `{"content":[{"type":"text","text":` + string(text) + `}]}`
 	if listed() != "" {
 		answer(m.ID, result)
+		return
+	}
+	if is("odd-tools") {
+		answer(m.ID, oddResults[m.Params.Name])
 		return
 	}
 	switch m.Params.Name {

@@ -1,0 +1,130 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"regexp/syntax"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+)
+
+const (
+	// maxPattern is the longest pattern that is compiled, in bytes, and maxProgram the most instructions that it may have
+	// then: "(a{999}){9}" is short.
+	maxPattern = 256
+	maxProgram = 2000
+	// patternWork is the work of compiling a pattern.
+	patternWork = 1000
+)
+
+// numberLimits are the keywords that compare a number with another.
+var numberLimits = []struct {
+	word, want string
+	holds      func(n, limit float64) bool
+}{
+	{"minimum", "at least", func(n, limit float64) bool { return n >= limit }},
+	{"maximum", "at most", func(n, limit float64) bool { return n <= limit }},
+	{"exclusiveMinimum", "more than", func(n, limit float64) bool { return n > limit }},
+	{"exclusiveMaximum", "less than", func(n, limit float64) bool { return n < limit }},
+	{"multipleOf", "a multiple of", func(n, limit float64) bool {
+		q := n / limit
+		return limit <= 0 || math.Abs(q-math.Round(q)) <= 1e-9*max(1, math.Abs(q)) // 0.07 is a multiple of 0.01
+	}},
+}
+
+// checkNumber checks a number's limits.
+func (c *checker) checkNumber(s map[string]any, value json.Number, path string) {
+	n, err := value.Float64()
+	if err != nil {
+		return
+	}
+	for _, l := range numberLimits {
+		if limit, ok := s[l.word].(float64); ok && !l.holds(n, limit) {
+			c.mistake(path, "found %.40s, want %s %s", value, l.want, written(limit))
+		}
+	}
+}
+
+// checkLength checks the keywords minOF and maxOF.
+func (c *checker) checkLength(s map[string]any, of string, n int, path string) {
+	if least, ok := s["min"+of].(float64); ok && float64(n) < least {
+		c.mistake(path, "found a length of %d, want at least %s", n, written(least))
+	}
+	if most, ok := s["max"+of].(float64); ok && float64(n) > most {
+		c.mistake(path, "found a length of %d, want at most %s", n, written(most))
+	}
+}
+
+// checkText checks a string's length and pattern.
+func (c *checker) checkText(s map[string]any, value, path string) {
+	if !c.spend(len(value) >> 10) {
+		return
+	}
+	c.checkLength(s, "Length", utf8.RuneCountInString(value), path)
+	source, _ := s["pattern"].(string)
+	p := c.compile(source)
+	if p.matcher == nil || !c.spend(p.size*(1+len(value))/64) && !disarm.Off("pattern-work") {
+		return
+	}
+	if !p.matcher.MatchString(value) {
+		c.mistake(path, "found %.80s, want a match of %s", written(value), source)
+	}
+}
+
+// pattern is a compiled pattern and its number of instructions. Without a matcher it is not checked.
+type pattern struct {
+	matcher *regexp.Regexp
+	size    int
+}
+
+// compile compiles a pattern once. Patterns that only JavaScript understands are not checked, nor are large ones.
+func (c *checker) compile(source string) pattern {
+	p, ok := c.patterns[source]
+	if ok || source == "" || len(source) > maxPattern || !c.spend(patternWork) {
+		return p
+	}
+	if tree, err := syntax.Parse(source, syntax.Perl); err == nil {
+		if program, err := syntax.Compile(tree.Simplify()); err == nil && (len(program.Inst) <= maxProgram || disarm.Off("pattern-work")) {
+			p.size = len(program.Inst)
+			p.matcher, _ = regexp.Compile(source) // it compiled just now
+		}
+	}
+	c.patterns[source] = p
+	return p
+}
+
+// checkArray checks an array's length and items.
+func (c *checker) checkArray(s map[string]any, value []any, path string, depth int) {
+	if !c.spend(len(value)) {
+		return
+	}
+	c.checkLength(s, "Items", len(value), path)
+	if s["uniqueItems"] == true {
+		c.checkUnique(value, path)
+	}
+	items, ok := s["items"].(map[string]any)
+	for i, item := range value {
+		if !ok || c.done() {
+			return
+		}
+		c.check(items, item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+	}
+}
+
+// checkUnique demands that each simple value stands in an array once.
+func (c *checker) checkUnique(value []any, path string) {
+	seen := map[any]bool{}
+	for i, item := range value {
+		if !isSimple(item) {
+			continue
+		}
+		if seen[item] {
+			c.mistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", written(item))
+			return
+		}
+		seen[item] = true
+	}
+}
