@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fewSockets is how many TCP or UDP sockets cannot hold much, whatever is in them: their list, which takes a millisecond,
-// is not read for so few.
+// fewSockets is how many TCP or UDP sockets cannot hold much, whatever is in them: their list, which takes a
+// millisecond, is not read for so few.
 const fewSockets = 32
 
 // SocketMemory is what a user's TCP and UDP sockets in the network namespace of pid hold that was not read or not yet

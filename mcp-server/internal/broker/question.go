@@ -104,8 +104,8 @@ func (i *instance) refuse(p *pending, id uint64, why string) {
 	}
 }
 
-// formOf is the form of a question as it is shown: small, without what does not show, and without a field that the schema
-// declares to be secret.
+// formOf is the form of a question as it is shown: small, without what does not show, and without a field that the
+// schema declares to be secret.
 func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	if len(schema) > maxForm {
 		return nil, "its form is too large"

@@ -136,7 +136,8 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		changes: changes, catalog: s.published(), skills: s.skillNames(after),
 		private: s.private(), code: r.Code, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
-		remarks: slices.Concat(strays(after, before), s.remarkPinned(after, before, o.Run), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		remarks: slices.Concat(strays(after, before), s.remarkPinned(after, before, o.Run), s.remarks(ctx, r, changes),
+			s.misses(o.Receipt)),
 	})
 	s.end(recording, req, o, err, changes, res)
 	if s.cfg.Debug {

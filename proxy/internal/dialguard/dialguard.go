@@ -53,8 +53,8 @@ var never = prefixes(
 	"fd20:ce::/32",       // metadata of Google Cloud
 )
 
-// uniqueLocal are the unique local addresses (RFC 4193), among them metadata services of clouds. siteBits is the length of
-// a site's prefix: a wider range opens none of these addresses.
+// uniqueLocal are the unique local addresses (RFC 4193), among them metadata services of clouds. siteBits is the length
+// of a site's prefix: a wider range opens none of these addresses.
 var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 const siteBits = 48

@@ -20,7 +20,7 @@ import (
 // oomScore makes the kernel's OOM killer choose code before any other process.
 const oomScore = "1000"
 
-// pendingSignals bounds a user's queued signals and POSIX timers, which are kernel memory that is charged to no process.
+// pendingSignals bounds a user's queued signals and POSIX timers: kernel memory that is charged to no process.
 const pendingSignals = 256
 
 // umask hides the files that code writes from everybody outside the slots' group.

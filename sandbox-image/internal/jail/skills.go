@@ -12,8 +12,8 @@ import (
 // maxLinks bounds the entries of /skills that code finds beside the pinned skills. A quota allows fewer.
 const maxLinks = 2000
 
-// linkSkills makes links in a folder to the entries of shared, which code sees as SkillsDir, and to entries of the given
-// names. It leaves the pinned skills, which are files of the folder, as they are.
+// linkSkills makes links in a folder to the entries of shared, which code sees as SkillsDir, and to entries of the
+// given names. It leaves the pinned skills, which are files of the folder, as they are.
 func linkSkills(folder, shared string, names []string) error {
 	dir, err := os.Open(shared)
 	if err != nil {

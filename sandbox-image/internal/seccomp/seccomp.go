@@ -2,9 +2,9 @@
 //
 // The filter is a denylist for a process that already has no capability, no_new_privs and its own namespaces. It
 // refuses calls that have been used to break out of such a process (io_uring, userfaultfd, keyctl, bpf, nested
-// namespaces, vsock and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, commands on
-// files that hold up other programs (leases), calls that start another process, and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring fail
-// with ENOSYS, so that libraries fall back to older calls.
+// namespaces, vsock and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, leases,
+// which hold up other programs, calls that start another process, and every foreign system call table.
+// Refused calls fail with EPERM; clone3 and io_uring fail with ENOSYS, so that libraries fall back to older calls.
 package seccomp
 
 import (
