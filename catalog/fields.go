@@ -71,7 +71,7 @@ var topFields = sync.OnceValue(func() specs[config] {
 			"repeated with the same key.", schema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
 			func(d *decoder, c *config, _ string, n *node) { d.idempotency(c, n) }},
 		{"allow_private",
-			"The private address ranges that the hosts may resolve to. true: RFC 1918 and unique local addresses.",
+			"The private address ranges that the hosts may resolve to. true: RFC 1918.",
 			rangesShape(),
 			func(d *decoder, c *config, _ string, n *node) { d.private(c, n) }},
 		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},

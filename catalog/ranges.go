@@ -13,10 +13,16 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// PrivateRanges is what "allow_private": true means: RFC 1918 and unique local addresses (RFC 4193).
+// PrivateRanges is what "allow_private": true means: RFC 1918.
 func PrivateRanges() []netip.Prefix {
-	return prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+	return prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 }
+
+// uniqueLocal are the unique local addresses (RFC 4193). siteBits is the length of a site's prefix, the widest that
+// allow_private may list of them: metadata services of clouds have addresses at other sites.
+var uniqueLocal = netip.MustParsePrefix("fc00::/7")
+
+const siteBits = 48
 
 // listable is what allow_private may list: the private ranges, carrier-grade NAT (RFC 6598, as overlay networks use
 // it), loopback, and the addresses for documentation (RFC 5737, RFC 3849, RFC 9637), which some networks use for
@@ -56,6 +62,13 @@ func parseRange(text string) (p netip.Prefix, want string) {
 				return p, example + ": " + class + " are never opened"
 			}
 		}
+	}
+	if uniqueLocal.Contains(p.Addr()) {
+		if p.Bits() < siteBits {
+			return p, fmt.Sprintf("a range of one site, like \"%s/%d\": others may have metadata services of clouds",
+				p.Addr(), siteBits)
+		}
+		return p, ""
 	}
 	for _, r := range listable() {
 		if r.Contains(p.Addr()) && r.Bits() <= p.Bits() {

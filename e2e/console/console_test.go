@@ -374,13 +374,17 @@ func skills(t *testing.T, w *world.World, b *tab) {
 
 	click(button("Pin this version"))
 	b.see(t, ".page .chip", "pinned")
-	if r := write(3); !strings.Contains(r.JSON, "it was put back as it was") {
-		t.Errorf("who changed a pinned skill is told: %s", r.JSON)
+	r := w.MustExecute(t, `Deno.writeTextFileSync("/skills/x", "export const n = 3;", { mode: 0o600 });
+Deno.renameSync("/skills/x", "/skills/mine.ts");
+console.log("imports", (await import("/skills/mine.ts")).n);`)
+	if !strings.Contains(r.JSON, "The file of the pinned skill mine changed, without effect") || !strings.Contains(r.Out, "imports 1") {
+		t.Errorf("code that changes a pinned skill: %s", r.JSON)
 	}
-	reads(1)
-	b.see(t, ".page", "put back: it is pinned")
+	if r := w.MustExecute(t, `import { n } from "/skills/mine.ts"; console.log("imports", n);`); !strings.Contains(r.Out, "imports 1") {
+		t.Errorf("code that imports it later: %s", r.JSON)
+	}
 	b.turn(t, "b", "alerts")
-	b.see(t, "main", "A pinned skill was changed and put back: mine")
+	b.see(t, "main", "The file of a pinned skill was changed: mine")
 	b.see(t, "main", "A new skill: mine")
 	sound(t, b, "alerts")
 	to(t, b, "#/skills/mine")

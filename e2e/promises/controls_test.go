@@ -60,6 +60,7 @@ var promisesOf = map[string][]string{
 	"override":           {"restricted-methods"},
 	"package-lock":       {"first-installed-package"},
 	"pattern-work":       {"bounded-servers"},
+	"pending-signals":    {"memory-limits"},
 	"plan-by":            {"a-plan-is-what-was-shown"},
 	"plan-digest":        {"a-plan-is-what-was-shown"},
 	"plan-once":          {"a-plan-is-what-was-shown"},

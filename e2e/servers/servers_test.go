@@ -185,7 +185,7 @@ func questions(t *testing.T, w *world.World) {
 			if err != nil || !strings.Contains(res.Out, "- Name: Ann "+protocol) {
 				t.Errorf("%v: out %q, notes %q", err, res.Out, res.Notes)
 			}
-			if asked != `The MCP server "everything" asks: Please provide inputs for the following fields:` {
+			if asked != `The MCP server "everything" asks; never type a secret here: Please provide inputs for the following fields:` {
 				t.Errorf("the user was asked %q", asked)
 			}
 		})

@@ -124,7 +124,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 			"description": "names that lead inside", "domains": append(upstream.ForbiddenNames(), upstream.Rebind),
 			"credentials": map[string]any{"FORBIDDEN_TOKEN": c["FORBIDDEN_TOKEN"].Value()},
 			// These ranges include the network of the proxy and slots, and a metadata service, which must stay closed.
-			"allow_private": []string{private, "10.64.0.0/11", "fd00:ec0::/28"},
+			"allow_private": []string{private, "10.64.0.0/11", "fd00:ec2::/48"},
 		})},
 		{Name: "ports", Config: own(map[string]any{
 			"description": "at 443 and 80", "domains": []string{upstream.Ports}, "credentials": map[string]any{"PORTS_TOKEN": c["PORTS_TOKEN"].Value()},

@@ -7,24 +7,31 @@ import (
 	"strings"
 )
 
-// fewSockets is how many TCP sockets cannot hold much, whatever is in them: their list, which takes a millisecond, is
-// not read for so few.
+// fewSockets is how many TCP or UDP sockets cannot hold much, whatever is in them: their list, which takes a
+// millisecond, is not read for so few.
 const fewSockets = 32
 
-// SocketMemory is what a user's TCP sockets in the network namespace of pid hold that was not read or not yet taken by
-// the other end, in bytes; 0 when it cannot be told.
+// SocketMemory is what a user's TCP and UDP sockets in the network namespace of pid hold that was not read or not yet
+// taken by the other end, in bytes; 0 when it cannot be told.
 func SocketMemory(pid, uid int) (total int64) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/net/"
 	counts, err := os.ReadFile(dir + "sockstat")
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(counts), "TCP: inuse ")
-	number, _, _ := strings.Cut(rest, " ")
-	if n, err := strconv.Atoi(number); err != nil || n < fewSockets {
-		return 0
+	for _, protocol := range []string{"tcp", "udp"} {
+		_, rest, _ := strings.Cut(string(counts), strings.ToUpper(protocol)+": inuse ")
+		number, _, _ := strings.Cut(rest, " ")
+		if n, err := strconv.Atoi(number); err == nil && n >= fewSockets {
+			total += queued(dir+protocol, uid)
+		}
 	}
-	list, err := os.ReadFile(dir + "tcp")
+	return total
+}
+
+// queued sums up the queues of a user's sockets in a list of the kernel.
+func queued(path string, uid int) (total int64) {
+	list, err := os.ReadFile(path) //nolint:gosec // of /proc
 	if err != nil {
 		return 0
 	}

@@ -246,7 +246,6 @@ const (
 	ByRun    = "run"     // code wrote the file
 	ByTool   = "tool"    // update_skill or delete_skill
 	ByPerson = "outside" // in no run and by no tool
-	ByPin    = "pin"     // put back, because it is pinned
 	ByHand   = "console" // in the console
 )
 
@@ -280,7 +279,7 @@ const (
 	AlertNewPair = "new_pair" // data went from one API to another for the first time
 	AlertSkill   = "skill"    // a skill changed
 	AlertHistory = "history"  // something was not stored
-	AlertPinned  = "pinned"   // a pinned skill was changed, and put back
+	AlertPinned  = "pinned"   // the file of a pinned skill was changed, without effect
 	AlertAPI     = "api"      // an API fails
 	AlertServer  = "server"   // an MCP server does not start, or is not what was accepted
 	AlertAlarm   = "alarm"    // a request carried a canary, or the value of a credential

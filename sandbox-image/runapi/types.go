@@ -126,7 +126,8 @@ type RunRequest struct {
 	// Modules are the typed clients that the code imports, at most MaxModules bytes in all. Only TypeScript has any.
 	Modules []Module `json:"modules,omitempty"`
 	// Private means that the lease must be a private one. Skills are then the files that the run can import from /skills,
-	// by their names, at most MaxSkills bytes in all.
+	// by their names, at most MaxSkills bytes in all. Otherwise they are the pinned ones: the run imports them instead of
+	// the files in /skills.
 	Private bool              `json:"private,omitempty"`
 	Skills  map[string]string `json:"skills,omitempty"`
 	// Permissions is the hash of the permission set this run expects: PermissionSet.Hash.

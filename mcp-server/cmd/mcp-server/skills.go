@@ -41,7 +41,7 @@ func (d *daemon) openSkills(ctx context.Context) error {
 func (d *daemon) openFolder() (err error) {
 	d.skills, err = skill.Open(d.flags.skills, d.settings.SkillsReadonly)
 	if err == nil && d.flags.history != "" {
-		d.skills.PinIn(d.pins())
+		err = d.skills.PinIn(d.pins())
 	}
 	return err
 }

@@ -181,7 +181,7 @@ func (l *latest) add(failed bool) bool {
 
 // skill reports a change that nobody made by hand. Skills that exist when CodeForge first lists them are not changes.
 func (w *Watcher) skill(v historyapi.SkillVersion) {
-	if v.By == historyapi.ByHand || v.By == historyapi.ByPin || v.By == historyapi.ByPerson && v.Version == 1 {
+	if v.By == historyapi.ByHand || v.By == historyapi.ByPerson && v.Version == 1 {
 		return
 	}
 	if now := w.now(); now.Sub(w.skills[v.Skill]) >= skillTime {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
@@ -21,20 +20,8 @@ const (
 	maxForm     = 16 << 10
 )
 
-// secretField is the name or the title of a field for what no server gets from CodeForge, secretWords are words that
-// ask for it.
-var (
-	secretField = regexp.MustCompile(`(?i)` + secrets + `|\bpin\b|\bcvv\b`)
-	secretWords = regexp.MustCompile(`(?i)\b(?:` + asking + `)\b.{0,40}(?:` + secrets + `)`)
-)
-
-const (
-	asking  = `enter|paste|type|provide|give|send|need|your|the|what is|what's`
-	secrets = `passw|passphrase|passcode|secret|credential|token\b|api.?key|private.?key`
-)
-
-// forbidden is why such a question is not shown.
-const forbidden = "it asks for a secret, which belongs in the credentials of its config.json"
+// forbidden is why a form with a field for a secret is not shown.
+const forbidden = "its form has a field for a secret, which belongs in the credentials of its config.json"
 
 // pending is a request that a bridge has not answered yet.
 type pending struct {
@@ -53,9 +40,6 @@ func (i *instance) question(q frame.Question) {
 		}
 	}
 	form, wrong := formOf(q.Schema)
-	if secretWords.MatchString(signature.Clean(q.Message, len(q.Message))) {
-		wrong = forbidden
-	}
 	if why == "" && (wrong != forbidden || !disarm.Off("question-secret")) {
 		why = wrong
 	}
@@ -63,8 +47,9 @@ func (i *instance) question(q frame.Question) {
 		i.refuse(p, q.ID, why)
 		return
 	}
-	// Nobody shall take the words for CodeForge's own.
-	shown := question.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks: %s",
+	// The words could be taken for CodeForge's, and ask for a secret in countless ways. So the warning is always there, in
+	// front, where no text of the server's moves it.
+	shown := question.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks; never type a secret here: %s",
 		i.server.api.Name, signature.Clean(q.Message, maxQuestion))}
 	i.server.log("the server asks the user: " + signature.Clean(q.Message, maxQuestion))
 	go func() {
@@ -119,7 +104,8 @@ func (i *instance) refuse(p *pending, id uint64, why string) {
 	}
 }
 
-// formOf is the form of a question as it is shown: small, without what does not show, and asking for no secret.
+// formOf is the form of a question as it is shown: small, without what does not show, and without a field that the
+// schema declares to be secret.
 func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	if len(schema) > maxForm {
 		return nil, "its form is too large"
@@ -137,10 +123,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	hidden := slices.ContainsFunc(form.Required, hides)
 	for name, field := range form.Properties {
 		hidden = hidden || hides(name) || hidesName(field)
-		title, _ := shown(field["title"]).(string)
-		about, _ := shown(field["description"]).(string)
-		if secretField.MatchString(signature.Clean(name, len(name))) || secretField.MatchString(title) ||
-			secretWords.MatchString(about) {
+		if field["format"] == "password" || field["writeOnly"] == true {
 			return nil, forbidden
 		}
 		for key, value := range field {

@@ -42,7 +42,7 @@ func TestQuestion(t *testing.T) {
 	if !strings.Contains(res.text(), `"action":"accept"`) || !strings.Contains(res.text(), `"name":"Ann"`) {
 		t.Fatalf("the server was told %s", res.body)
 	}
-	if of != "s2-r7" || got.Message != `The MCP server "a" asks: Who are you?` ||
+	if of != "s2-r7" || got.Message != `The MCP server "a" asks; never type a secret here: Who are you?` ||
 		strings.Contains(string(got.Schema), "\u202e") || !strings.Contains(string(got.Schema), `"title":"Your name"`) {
 		t.Errorf("the user of %s was asked %q with %s", of, got.Message, got.Schema)
 	}
@@ -69,13 +69,10 @@ func TestUnasked(t *testing.T) {
 		says  string
 		shown int32
 	}{
-		"a password":    {form: `{"password":{"type":"string"}}`, says: "asks for a secret"},
-		"a hidden one":  {form: `{"pass\u200bword\u202e":{"type":"string"}}`, says: "asks for a secret"},
+		"write-only":    {form: `{"n":{"type":"string"},"x":{"type":"string","writeOnly":true}}`, says: "a field for a secret"},
 		"a hidden name": {form: `{"na\u200bme":{"type":"string"}}`, says: "characters that do not show"},
 		"hidden deeper": {form: `{"x":{"type":"string","ti\u200btle":"Your GitHub token"}}`, says: "characters that do not show"},
-		"in a title":    {form: `{"x":{"type":"string","title":"Your GitHub token"}}`, says: "asks for a secret"},
-		"in words":      {form: `{"x":{"type":"string","description":"paste the API key"}}`, says: "asks for a secret"},
-		"in a question": {text: "Please enter your GitHub password", says: "asks for a secret"},
+		"in words":      {text: "GitHub password:", form: `{"password":{"type":"string","title":"Your GitHub token"}}`, shown: 1},
 		"a warning":     {form: `{"n":{"type":"integer","description":"(do not give us your phone number, pin, or other sensitive info)"}}`, shown: 1},
 		"a word":        {text: "This costs 300 tokens. Continue?", shown: 1},
 		"too large":     {form: `{"x":{"type":"string","description":"` + strings.Repeat("x", maxForm) + `"}}`, says: "too large"},
@@ -100,6 +97,19 @@ func TestUnasked(t *testing.T) {
 	if res := w.call("/a/ask", ask("x", "", 0)); !strings.Contains(string(res.body), "cannot show its user a question.") ||
 		!strings.Contains(res.text(), "cannot show its user") {
 		t.Errorf("%s", res.body)
+	}
+}
+
+// TestSecretField: a form whose schema declares a field secret is not shown, also one that the SDK would not send.
+// Promise: questions-reach-their-user
+func TestSecretField(t *testing.T) {
+	for field, want := range map[string]string{
+		`{"type":"string","format":"password"}`: forbidden, `{"type":"string","writeOnly":true}`: forbidden,
+		`{"type":"string","format":"email"}`: "", `{"type":"string","writeOnly":false}`: "",
+	} {
+		if _, got := formOf(json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"x":` + field + `}}`)); got != want {
+			t.Errorf("%s: %q, want %q", field, got, want)
+		}
 	}
 }
 

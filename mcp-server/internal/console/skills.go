@@ -200,6 +200,8 @@ func skillError(err error) error {
 		return &told{http.StatusConflict, "Another skill is imported by the same name, with _ for -. Delete one of them."}
 	case errors.Is(err, skill.ErrChanged):
 		return &told{http.StatusConflict, "The skill has changed in the meantime. Look at it again."}
+	case errors.Is(err, skill.ErrManyPins):
+		return &told{http.StatusConflict, "The skill was not pinned: " + err.Error() + ". Unpin some first."}
 	case errors.Is(err, skill.ErrFull):
 		return &told{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):

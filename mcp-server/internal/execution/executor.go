@@ -82,6 +82,8 @@ type Sources struct {
 	Learn  func([]controlapi.Answer)
 	// Skills, if not nil, returns the files that code imports from /skills, by name. Runs are private then.
 	Skills func(code string) map[string]string
+	// Pins, if not nil, returns the files that runs which are not private import instead of those in /skills, by name.
+	Pins func(python bool) (map[string]string, error)
 }
 
 // Tenant is one of several clients, with sources of its own.
@@ -345,9 +347,9 @@ func (e *Executor) registered(
 
 // run runs the code. It tries again if sandboxd has another permission set, in which case nothing has run.
 func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
-	var skills map[string]string
-	if from := e.sources(r); from.Skills != nil {
-		skills = from.Skills(r.Code)
+	skills, err := e.skills(r)
+	if err != nil {
+		return err
 	}
 	for try := 1; ; try++ {
 		hash, err := l.Of.Catalog.Permissions(ctx)
@@ -373,6 +375,21 @@ func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outco
 			return err
 		}
 	}
+}
+
+// skills returns the files that a run imports from a folder of its slot, by name.
+func (e *Executor) skills(r Request) (map[string]string, error) {
+	switch from := e.sources(r); {
+	case from.Skills != nil:
+		return from.Skills(r.Code), nil
+	case from.Pins != nil:
+		files, err := from.Pins(r.Python)
+		if err != nil {
+			return nil, fmt.Errorf("reading the pinned skills: %w", err)
+		}
+		return files, nil
+	}
+	return nil, nil
 }
 
 // servers are the MCP servers that a run narrowed to these APIs may call, with the names of the tools that are known.

@@ -17,6 +17,7 @@ import (
 type Snapshot struct {
 	skills map[string]Skill
 	strays map[string]string // files that are not skills, and why
+	hidden map[string]Skill  // files that a pin replaces
 }
 
 // Snapshot takes one. It opens no file.
@@ -25,11 +26,7 @@ func (s *Store) Snapshot() Snapshot {
 	if err != nil {
 		return Snapshot{}
 	}
-	snap := Snapshot{skills: make(map[string]Skill, len(l.Skills)), strays: l.strays}
-	for _, k := range l.Skills {
-		snap.skills[k.Name] = k
-	}
-	return snap
+	return Snapshot{skills: indexByName(l.Skills), strays: l.strays, hidden: indexByName(l.hidden)}
 }
 
 // Names lists the skills, sorted.
@@ -45,11 +42,24 @@ const (
 	Deleted = "deleted"
 )
 
+func indexByName(list []Skill) map[string]Skill {
+	index := make(map[string]Skill, len(list))
+	for _, k := range list {
+		index[k.Name] = k
+	}
+	return index
+}
+
 // Since lists what has changed since an earlier snapshot, sorted by name.
-func (now Snapshot) Since(before Snapshot) []Change {
+func (now Snapshot) Since(before Snapshot) []Change { return compare(now.skills, before.skills) }
+
+// HiddenSince lists the changed files that have no effect because of a pin, sorted by name.
+func (now Snapshot) HiddenSince(before Snapshot) []Change { return compare(now.hidden, before.hidden) }
+
+func compare(now, before map[string]Skill) []Change {
 	var out []Change
-	for name, k := range now.skills {
-		old, was := before.skills[name]
+	for name, k := range now {
+		old, was := before[name]
 		switch {
 		case !was:
 			out = append(out, Change{name, New})
@@ -57,8 +67,8 @@ func (now Snapshot) Since(before Snapshot) []Change {
 			out = append(out, Change{name, Altered})
 		}
 	}
-	for name := range before.skills {
-		if _, is := now.skills[name]; !is {
+	for name := range before {
+		if _, is := now[name]; !is {
 			out = append(out, Change{name, Deleted})
 		}
 	}

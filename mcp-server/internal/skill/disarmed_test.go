@@ -9,20 +9,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestDisarmed: without its defence, what code writes over a pinned skill stays. e2e/negative runs it, under the tag
+// TestDisarmed: without its defence, what code writes over a pinned skill is imported. e2e/negative runs it, under the tag
 // disarm.
 func TestDisarmed(t *testing.T) {
 	t.Run("skill-pin", func(t *testing.T) {
 		s, dir := open(t, map[string]string{"a.ts": hello})
-		s.PinIn(filepath.Join(t.TempDir(), "pins"))
+		testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
 		testkit.Must(t, s.Pin("a", sumOf(t, s, "a")))
 		put(t, dir, "a.ts", "evil")
 		t.Setenv("CODEFORGE_DISARM", "skill-pin")
-		if _, err := s.PutBack(func(string) {}); err != nil {
-			t.Error(err)
-		}
 		if _, source, _ := s.Read("a"); source != "evil" {
 			t.Errorf("it is found by something else: %q", source)
+		}
+		if files, err := s.Pins(false); len(files) != 0 || err != nil {
+			t.Errorf("runs import something else: %q, %v", files, err)
 		}
 	})
 }

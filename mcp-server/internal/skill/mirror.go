@@ -75,13 +75,9 @@ func OpenMirror(ctx context.Context, dir string, of *bucket.Bucket, readOnly boo
 	if err != nil {
 		return nil, err
 	}
-	s.mirror = newMirror(of, s.root, log)
+	s.mirror = &mirror{of: of, root: s.root, log: log, files: map[string]version{}}
 	s.mirror.first(ctx)
 	return s, nil
-}
-
-func newMirror(of *bucket.Bucket, root *os.Root, log *slog.Logger) *mirror {
-	return &mirror{of: of, root: root, log: log, files: map[string]version{}}
 }
 
 // Mirrored reports whether skills are kept in a bucket, so that no code reads or writes the directory.
@@ -114,18 +110,10 @@ func (s *Store) Cause() error {
 }
 
 // PinInBucket is PinIn for a store whose pins are in its bucket too.
-func (s *Store) PinInBucket(ctx context.Context, dir string) error {
-	dir = filepath.Join(dir, mirrored)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func (s *Store) PinInBucket(ctx context.Context, dir string) (err error) {
+	if s.pins, err = OpenMirror(ctx, dir, s.mirror.of.Under("pins"), false, s.mirror.log); err != nil {
 		return fmt.Errorf("opening the folder of pins: %w", err)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("opening the folder of pins: %w", err)
-	}
-	s.PinIn(dir)
-	s.pinned = newMirror(s.mirror.of.Under("pins"), root, s.mirror.log)
-	s.pinned.first(ctx)
 	return nil
 }
 
@@ -136,10 +124,9 @@ func (s *Store) Follow(ctx context.Context) {
 	}
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	for _, m := range []*mirror{s.mirror, s.pinned} {
-		if m != nil {
-			parts.Go(func() { m.follow(ctx) })
-		}
+	parts.Go(func() { s.mirror.follow(ctx) })
+	if s.pins != nil {
+		parts.Go(func() { s.pins.mirror.follow(ctx) })
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
@@ -335,8 +336,9 @@ func TestMirrorSeed(t *testing.T) {
 	}
 }
 
-// TestMirrorPutBack: a pinned skill that others overwrote is restored by whichever store notices.
-func TestMirrorPutBack(t *testing.T) {
+// TestMirrorPinned: a pinned skill that others overwrote in the bucket is what it was, for runs too.
+// Promise: pinned-skills
+func TestMirrorPinned(t *testing.T) {
 	t.Parallel()
 	server, b := inBucket(t)
 	one, _ := mirror(t, b)
@@ -347,16 +349,15 @@ func TestMirrorPutBack(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return two.Pinned("a") && source(two, "a") == "good" })
 	_, err = b.Put(t.Context(), "a.ts", []byte("evil"), bucket.Any)
 	testkit.Must(t, err)
-	testkit.WaitFor(t, func() bool { return source(one, "a") == "evil" && source(two, "a") == "evil" })
-	var group sync.WaitGroup
+	_, err = b.Put(t.Context(), "z.ts", []byte("last"), bucket.Any)
+	testkit.Must(t, err)
 	for _, s := range []*skill.Store{one, two} {
-		group.Go(func() {
-			if _, err := s.PutBack(func(string) {}); err != nil {
-				t.Error(err)
-			}
-		})
+		testkit.WaitFor(t, func() bool { return source(s, "z") == "last" })
+		if got := s.Imported(`import "/skills/a.ts"`, runapi.MaxSkills); source(s, "a") != "good" || got["a.ts"] != "good\n" {
+			t.Errorf("%q, runs import %q", source(s, "a"), got)
+		}
 	}
-	group.Wait()
+	testkit.Must(t, two.Unpin("a"))
 	text, err := os.ReadFile(filepath.Join(server.Dir, "skills", "team", "a.ts"))
 	if err != nil || string(text) != "good\n" {
 		t.Errorf("%q %v", text, err)

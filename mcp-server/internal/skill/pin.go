@@ -6,33 +6,83 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // ErrPinned refuses to change a skill that a person has pinned.
 var ErrPinned = errors.New("the skill is pinned")
 
-// PinIn lets skills be pinned. Their sources are kept in a folder that no code reaches; it is made with the first pin.
-func (s *Store) PinIn(dir string) { s.pins = dir }
+// ErrManyPins refuses a pin for which there is no room: a run gets the sources of all pinned skills.
+var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d MiB in all", runapi.MaxSkills>>20)
 
-// pin is the path of the source that a skill is pinned to.
-func (s *Store) pin(name string) string { return filepath.Join(s.pins, File(name)) }
+// PinIn lets skills be pinned. Their sources are kept in a folder that code cannot reach.
+func (s *Store) PinIn(dir string) error {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		s.pins, err = Open(dir, false)
+	}
+	if err != nil {
+		return fmt.Errorf("opening the folder of pins: %w", err)
+	}
+	return nil
+}
 
 // Pinned reports whether a skill is pinned, or another one that is imported by its name.
 func (s *Store) Pinned(name string) bool { return s.isPinned(name) || s.isPinned(twin(name)) }
 
 func (s *Store) isPinned(name string) bool {
-	if s.pins == "" || !ValidName(name) {
+	if s.pins == nil || !ValidName(name) || disarm.Off("skill-pin") {
 		return false
 	}
-	_, err := os.Lstat(s.pin(name))
+	_, err := s.pins.root.Lstat(File(name))
 	return err == nil
+}
+
+// Pins returns the sources of the pinned skills of a language, by file name. A run imports these.
+func (s *Store) Pins(python bool) (map[string]string, error) {
+	if s.pins == nil || disarm.Off("skill-pin") {
+		return nil, nil
+	}
+	l, err := s.pins.own()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for _, k := range l.Skills {
+		if IsPython(k.Name) != python {
+			continue
+		}
+		_, source, err := s.pins.Read(k.Name)
+		if errors.Is(err, ErrNotFound) {
+			continue // unpinned in the meantime
+		}
+		if err != nil {
+			return nil, err
+		}
+		files[File(k.Name)] = source
+	}
+	return files, nil
+}
+
+// hidePinned moves from Skills to hidden the files that are not imported because of a pin, and lists the pinned skills.
+func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
+	if s.pins == nil || disarm.Off("skill-pin") {
+		return nil, nil
+	}
+	pinned, err := s.pins.own()
+	l.Skills = slices.DeleteFunc(l.Skills, func(k Skill) bool {
+		if !s.Pinned(k.Name) {
+			return false
+		}
+		l.hidden = append(l.hidden, k)
+		return true
+	})
+	return pinned.Skills, err
 }
 
 // Sum names a source: its SHA-256, in hexadecimal digits.
@@ -41,10 +91,10 @@ func Sum(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Pin pins a skill to a source that somebody has seen, by its Sum: tools refuse to change it, and PutBack undoes what
-// code does to it. If the skill has another source by now, the error is ErrChanged.
+// Pin pins a skill to a source that somebody has seen, by its Sum: tools refuse to change it, and runs import this
+// source, whatever code writes to the directory. If the skill has another source by now, the error is ErrChanged.
 func (s *Store) Pin(name, sum string) error {
-	if s.pins == "" {
+	if s.pins == nil {
 		return errors.New("skills cannot be pinned: there is no folder for it")
 	}
 	_, source, err := s.Read(name)
@@ -54,14 +104,11 @@ func (s *Store) Pin(name, sum string) error {
 	if err == nil {
 		err = s.taken(name)
 	}
-	if err == nil && s.pinned != nil {
-		return s.pinned.put(File(name), []byte(source), whatever)
+	if err == nil {
+		err = s.hasRoomToPin(name, source)
 	}
 	if err == nil {
-		err = os.MkdirAll(s.pins, 0o700)
-	}
-	if err == nil {
-		err = atomicfile.Write(s.pin(name), []byte(source), 0o600)
+		_, err = s.pins.write(name, source)
 	}
 	if err != nil {
 		return fmt.Errorf("pinning the skill: %w", err)
@@ -69,57 +116,42 @@ func (s *Store) Pin(name, sum string) error {
 	return nil
 }
 
-// Unpin ends a Pin.
+// hasRoomToPin is ErrManyPins if the pinned skills would not fit into a run.
+func (s *Store) hasRoomToPin(name, source string) error {
+	files, err := s.Pins(IsPython(name))
+	if err != nil {
+		return err
+	}
+	if files == nil {
+		files = map[string]string{}
+	}
+	files[File(name)] = source
+	if (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
+		return ErrManyPins
+	}
+	return nil
+}
+
+// Unpin ends a Pin. Before, it writes the pinned source to the directory and removes a file that Python would import in
+// its place: code may have changed both.
 func (s *Store) Unpin(name string) error {
 	if !s.isPinned(name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
-	if s.pinned != nil {
-		return s.pinned.remove(File(name), whatever)
+	_, source, err := s.pins.Read(name)
+	if err == nil && !s.readOnly && s.taken(name) != nil {
+		err = s.remove(twin(name))
 	}
-	return os.Remove(s.pin(name))
-}
-
-// PutBack restores pinned skills to their pinned sources, removes what would be imported in their place, and returns
-// the names of those that differed. It calls tell for each name before, while the skill still is as code left it.
-func (s *Store) PutBack(tell func(name string)) ([]string, error) {
-	if s.pins == "" || s.readOnly || disarm.Off("skill-pin") {
-		return nil, nil
+	if err == nil && !s.readOnly {
+		_, err = s.write(name, source)
 	}
-	entries, err := os.ReadDir(s.pins)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if err == nil {
+		err = s.pins.remove(name)
 	}
-	var back []string
-	for _, e := range entries {
-		name := e.Name()
-		if !IsPython(name) {
-			name = name[:len(name)-min(len(name), len(extension))]
-		}
-		if !ValidName(name) || File(name) != e.Name() {
-			continue // not ours
-		}
-		want, rerr := os.ReadFile(s.pin(name))
-		if rerr == nil {
-			_, have, err := s.Read(name)
-			kept, other := err == nil && have == string(want), twin(name)
-			taken := s.taken(name) != nil && !s.isPinned(other)
-			if taken {
-				tell(other)
-				rerr = s.remove(other)
-			}
-			if !kept {
-				tell(name)
-				_, err = s.write(name, string(want))
-				rerr = errors.Join(rerr, err)
-			}
-			if taken || !kept {
-				back = append(back, name)
-			}
-		}
-		err = errors.Join(err, rerr)
+	if err != nil {
+		return fmt.Errorf("unpinning the skill: %w", err)
 	}
-	return back, err
+	return nil
 }
 
 // Restore restores a skill, whether or not it exists.
@@ -145,11 +177,12 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 // write writes a skill over whatever has its name.
 func (s *Store) write(name, source string) (Skill, error) {
 	for try := 1; ; try++ {
-		before, _, err := s.Read(name)
-		if errors.Is(err, ErrNotFound) { // nothing, or something that is not a skill
+		before, _, err := s.readFile(name)
+		create := err != nil && !errors.Is(err, ErrChanged) // no file, or one that is not a skill or cannot be read
+		if create {
 			_ = s.clear(File(name))
 		}
-		k, err := s.replace(name, source, before, errors.Is(err, ErrNotFound))
+		k, err := s.replace(name, source, before, create)
 		if !errors.Is(err, ErrChanged) || try == readTries {
 			return k, err
 		}

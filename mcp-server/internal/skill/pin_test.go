@@ -2,13 +2,16 @@ package skill_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
 // sumOf is what a skill is now, for Pin.
@@ -19,8 +22,8 @@ func sumOf(t *testing.T, s *skill.Store, name string) string {
 	return skill.Sum(source)
 }
 
-// TestPin: tools refuse to change a pinned skill, and whatever code makes of its file is undone, also by a store that
-// is opened later. An unpinned skill changes again.
+// TestPin: tools refuse to change a pinned skill, and it stays what it is whatever code makes of its file, also in a
+// store that is opened later. An unpinned skill changes again.
 // Promise: console-decides-what-was-shown, pinned-skills
 func TestPin(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello, "b.py": "x = 1\n", "c.ts": hello})
@@ -28,7 +31,7 @@ func TestPin(t *testing.T) {
 	if s.Pin("a", sumOf(t, s, "a")) == nil {
 		t.Error("it was pinned nowhere")
 	}
-	s.PinIn(pins)
+	testkit.Must(t, s.PinIn(pins))
 	seen := sumOf(t, s, "a")
 	put(t, dir, "a.ts", "evil")
 	if err := s.Pin("a", seen); !errors.Is(err, skill.ErrChanged) || s.Pinned("a") {
@@ -52,7 +55,7 @@ func TestPin(t *testing.T) {
 	later, err := skill.Open(dir, false)
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = later.Close() })
-	later.PinIn(pins)
+	testkit.Must(t, later.PinIn(pins))
 	path := filepath.Join(dir, "a.ts")
 	for name, change := range map[string]func() error{
 		"written":   func() error { return os.WriteFile(path, []byte("evil"), 0o600) },
@@ -62,33 +65,100 @@ func TestPin(t *testing.T) {
 		"a folder":  func() error { return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700)) },
 		"too large": func() error { return os.WriteFile(path, make([]byte, skill.MaxSize+1), 0o600) },
 	} {
+		testkit.Must(t, os.RemoveAll(path))
+		put(t, dir, "a.ts", hello)
 		testkit.Must(t, change())
-		back, err := later.PutBack(func(string) {})
-		if _, source, rerr := later.Read("a"); err != nil || rerr != nil || source != hello || !slices.Equal(back, []string{"a"}) {
-			t.Errorf("%s: put back %v, %v; now %q, %v", name, back, err, source, rerr)
+		for _, s := range []*skill.Store{s, later} {
+			_, source, err := s.Read("a")
+			files, perr := s.Pins(false)
+			if err != nil || perr != nil || source != hello || len(files) != 1 || files["a.ts"] != hello || !slices.Contains(s.Names(), "a") {
+				t.Errorf("%s: read %q, %v; runs import %q, %v", name, source, err, files, perr)
+			}
 		}
 		_ = os.Remove(filepath.Join(dir, "d.ts"))
 	}
-	put(t, dir, "c.ts", "changed")
-	if back, err := s.PutBack(func(string) {}); len(back) != 0 || err != nil {
-		t.Errorf("nothing pinned was changed: %v, %v", back, err)
+	if files, err := later.Pins(true); err != nil || len(files) != 1 || files["b.py"] != "x = 1\n" {
+		t.Errorf("runs of Python import %q, %v", files, err)
 	}
+	testkit.Must(t, os.RemoveAll(path))
+	put(t, dir, "a.ts", "evil")
 	testkit.Must(t, s.Unpin("a"))
+	if _, source, err := s.Read("a"); err != nil || source != hello || s.Pinned("a") {
+		t.Errorf("unpinned, it is %q, %v", source, err)
+	}
 	put(t, dir, "a.ts", "changed")
-	if back, _ := s.PutBack(func(string) {}); len(back) != 0 {
-		t.Error("an unpinned skill was put back")
+	if _, source, err := s.Read("a"); err != nil || source != "changed" {
+		t.Errorf("changed after that, it is %q, %v", source, err)
 	}
 	if err := s.Unpin("a"); !errors.Is(err, skill.ErrNotFound) {
 		t.Errorf("unpinned twice: %v", err)
 	}
 }
 
+// TestPinUnreadable: a file that only its writer can read, renamed over a pinned skill, changes neither imports nor what
+// the skill is when it is unpinned.
+// Promise: pinned-skills
+func TestPinUnreadable(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": hello})
+	testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
+	testkit.Must(t, s.Pin("a", sumOf(t, s, "a")))
+	plant := filepath.Join(dir, "x")
+	testkit.Must(t, os.WriteFile(plant, []byte("evil"), 0))
+	testkit.Must(t, os.Rename(plant, filepath.Join(dir, "a.ts")))
+	if _, source, err := s.Read("a"); err != nil || source != hello {
+		t.Errorf("it is %q, %v", source, err)
+	}
+	testkit.Must(t, s.Unpin("a"))
+	if _, source, err := s.Read("a"); err != nil || source != hello {
+		t.Errorf("unpinned, it is %q, %v", source, err)
+	}
+}
+
+// TestPinRoom: a run can take all pinned skills of a language.
+func TestPinRoom(t *testing.T) {
+	large := map[string]string{}
+	for i := range runapi.MaxSkills/skill.MaxSize + 1 {
+		large[fmt.Sprintf("s%d.ts", i)] = strings.Repeat("x", skill.MaxSize)
+	}
+	large["p.py"] = "x = 1\n"
+	s, _ := open(t, large)
+	testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
+	refused := 0
+	for file := range large {
+		name := strings.TrimSuffix(file, ".ts")
+		switch err := s.Pin(name, sumOf(t, s, name)); {
+		case errors.Is(err, skill.ErrManyPins) && name != "p.py":
+			refused++
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if files, err := s.Pins(false); err != nil || refused != 2 || (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
+		t.Errorf("%d were refused, %d are pinned, %v", refused, len(files), err)
+	}
+}
+
+// TestPinnedChange: a change of a pinned skill's file is no change of a skill. It is reported apart.
+func TestPinnedChange(t *testing.T) {
+	s, dir := open(t, map[string]string{"a.ts": hello, "b-c.py": "x = 1\n"})
+	testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
+	testkit.Must(t, s.Pin("a", sumOf(t, s, "a")))
+	testkit.Must(t, s.Pin("b-c.py", sumOf(t, s, "b-c.py")))
+	before := s.Snapshot()
+	put(t, dir, "a.ts", "evil")
+	put(t, dir, "b_c.py", "evil")
+	after := s.Snapshot()
+	if got := fmt.Sprint(after.Since(before), after.HiddenSince(before), after.Names()); got != "[] [{a changed} {b_c.py new}] [a b-c.py]" {
+		t.Error(got)
+	}
+}
+
 // TestOneNamePerModule: Python imports a skill with _ for -. So no other skill takes the name of one that is there, and
-// nothing that code puts beside a pinned one is imported in its place.
+// what code puts beside a pinned one is no skill.
 // Promise: pinned-skills
 func TestOneNamePerModule(t *testing.T) {
 	s, dir := open(t, map[string]string{"open-report.py": "x = 1\n", "a_b.py": "x = 1\n", "a-b_c.py": "x = 1\n", "own.ts": hello})
-	s.PinIn(filepath.Join(t.TempDir(), "pins"))
+	testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
 	const create = "<<<<<<< SEARCH\n=======\nx = 2\n>>>>>>> REPLACE"
 	for name, want := range map[string]error{"open_report.py": skill.ErrTaken, "a-b.py": skill.ErrTaken, "a_b_c.py": nil, "open_report": nil, "ow-n": nil} {
 		if _, err := s.Patch(t.Context(), name, create); !errors.Is(err, want) {
@@ -119,16 +189,19 @@ func TestOneNamePerModule(t *testing.T) {
 		"a link":   func() error { return os.Symlink("/etc/passwd", path) },
 		"a folder": func() error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
 	} {
+		testkit.Must(t, os.RemoveAll(path))
 		testkit.Must(t, change())
-		var told []string
-		back, err := s.PutBack(func(name string) { told = append(told, name) })
-		_, rerr := os.Lstat(path)
-		if err != nil || !errors.Is(rerr, os.ErrNotExist) || !slices.Equal(back, []string{"open-report.py"}) || !slices.Equal(told, []string{"open_report.py"}) {
-			t.Errorf("%s: put back %v, told %v, %v; now %v", name, back, told, err, rerr)
+		if names := s.Names(); slices.Contains(names, "open_report.py") || !slices.Contains(names, "open-report.py") {
+			t.Errorf("%s: listed are %v", name, names)
 		}
-	}
-	if back, err := s.PutBack(func(string) {}); len(back) != 0 || err != nil {
-		t.Errorf("nothing was changed: %v, %v", back, err)
+		if files, err := s.Pins(true); err != nil || len(files) != 1 || files["open-report.py"] != "x = 1\n" {
+			t.Errorf("%s: runs import %q, %v", name, files, err)
+		}
+		testkit.Must(t, s.Unpin("open-report.py"))
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: unpinned beside another skill of its name: %v", name, err)
+		}
+		testkit.Must(t, s.Pin("open-report.py", sumOf(t, s, "open-report.py")))
 	}
 }
 

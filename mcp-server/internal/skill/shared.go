@@ -24,7 +24,7 @@ func (s *Store) withShared(l Listing) Listing {
 			l.Skills = append(l.Skills, k)
 		}
 	}
-	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Skills, byName)
 	return l
 }
 

@@ -70,6 +70,8 @@ type Listing struct {
 	Skipped map[string]int
 	// strays says why each file that is not a skill is none, by its name.
 	strays map[string]string
+	// hidden are the directory's files that a pin replaces.
+	hidden []Skill
 }
 
 // Store is the skills of one directory. It is safe for concurrent use, even while code changes the directory.
@@ -78,11 +80,10 @@ type Store struct {
 	making   sync.Mutex // held from room to the end of the write
 	dir      string
 	readOnly bool
-	pins     string // the folder of PinIn
+	pins     *Store // of PinIn or PinInBucket
 	shared   *Store // of Share, which may allows
 	may      func(name string) bool
 	mirror   *mirror // of OpenMirror
-	pinned   *mirror // of PinInBucket
 }
 
 // Open opens the directory. With readOnly every change is refused with ErrReadOnly.
@@ -98,8 +99,8 @@ func Open(dir string, readOnly bool) (*Store, error) {
 
 // Close closes the directory.
 func (s *Store) Close() error {
-	if s.pinned != nil {
-		_ = s.pinned.root.Close() // opened for reading only
+	if s.pins != nil {
+		return errors.Join(s.pins.Close(), s.root.Close())
 	}
 	return s.root.Close()
 }
@@ -193,19 +194,25 @@ func (s *Store) Names() []string {
 	return names
 }
 
-// scan lists the skills without opening any: at most MaxCount, with the shared ones.
+// scan lists the skills without opening any: at most MaxCount, with the pinned and the shared ones.
 func (s *Store) scan() (Listing, error) {
 	l, err := s.own()
 	if err != nil {
 		return l, err
 	}
-	if len(l.Skills) > MaxCount {
-		l.Skipped["too many skills"] += len(l.Skills) - MaxCount
-		for _, k := range l.Skills[MaxCount:] {
+	pinned, err := s.hidePinned(&l)
+	if err != nil {
+		return l, err
+	}
+	if room := max(0, MaxCount-len(pinned)); len(l.Skills) > room {
+		l.Skipped["too many skills"] += len(l.Skills) - room
+		for _, k := range l.Skills[room:] {
 			l.strays[k.Name+extension] = fmt.Sprintf("there are more than %d", MaxCount)
 		}
-		l.Skills = l.Skills[:MaxCount]
+		l.Skills = l.Skills[:room]
 	}
+	l.Skills = append(l.Skills, pinned...)
+	slices.SortFunc(l.Skills, byName)
 	s.mirror.addSkipped(&l)
 	return s.withShared(l), nil
 }
@@ -253,9 +260,11 @@ func (s *Store) own() (Listing, error) {
 		}
 		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inode(info)})
 	}
-	slices.SortFunc(l.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Skills, byName)
 	return l, nil
 }
+
+func byName(a, b Skill) int { return strings.Compare(a.Name, b.Name) }
 
 // refuse returns why a file is not a skill, or an empty string.
 func refuse(info fs.FileInfo) string {
@@ -351,13 +360,23 @@ func (s *Store) openFile(entry string) (*os.File, error) {
 // readTries bounds the attempts to read a skill that is being replaced.
 const readTries = 5
 
-// Read returns a skill and its source, as valid UTF-8. For a file that List skips, the error is ErrNotFound.
+// Read returns a skill and its source, as valid UTF-8: the pinned source if the skill is pinned. For a file that List
+// skips, the error is ErrNotFound.
 func (s *Store) Read(name string) (Skill, string, error) {
+	if s.isPinned(name) {
+		return s.pins.Read(name)
+	}
+	k, source, err := s.readFile(name)
+	if errors.Is(err, ErrNotFound) && s.shared != nil && s.may(name) {
+		return s.shared.Read(name)
+	}
+	return k, source, err
+}
+
+// readFile reads the directory's file of a skill, pinned or not.
+func (s *Store) readFile(name string) (Skill, string, error) {
 	for try := 1; ; try++ {
 		k, source, err := s.read(name)
-		if errors.Is(err, ErrNotFound) && s.shared != nil && s.may(name) {
-			return s.shared.Read(name)
-		}
 		if !errors.Is(err, ErrChanged) || try == readTries {
 			return k, source, err
 		}
@@ -385,6 +404,9 @@ func (s *Store) read(name string) (Skill, string, error) {
 
 // describe reads only the head of a skill.
 func (s *Store) describe(name string) string {
+	if s.isPinned(name) {
+		return s.pins.describe(name)
+	}
 	f, _, err := s.open(name)
 	if errors.Is(err, ErrNotFound) && s.shared != nil {
 		return s.shared.describe(name) // withShared asked whether it may be seen

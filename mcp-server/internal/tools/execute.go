@@ -136,12 +136,10 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		changes: changes, catalog: s.published(), skills: s.skillNames(after),
 		private: s.private(), code: r.Code, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
-		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		remarks: slices.Concat(strays(after, before), s.remarkPinned(after, before, o.Run), s.remarks(ctx, r, changes),
+			s.misses(o.Receipt)),
 	})
 	s.end(recording, req, o, err, changes, res)
-	if !s.private() { // a private run changes none
-		s.putBack()
-	}
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}

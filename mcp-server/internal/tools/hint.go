@@ -135,10 +135,11 @@ var (
 		`Relative import path "[^"\n]+" not prefixed`)
 	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
 	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
-	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at file:///skills/([\w-]{1,64})\.ts:`)
-	sizeRefusal    = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
-	spaceRefusal   = pattern.MustCompile(`No space left on device \(os error 28\)|\[Errno 28\] No space left on device`)
-	shortened      = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
+	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at ` +
+		`file://[/\w-]*?/skills/([\w-]{1,64})\.ts:`)
+	sizeRefusal  = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
+	spaceRefusal = pattern.MustCompile(`No space left on device \(os error 28\)|\[Errno 28\] No space left on device`)
+	shortened    = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
 // refusals returns hints for what Deno refused before it reached the proxy, and for what it left out. Code can print
@@ -247,7 +248,7 @@ func elsewhere(h hostname.Host, cat controlapi.Catalog) string {
 func moduleRefusals(printed string, skills []string) []voice.Text {
 	var out []voice.Text
 	for _, m := range moduleRefusal.FindAllStringSubmatch(printed, maxHints) {
-		name, isSkill := strings.CutPrefix(m[1], "/skills/")
+		_, name, isSkill := strings.Cut(m[1], "/skills/")
 		name, isModule := strings.CutSuffix(name, ".ts")
 		switch {
 		case isSkill && isModule && skillWord.MatchString(name):

@@ -5,12 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"log/slog"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
@@ -87,42 +85,18 @@ func (s *Surface) end(
 	recording.End(e)
 }
 
-// pinned reports changes that are undone.
-func (s *Surface) pinned(changes []skill.Change) []string {
+// remarkPinned names the pinned skills whose files changed during a run, and alerts the user.
+func (s *Surface) remarkPinned(after, before skill.Snapshot, run string) []string {
 	var out []string
-	for _, c := range changes {
-		if s.cfg.Skills.Pinned(c.Name) {
-			out = append(out, "The user has pinned skill "+c.Name+": it was put back as it was.")
-		}
-	}
-	return out
-}
-
-// putBack undoes changes of pinned skills.
-func (s *Surface) putBack() {
-	if s.cfg.Tenant != nil { // nothing of it is pinned
-		return
-	}
-	back, err := s.cfg.Skills.PutBack(func(name string) {
-		_, _, err := s.cfg.Skills.Read(name)
-		v := historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: errors.Is(err, skill.ErrNotFound)}
-		s.changed(v)
-		v.By = historyapi.ByRun // while code runs, only this one is stored; otherwise it is the same version as above
-		s.changed(v)
-	})
-	if err != nil {
-		s.cfg.Log.Error("a pinned skill could not be put back", logline.Tag("skill"), slog.String("error", err.Error()))
-	}
-	for _, name := range back {
-		s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByPin})
+	for _, c := range after.HiddenSince(before) {
+		out = append(out, "The file of the pinned skill "+c.Name+" changed, without effect: imports get the pinned source.")
 		s.cfg.History.AddAlert(historyapi.Alert{
-			Kind: historyapi.AlertPinned, Title: "A pinned skill was changed and put back: " + name,
-			Text: "Its versions tell what was tried.",
+			Kind: historyapi.AlertPinned, Run: run, Skill: c.Name,
+			Title: "The file of a pinned skill was changed: " + c.Name,
+			Text:  "Imports still get the pinned source.",
 		})
 	}
-	if len(back) > 0 {
-		s.shelf.refresh()
-	}
+	return out
 }
 
 // noExit is historyapi.Run.Reason for a run without an exit.

@@ -51,7 +51,7 @@ for name in %s:
 type loadFailure struct{ Name, Reason string }
 
 // place is where Deno says that a module is wrong.
-var place = regexp.MustCompile(`at file://(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
+var place = regexp.MustCompile(`at file://[/\w-]*?(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
 
 // remarks says what is wrong with skills that have just been written. To find out, they are loaded in the sandbox, in a
 // run of their own that executes none of them. If that is not possible, remarks does not say how they load.

@@ -175,8 +175,7 @@ func (h *shelf) add() {
 
 // Watch keeps the list of resources up to date until ctx ends.
 func (s *Surface) Watch(ctx context.Context) {
-	s.putBack() // while nobody watched
-	s.cfg.Skills.Watch(ctx, s.cfg.Log, func() { s.shelf.refresh(); s.putBack() })
+	s.cfg.Skills.Watch(ctx, s.cfg.Log, s.shelf.refresh)
 }
 
 // refresh makes the registered resources those of the directory. Clients are notified of changes.

@@ -53,12 +53,18 @@ var never = prefixes(
 	"fd20:ce::/32",       // metadata of Google Cloud
 )
 
+// uniqueLocal are the unique local addresses (RFC 4193), among them metadata services of clouds. siteBits is the length
+// of a site's prefix: a wider range opens none of these addresses.
+var uniqueLocal = netip.MustParsePrefix("fc00::/7")
+
+const siteBits = 48
+
 // private are ranges that need an entry in allow_private.
 var private = prefixes(
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", // RFC 1918
 	"100.64.0.0/10", // shared address space
 	"127.0.0.0/8", "::1/128",
-	"fc00::/7", // unique local
+	uniqueLocal.String(),
 	// Documentation: nobody's, and on some networks the addresses of services.
 	"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20",
 )
@@ -98,7 +104,7 @@ func (g Guard) Check(a netip.Addr) error {
 	case own(inner):
 		return &RefusedError{Addr: a, Why: "belongs to this machine"}
 	case in(private, inner):
-		if in(g.AllowPrivate, inner) {
+		if g.opens(inner) {
 			return nil
 		}
 		return &RefusedError{a, "is a private address", netip.PrefixFrom(inner, inner.BitLen())}
@@ -108,6 +114,16 @@ func (g Guard) Check(a netip.Addr) error {
 		return nil
 	}
 	return &RefusedError{Addr: a, Why: "is not a public address"}
+}
+
+// opens reports whether a range in AllowPrivate opens a private address.
+func (g Guard) opens(a netip.Addr) bool {
+	for _, p := range g.AllowPrivate {
+		if p.Contains(a) && (p.Bits() >= siteBits || !uniqueLocal.Contains(a)) {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckPort returns nil if the address may be dialled at the port.

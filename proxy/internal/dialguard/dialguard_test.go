@@ -10,6 +10,7 @@ import (
 // Promise: no-private-address
 func TestCheck(t *testing.T) {
 	rfc1918 := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fc00::/7")}
+	site := []netip.Prefix{netip.MustParsePrefix("fd12:3456::/48")}
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	documentation := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
 		netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("3fff::/20")}
@@ -26,7 +27,8 @@ func TestCheck(t *testing.T) {
 		{"2002:808:808::1", nil, true},
 		{"10.1.2.3", rfc1918, true},
 		{"::ffff:10.1.2.3", rfc1918, true},
-		{"fd12:3456::1", rfc1918, true},
+		{"fd12:3456::1", site, true},
+		{"fd12:3456::1", []netip.Prefix{netip.MustParsePrefix("fd12:3456::1/128")}, true},
 		{"127.0.0.1", loopback, true},
 		{"::1", loopback, true},
 		{"100.64.1.1", everything, true},
@@ -36,6 +38,14 @@ func TestCheck(t *testing.T) {
 		{"2001:db8::1", documentation, true},
 		{"3fff::1", documentation, true},
 
+		// A wide range opens no unique local address, whichever cloud has its metadata service there.
+		{"fd00:c1::a9fe:a9fe", everything, false}, // Oracle Cloud
+		{"fd00:42::42", everything, false},        // Scaleway
+		{"fd00:a9fe:a9fe::1", everything, false},  // Akamai
+		{"fd00:42::42", rfc1918, false},
+		{"fd00:42::42", []netip.Prefix{netip.MustParsePrefix("fd00::/47")}, false},
+		{"fd00:42::42", site, false},
+		{"fd12:3456::1", rfc1918, false},
 		{"10.1.2.3", nil, false},
 		{"172.16.0.1", nil, false},
 		{"172.31.255.255", nil, false},

@@ -20,6 +20,9 @@ import (
 // oomScore makes the kernel's OOM killer choose code before any other process.
 const oomScore = "1000"
 
+// pendingSignals bounds a user's queued signals and POSIX timers: kernel memory that is charged to no process.
+const pendingSignals = 256
+
 // umask hides the files that code writes from everybody outside the slots' group.
 const umask = 0o007
 
@@ -72,8 +75,9 @@ func (p Plan) limits() error {
 		{"processes", unix.RLIMIT_NPROC, p.Processes},
 		{"file size", unix.RLIMIT_FSIZE, p.FileSize},
 		{"open files", unix.RLIMIT_NOFILE, p.OpenFiles},
+		{"pending signals", unix.RLIMIT_SIGPENDING, pendingSignals},
 	} {
-		if l.value == 0 {
+		if l.value == 0 || l.resource == unix.RLIMIT_SIGPENDING && disarm.Off("pending-signals") {
 			continue
 		}
 		if err := setLimit(l.resource, l.value); err != nil {

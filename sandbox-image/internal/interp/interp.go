@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -214,6 +215,11 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 			return nil, fmt.Errorf("writing the skill %s: %w", name, err)
 		}
 	}
+	if t.Pinned {
+		if err := p.process.LinkSkills(fileNames(t.Code)); err != nil {
+			return nil, fmt.Errorf("linking the skills: %w", err)
+		}
+	}
 	if len(t.Modules) > 0 && !p.python {
 		if mistakes, err := p.modules(ctx, t); err != nil || len(mistakes) > 0 {
 			return mistakes, err
@@ -224,6 +230,20 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	return nil, p.in.Close()
+}
+
+// named finds the names of files of TypeScript in code. maxNamed is how many of them can be linked.
+var named = regexp.MustCompile(`[A-Za-z0-9_-]{1,64}\.ts\b`)
+
+const maxNamed = 1000
+
+// fileNames lists the files that code names: it may write a skill and then import it.
+func fileNames(code []byte) []string {
+	var names []string
+	for _, name := range named.FindAll(code, maxNamed) {
+		names = append(names, string(name))
+	}
+	return names
 }
 
 // modules writes what the code imports, and checks how the code uses it.

@@ -35,8 +35,9 @@ type Task struct {
 	Emit func(runapi.Event) error
 	// Ended is called when no process of the run is left. Emit may still be called for output printed before.
 	Ended func()
-	// Skills are the files that a private run imports from /skills, by their names.
+	// Skills are runapi.RunRequest's. Pinned means that those of TypeScript hide files of /skills.
 	Skills map[string]string
+	Pinned bool
 	// Keep, if not nil, gets all of standard output.
 	Keep *output.File
 	// Unchecked is called if the code could not be checked, and why. It runs all the same.

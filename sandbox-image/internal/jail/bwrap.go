@@ -71,6 +71,7 @@ type bwrapPlan struct {
 	memory         int64
 	skillsReadonly bool
 	private        bool
+	pinned         bool
 	libraries      []library
 	// ca and code are names in their staged directories.
 	ca, code string
@@ -88,7 +89,7 @@ func (p bwrapPlan) argv() []string {
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, kernelFiles(denoPath)...)
 	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, p.own(), p.net, caPath, p.memory, p.bait)...)
+	return append(a, denoArgs(CodeDir, p.own(), p.pinned, p.net, caPath, p.memory, p.bait)...)
 }
 
 // own is the folder that a private run may write: a /tmp in memory.

@@ -164,6 +164,10 @@ func (b *bwrapProcess) WriteFile(name string, data []byte) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
+func (b *bwrapProcess) LinkSkills(names []string) error {
+	return linkSkills(filepath.Join(b.dir, SkillDir), b.jail.cfg.Skills, names)
+}
+
 // infoTimeout bounds the time until bubblewrap reports process 1.
 const infoTimeout = 5 * time.Second
 

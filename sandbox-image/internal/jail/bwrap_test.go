@@ -116,7 +116,7 @@ func TestServerPlans(t *testing.T) {
 
 // Without hosts there must be no --allow-net at all: without a value it would allow everything.
 func TestNoHostsMeansNoPermission(t *testing.T) {
-	for _, a := range denoArgs("/code", "", nil, "/ca.pem", 1<<30, "") {
+	for _, a := range denoArgs("/code", "", false, nil, "/ca.pem", 1<<30, "") {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}

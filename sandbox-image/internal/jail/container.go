@@ -254,7 +254,7 @@ func (c *Container) plan(seat Seat) enter.Plan {
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir, own), Gate: containerGateFD, Dir: TmpDir,
-		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, own, seat.Net, c.cfg.CA, l.Memory, b)...),
+		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, own, seat.Pinned, seat.Net, c.cfg.CA, l.Memory, b)...),
 		Env:  at(own, b.environ(environ(filepath.Join(dir, "deno"), seat.TZ), dir)),
 	}
 	if py := c.cfg.Python; seat.Python {
@@ -516,6 +516,10 @@ func (t *containerProcess) WriteFile(name string, data []byte) error {
 		}
 	}
 	return t.jail.write(t.slot, name, data)
+}
+
+func (t *containerProcess) LinkSkills(names []string) error {
+	return linkSkills(filepath.Join(t.jail.dir(t.slot), SkillDir), SkillsDir, names)
 }
 
 // Kill implements Process. wait kills the other processes of the user.

@@ -6,16 +6,19 @@ import (
 )
 
 // denoArgs is the interpreter's command line after the program's name. dir is the code directory, as the interpreter
-// sees it; own is the only folder that a private run may write, and empty for others.
-func denoArgs(dir, own string, net []string, ca string, memory int64, b bait) []string {
+// sees it; own is the only folder that a private run may write, and empty for others. pinned is Seat.Pinned.
+func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int64, b bait) []string {
 	read, env := b.permissions(dir)
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
 	if own != "" {
-		shared, write = own+","+dir+"/"+SkillDir, own
+		shared, write = own, own
+	}
+	if own != "" || pinned {
+		shared += "," + dir + "/" + SkillDir
 	}
 	args := []string{
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
-		"--import-map=" + imports(dir, own != ""), "--cert", ca,
+		"--import-map=" + imports(dir, own != "" || pinned), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
 		"--allow-read=" + shared + "," + dir + "/" + ClientDir + read,
 		"--allow-write=" + write,
@@ -32,11 +35,11 @@ func denoArgs(dir, own string, net []string, ca string, memory int64, b bait) []
 	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
 }
 
-// imports is the map by which code imports the clients of its own slot from /apis/, and in a private run its skills, as
-// a URL, which needs no file.
-func imports(dir string, private bool) string {
+// imports is the map by which code imports the clients of its own slot from /apis/, and its skills if ownSkills, as a
+// URL, which needs no file. It maps a prefix: any spelling of a file's name leads to the folder that code cannot write.
+func imports(dir string, ownSkills bool) string {
 	skills := ""
-	if private {
+	if ownSkills {
 		skills = `,"file://` + SkillsDir + `/":"file://` + dir + `/` + SkillDir + `/"`
 	}
 	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"` + skills + `}}`

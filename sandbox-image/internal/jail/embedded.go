@@ -246,7 +246,7 @@ func (e *Embedded) plan(seat Seat, dir string, files *pythonFiles) enter.Plan {
 	b := bwrapPlan{
 		box: e.box(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
 		skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
-		bait: bait(seat.Canary), private: seat.Private,
+		bait: bait(seat.Canary), private: seat.Private, pinned: seat.Pinned,
 	}
 	p := enter.Plan{
 		NetNS:     netnsFD,

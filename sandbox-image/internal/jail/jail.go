@@ -27,7 +27,8 @@ const (
 	WarmFile  = "warm.js"
 	// ClientDir is the folder beside the code with the modules that it imports from /apis/.
 	ClientDir = "apis"
-	// SkillDir is the folder beside the code of a private run with the skills that it may import.
+	// SkillDir is the folder beside the code with the skills that the code imports from there: all in a private run, the
+	// pinned ones in others.
 	SkillDir = "skills"
 	// The same of Python, which finds the second one by its name.
 	PythonMain = "main.py"
@@ -60,6 +61,8 @@ type Seat struct {
 	Canary string
 	// Private means that the run shares no file with others.
 	Private bool
+	// Pinned means that Deno imports skills from SkillDir: see Process.LinkSkills.
+	Pinned bool
 }
 
 // files are the names of the code and of what runs before it, and the latter's source.
@@ -101,6 +104,9 @@ type Process interface {
 	WriteMain(code []byte) error
 	// WriteFile writes another file beside the code. Its name may begin with one folder.
 	WriteFile(name string, data []byte) error
+	// LinkSkills completes SkillDir, in which the pinned skills are, with links to the entries of /skills, and to those
+	// that code may make there under the given names.
+	LinkSkills(names []string) error
 	// StartCompiler starts TypeScript's compiler beside the waiting interpreter, with these arguments. It sees the code
 	// and the files that WriteFile wrote, and nothing that runs share. The caller still owns stdio.
 	StartCompiler(args []string, stdio Stdio) (Compiler, error)

@@ -46,7 +46,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if s.running == nil && !r.Ahead && !p.start(s, python) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
 	}
-	s.ahead, s.python, s.private = r.Ahead, python, r.Private
+	s.ahead, s.python, s.private, s.pinned = r.Ahead, python, r.Private, p.pinned && !r.Private
 	p.grant(s, g, owner)
 	p.watchIdle(s)
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.taken(), Canary: s.canary}, nil
@@ -268,7 +268,8 @@ func (p *Pool) try(
 	}
 	exit, err := w.Run(ctx, interp.Task{
 		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
-		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: keep, Skills: r.Skills,
+		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: keep,
+		Skills: r.Skills, Pinned: isPinned(r),
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
 		Watch: func() (runapi.Reason, string) {
@@ -368,7 +369,10 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 		return nil, fmt.Errorf("%w: the slot is out of use", runapi.ErrUnready)
 	}
 	python := r.Language == runapi.LanguagePython
-	s.python = python
+	s.python, s.pinned = python, isPinned(r)
+	if !python {
+		p.pinned = s.pinned // those that wait are outdated now if it was different
+	}
 	// The permissions or the CA changed after the lease was given, or the lease was for another language.
 	if s.warm != nil && s.warm.key != p.key(s, python) {
 		p.discard(s)
@@ -398,7 +402,7 @@ func valid(r runapi.RunRequest) error {
 	case r.SkillsSize() > runapi.MaxSkills:
 		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), runapi.MaxSkills)
 	case !validSkills(r):
-		return errors.New("skills: want names of files, of a private run")
+		return errors.New("skills: want names of files")
 	case !validModules(r):
 		return errors.New("modules: want names of 1 to 64 of a-z, 0-9, - and _, each once")
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
@@ -407,12 +411,17 @@ func valid(r runapi.RunRequest) error {
 	return nil
 }
 
-// validSkills reports whether every skill has the name of a file, and who else could see them.
+// isPinned reports whether a run of TypeScript imports pinned skills instead of files in /skills.
+func isPinned(r runapi.RunRequest) bool {
+	return !r.Private && len(r.Skills) > 0 && r.Language == runapi.LanguageTypeScript
+}
+
+// validSkills reports whether every skill has the name of a file.
 func validSkills(r runapi.RunRequest) bool {
 	for name := range r.Skills {
 		base, ts := strings.CutSuffix(name, ".ts")
 		base, py := strings.CutSuffix(base, ".py")
-		if !r.Private || ts == py || !validRun(strings.ToLower(strings.ReplaceAll(base, "_", "-"))) {
+		if ts == py || !validRun(strings.ToLower(strings.ReplaceAll(base, "_", "-"))) {
 			return false
 		}
 	}

@@ -83,6 +83,7 @@ type Pool struct {
 	retryAt  time.Time
 	python   pythonState
 	private  bool // the last lease was private: interpreters that wait are too
+	pinned   bool // the last run of TypeScript had pinned skills: interpreters that wait are for such a run
 
 	runs, warmRuns uint64
 }
@@ -94,6 +95,7 @@ type seat struct {
 	python     bool   // the lease is for a run of Python
 	ahead      bool   // the lease is for a future run
 	private    bool   // the lease is private
+	pinned     bool   // the lease is for a run with pinned skills, as far as is known
 	quarantine bool
 	broken     error              // a process could not be killed: the slot is never used again; or see Pool.mend
 	used       bool               // the lease has had its run
@@ -192,12 +194,14 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// key identifies the permissions and CA in force, and whether the seat's run is private. An interpreter that was
-// prepared with another key is outdated. Python has no permissions, so only the rest counts there.
+// key identifies the permissions and CA in force, and whether the seat's run is private or has pinned skills. An
+// interpreter that was prepared with another key is outdated. Python has neither permissions nor a map of imports.
 func (p *Pool) key(s *seat, python bool) string {
 	key := p.set.Hash() + p.ca
 	if python {
 		key = "python" + p.ca
+	} else if p.isPinned(s) {
+		key = "pinned" + key
 	}
 	if p.isPrivate(s) {
 		key = "private" + key
@@ -211,6 +215,14 @@ func (p *Pool) isPrivate(s *seat) bool {
 		return s.private
 	}
 	return p.private
+}
+
+// isPinned reports whether an interpreter of the seat is to be for a run with pinned skills. p.mu is held.
+func (p *Pool) isPinned(s *seat) bool {
+	if s.lease != 0 {
+		return s.pinned
+	}
+	return p.pinned
 }
 
 // SetPermissions implements runapi.Sandbox.

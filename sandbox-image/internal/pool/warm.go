@@ -147,6 +147,7 @@ func (p *Pool) prepare(s *seat, python bool) bool {
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.Seat{
 			Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
+			Pinned: p.isPinned(s),
 		}, p.idle)
 	if err != nil {
 		p.failed(python, err)

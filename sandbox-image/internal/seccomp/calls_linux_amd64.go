@@ -5,13 +5,14 @@ import "golang.org/x/sys/unix"
 // thisMachine describes amd64, which has calls that newer machines never had.
 func thisMachine() Machine {
 	return Machine{Arch: unix.AUDIT_ARCH_X86_64, X32: true, Calls: calls(map[string]uint32{
-		"fork":       unix.SYS_FORK,
-		"ioperm":     unix.SYS_IOPERM,
-		"iopl":       unix.SYS_IOPL,
-		"modify_ldt": unix.SYS_MODIFY_LDT,
-		"sysfs":      unix.SYS_SYSFS,
-		"uselib":     unix.SYS_USELIB,
-		"ustat":      unix.SYS_USTAT,
-		"vfork":      unix.SYS_VFORK,
+		"fork":         unix.SYS_FORK,
+		"inotify_init": unix.SYS_INOTIFY_INIT,
+		"ioperm":       unix.SYS_IOPERM,
+		"iopl":         unix.SYS_IOPL,
+		"modify_ldt":   unix.SYS_MODIFY_LDT,
+		"sysfs":        unix.SYS_SYSFS,
+		"uselib":       unix.SYS_USELIB,
+		"ustat":        unix.SYS_USTAT,
+		"vfork":        unix.SYS_VFORK,
 	})}
 }

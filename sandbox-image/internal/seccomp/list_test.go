@@ -13,7 +13,7 @@ import (
 const dangerous = `
 	unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr statmount
 	listmount open_tree_attr ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp
-	shmget shmat msgget msgsnd msgrcv semget semop semtimedop mq_open
+	inotify_init inotify_init1 shmget shmat msgget msgsnd msgrcv semget semop semtimedop mq_open
 	bpf perf_event_open userfaultfd keyctl add_key request_key fanotify_init open_by_handle_at name_to_handle_at
 	lookup_dcookie quotactl quotactl_fd syslog acct vmsplice move_pages mbind set_mempolicy migrate_pages
 	set_mempolicy_home_node personality nfsservctl remap_file_pages memfd_secret vhangup

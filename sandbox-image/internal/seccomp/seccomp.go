@@ -2,14 +2,15 @@
 //
 // The filter is a denylist for a process that already has no capability, no_new_privs and its own namespaces. It
 // refuses calls that have been used to break out of such a process (io_uring, userfaultfd, keyctl, bpf, nested
-// namespaces, vsock and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, calls that
-// start another process, and every foreign system call table. Refused calls fail with EPERM; clone3 and io_uring fail
-// with ENOSYS, so that libraries fall back to older calls.
+// namespaces, vsock and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, leases,
+// which hold up other programs, calls that start another process, and every foreign system call table.
+// Refused calls fail with EPERM; clone3 and io_uring fail with ENOSYS, so that libraries fall back to older calls.
 package seccomp
 
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -46,6 +47,9 @@ const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID
 // tiocLinux is TIOCLINUX (asm-generic/ioctls.h): paste into a virtual console.
 const tiocLinux = 0x541C
 
+// tcpAOAddKey is TCP_AO_ADD_KEY (linux/tcp.h): a key for the packets of a connection.
+const tcpAOAddKey = 38
+
 // Machine is the architecture that a filter is made for.
 type Machine struct {
 	Arch  uint32            // AUDIT_ARCH_*
@@ -70,6 +74,7 @@ var refused = []struct {
 		// memory that no process's size shows, or that a descriptor in flight keeps alive
 		"memfd_create", "io_setup", "landlock_create_ruleset", "seccomp",
 		"setxattr", "lsetxattr", "fsetxattr", "setxattrat", // of files in memory: their size does not show it
+		"inotify_init", "inotify_init1", // 128 queues of 16,384 events with long names are more than 1 GiB
 		// kernel attack surface that code here does not need
 		"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "fanotify_init",
 		"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "quotactl", "quotactl_fd", "syslog", "acct",
@@ -123,7 +128,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 		}
 	}
 	for _, need := range []string{
-		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl",
+		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "fcntl",
 		"ptrace", "io_uring_setup", "bpf", "memfd_create",
 	} {
 		if _, ok := m.Calls[need]; !ok {
@@ -132,12 +137,13 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	}
 	p = append(p, guarded(m.Calls["socket"], usualSockets())...)
 	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
-	p = append(p, guarded(m.Calls["setsockopt"], usualBuffers())...)
+	p = append(p, guarded(m.Calls["setsockopt"], usualOptions())...)
 	p = append(p, guarded(m.Calls["clone"], noNamespaces(o))...)
 	p = append(p, guarded(m.Calls["close_range"], oneTable())...)
 	p = append(p, guarded(m.Calls["mmap"], ownMemory())...)
 	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
 	p = append(p, guarded(m.Calls["prctl"], noMoreFilters())...)
+	p = append(p, guarded(m.Calls["fcntl"], usualCommands())...)
 	return append(p, bpf.RetConstant{Val: allow}), nil
 }
 
@@ -186,19 +192,50 @@ func streamPairs() []bpf.Instruction {
 	}
 }
 
-// usualBuffers keeps socket buffers at their default size, because their content is charged to no process.
-func usualBuffers() []bpf.Instruction {
-	return []bpf.Instruction{
-		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOL_SOCKET, SkipFalse: 5},
-		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_SNDBUF, SkipTrue: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_RCVBUF, SkipTrue: 3},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_SNDBUFFORCE, SkipTrue: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SO_RCVBUFFORCE, SkipTrue: 1},
-		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+// usualOptions keeps socket buffers at their default size, and refuses filters and keys of sockets: all of these are
+// charged to no process.
+func usualOptions() []bpf.Instruction {
+	return slices.Concat(
+		[]bpf.Instruction{
+			bpf.LoadAbsolute{Off: offArg(1), Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOL_SOCKET, SkipFalse: 10}, // to the options of TCP
+			bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		},
+		refuseValues(unix.SO_SNDBUF, unix.SO_RCVBUF, unix.SO_SNDBUFFORCE, unix.SO_RCVBUFFORCE,
+			unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF),
+		[]bpf.Instruction{
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 7}, // to the end
+			bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		},
+		refuseValues(unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, unix.TCP_ULP, tcpAOAddKey),
+		[]bpf.Instruction{bpf.RetConstant{Val: allow}},
+	)
+}
+
+// refuseValues refuses a call if the accumulator holds one of the values, and allows it otherwise.
+func refuseValues(values ...uint32) []bpf.Instruction {
+	return matchValues(values, refuse(uint32(unix.EPERM)), allow)
+}
+
+// matchValues returns a verdict on whether the accumulator holds one of the values.
+func matchValues(values []uint32, yes, no uint32) []bpf.Instruction {
+	var p []bpf.Instruction
+	for i, v := range values {
+		skip := uint8(len(values) - i) //nolint:gosec // there are few
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: skip})
 	}
+	return append(p, bpf.RetConstant{Val: no}, bpf.RetConstant{Val: yes})
+}
+
+// usualCommands allows what programs do with their descriptors: copies, flags and locks. It refuses all else of fcntl,
+// also commands of future kernels. Leases hold up other users who open the file, and larger pipes are memory that is
+// charged to no process.
+func usualCommands() []bpf.Instruction {
+	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(1), Size: 4}}, matchValues([]uint32{
+		unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_DUPFD_QUERY, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,
+		unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW,
+		unix.F_GETOWN, unix.F_GETPIPE_SZ, unix.F_GET_SEALS, unix.F_CREATED_QUERY,
+	}, allow, refuse(uint32(unix.EPERM)))...)
 }
 
 // noNamespaces refuses new namespaces. Unless processes may be started, it also refuses clones that are not threads,

@@ -125,6 +125,49 @@ for name, f in {
 }.items():
     attempt(name, f, REFUSALS)
 
+# name: what holds up the programs of others
+import fcntl
+
+with open("/tmp/TRIAL-leased", "w"):
+    pass
+mine = os.open("/tmp/TRIAL-leased", os.O_RDONLY)
+shared = os.open(sys.executable, os.O_RDONLY)
+pipe = os.pipe()[1]
+for name, f in {
+    "a lease on a file of its own": lambda: fcntl.fcntl(mine, fcntl.F_SETLEASE, fcntl.F_RDLCK),
+    "a lease on a shared file": lambda: fcntl.fcntl(shared, fcntl.F_SETLEASE, fcntl.F_RDLCK),
+    "a notification": lambda: fcntl.fcntl(os.open("/tmp", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_MODIFY),
+    "an owner of a descriptor": lambda: fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid()),
+    "a signal of a descriptor": lambda: fcntl.fcntl(pipe, 10, 40),
+    "a larger pipe": lambda: fcntl.fcntl(pipe, 1031, 1 << 20),
+    "inotify": lambda: syscall(294, 26, 0),
+    "a filter of a socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(socket.SOL_SOCKET, 26, bytes(16)),
+}.items():
+    attempt(name, f, {errno.EPERM})
+fcntl.lockf(os.open("/tmp/TRIAL-leased", os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
+out(held=True, seen="control: a lock of a file works")
+os.remove("/tmp/TRIAL-leased")
+
+# name: {what} without end
+# each: what = timers signals
+# expected: at most 300
+blocked = (ctypes.c_uint64 * 16)(1 << 39)
+libc.pthread_sigmask(0, blocked, None)
+info, timer = (ctypes.c_int * 32)(40, 0, -1), (ctypes.c_int * 1)()
+calls = {
+    "timers": lambda: syscall(222, 107, 1, (ctypes.c_int * 16)(0, 0, 0, 1), timer),
+    "signals": lambda: syscall(129, 138, os.getpid(), 40, info),
+}
+n = 0
+try:
+    while n < 5000:
+        calls["{what}"]()
+        n += 1
+except OSError as e:
+    out(held=e.errno == errno.EAGAIN and n <= 300, seen=f"{n} {what}: {e}")
+else:
+    out(held=False, seen=f"{n} {what}")
+
 # name: a system call of another table
 # only: embedded
 # no pod: the filter of the container runtime refuses it first

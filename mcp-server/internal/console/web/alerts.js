@@ -14,7 +14,7 @@ const WORTH = [
   ["An MCP server does not start, or its tools are not as you accepted them", "server", "always on"],
   ["Data goes from one API to another for the first time", "new_pair", "always on"],
   ["A run or a tool changes a skill", "skill", "once an hour for each"],
-  ["A pinned skill was changed, and put back", "pinned", "always on"],
+  ["The file of a pinned skill is changed, without effect", "pinned", "always on"],
   ["Something of a run could not be stored", "history", "always on"],
   ["An API is closed or stale", "apis", "on the page of APIs"],
   ["A request waits for you", "held", "on the page of held requests, and in the title of this tab"],

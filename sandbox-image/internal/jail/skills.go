@@ -1,0 +1,34 @@
+package jail
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// maxLinks bounds the entries of /skills that code finds beside the pinned skills. A quota allows fewer.
+const maxLinks = 2000
+
+// linkSkills makes links in a folder to the entries of shared, which code sees as SkillsDir, and to entries of the
+// given names. It leaves the pinned skills, which are files of the folder, as they are.
+func linkSkills(folder, shared string, names []string) error {
+	dir, err := os.Open(shared)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	found, err := dir.Readdirnames(maxLinks)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for _, name := range append(found, names...) {
+		err := os.Symlink(path.Join(SkillsDir, name), filepath.Join(folder, name))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
