@@ -163,6 +163,11 @@ func TestExecuteCodeInDeno(t *testing.T) {
 		t.Errorf("registrations %+v", seen)
 	}
 
+	res, got = call(t, s, "execute_code", map[string]any{"code": "console.log('out'); console.error('not found: 7'); console.warn('slow')"})
+	if res.IsError || len(got) != 2 || got[0] != "out\n" || got[1] != "stderr:\nnot found: 7\nslow\n" {
+		t.Errorf("warnings: error %v, blocks %q", res.IsError, got)
+	}
+
 	res, got = call(t, s, "execute_code", map[string]any{"code": "console.log('out');\nthrow new Error('no')"})
 	if !res.IsError || len(got) != 1 || !strings.HasPrefix(got[0], "error: Uncaught") || !strings.HasSuffix(got[0], "out\n") {
 		t.Errorf("failure: error %v, blocks %q", res.IsError, got)

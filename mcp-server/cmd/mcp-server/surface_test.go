@@ -49,7 +49,11 @@ func TestResultShape(t *testing.T) {
 		failed         bool
 		want           string
 	}{
-		{"success is stdout exactly", " a\tb\r\n\n", "warning", runapi.Exit{}, nil, false, " a\tb\r\n\n"},
+		{"success is stdout exactly", " a\tb\r\n\n", "", runapi.Exit{}, nil, false, " a\tb\r\n\n"},
+		{"stderr of a success has a block", " a\tb\r\n\n", "warning", runapi.Exit{}, nil, false, " a\tb\r\n\n|stderr:\nwarning"},
+		{"stderr alone, and a hint", "", "\x1b[1merror: x\n\n    info: Deno y\n", runapi.Exit{}, []controlapi.Hint{{Text: "One."}}, false, "|stderr:\n\x1b[1merror: x\n\n    info: Deno y\n|One."},
+		{"a success with much of both", long, long, runapi.Exit{}, nil, false, long[:500] + "\n[... 750 characters left out ...]\n" + long[1500-250:] + "|stderr:\n" + long[:166] + "\n[... 1250 characters left out ...]\n" + long[1500-84:] +
+			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
 		{"silence", "", "", runapi.Exit{}, nil, false, "|The code ran and printed nothing. Print what you need with console.log."},
 		{"failure is stderr, then stdout", "out", "err", runapi.Exit{Code: 1}, nil, true, "err\nout"},
 		{"a silent failure", "", "", runapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and printed nothing."},

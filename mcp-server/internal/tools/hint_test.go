@@ -58,7 +58,7 @@ func TestShort(t *testing.T) {
 	} {
 		r := rendered(stderr)
 		r.catalog = cat
-		shown, _ := failedOutput(r)
+		shown, _, _ := r.cutOutput(true)
 		all := shown + toModel(r.hints())
 		if len(all) > 240 || strings.Contains(all, "\x1b") || strings.Contains(all, "ext:") {
 			t.Errorf("%s: %d characters: %s", name, len(all), all)

@@ -41,8 +41,9 @@ type rendering struct {
 	python   runapi.Python // what the sandbox says of it
 }
 
-// render makes the result of a run: on success stdout, exactly as printed; on failure stderr, then stdout. There is a
-// second block only if the model must know something else.
+// render makes the result of a run. The first block of a success is stdout, exactly as printed, and a second one, which
+// begins with the line "stderr:", is stderr if there is any. A failure has both in one block, stderr first. A last block
+// follows only if the model must know something else.
 func render(r rendering) *mcp.CallToolResult {
 	var notes []voice.Text
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
@@ -57,13 +58,8 @@ func render(r rendering) *mcp.CallToolResult {
 		notes = append(notes, voice.Say("The proxy stopped before the run's receipt: "+
 			"requests may have failed, and it is not known which were sent."))
 	}
-	shown, cut := "", 0
-	if failed {
-		shown, cut = failedOutput(r)
-	} else {
-		shown, cut = r.stdout.Text(r.limit)
-	}
-	if shown == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
+	shown, stderr, cut := r.cutOutput(failed)
+	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
 		notes = append(notes, voice.Say(silent(r, failed)))
 	}
 	if cut > 0 {
@@ -84,6 +80,11 @@ func render(r rendering) *mcp.CallToolResult {
 		notes = append(notes, voice.Say("%NOTE", "%NOTE", note))
 	}
 	res := contents(shown, notes, failed)
+	if stderr != "" {
+		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
+			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
+		}))
+	}
 	if r.outcome.Receipt.Run != "" || r.outcome.Exit.Reason != "" {
 		if r.outcome.Receipt.Run == "" {
 			r.outcome.Receipt.Run = r.outcome.Run
@@ -136,18 +137,33 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 	return res
 }
 
-// failedOutput returns stderr, then stdout, both cut if they do not fit.
-func failedOutput(r rendering) (string, int) {
-	errs := min(r.stderr.Len(), max(r.limit/2, r.limit-r.stdout.Len()))
-	stderr, cutErr := r.stderr.Text(errs)
+// stderrLine begins the block of stderr, for the model; streamKey in the block's _meta marks it for programs.
+const (
+	stderrLine = "stderr:\n"
+	streamKey  = "codeforge/stream"
+)
+
+// cutOutput returns the first block, stderr if it has a block to itself, and how many characters of both are left out.
+// Together they have at most limit characters: stderr gives way to stdout up to a half of that, or up to a quarter if the
+// run succeeded.
+func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
+	share := r.limit / 4
+	if failed {
+		share = r.limit / 2
+	}
+	most := min(r.stderr.Len(), max(share, r.limit-r.stdout.Len()))
+	stderr, cutErr := r.stderr.Text(most)
+	first, cutOut := r.stdout.Text(r.limit - most)
+	if !failed {
+		return first, stderr, cutErr + cutOut
+	}
 	if !r.isPython {
 		stderr = uncaught.Shorten(stderr, r.explained(stderr))
 	}
-	stdout, cutOut := r.stdout.Text(r.limit - errs)
-	if stderr != "" && stdout != "" && !strings.HasSuffix(stderr, "\n") {
+	if stderr != "" && first != "" && !strings.HasSuffix(stderr, "\n") {
 		stderr += "\n"
 	}
-	return stderr + stdout, cutErr + cutOut
+	return stderr + first, "", cutErr + cutOut
 }
 
 // silent explains why there is nothing to show.
