@@ -55,7 +55,7 @@ func executeExample(cat controlapi.Catalog) string {
 	if name := exampleAPI(cat).Name; name != "" {
 		apis = fmt.Sprintf(`"apis": [%q], `, name)
 	}
-	return `{"code": "console.log(1 + 1)", ` + apis + `"timeout": 60}`
+	return `{"code": "console.log(1 + 1)", ` + apis + `"timeout": 30}`
 }
 
 // exampleAPI is an API that examples name: one with a credential if there is one.

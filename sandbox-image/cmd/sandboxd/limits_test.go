@@ -120,6 +120,49 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// TestPrintedBeforeTheEnd: what code has printed arrives, however the run ends: also the beginning of a line, what does
+// not fit into a pipe, and bytes that were written beside print.
+func TestPrintedBeforeTheEnd(t *testing.T) {
+	const size = 1<<20 + 1 // more than a pipe holds
+	parts := [2]string{
+		"import process from 'node:process';\nawait Deno.stdout.write(new TextEncoder().encode('bytes '));\nDeno.stderr.writeSync(new TextEncoder().encode('progress ..'));\nprocess.stdout.write('x'.repeat(1048577));\nprocess.stdout.write('half a line');\n",
+		"import sys\nsys.stdout.buffer.write(b'bytes ')\nsys.stderr.write('progress ..')\nprint('x' * 1048577, end='')\nprint('half a line', end='')\n",
+	}
+	for i, name := range []string{"typescript", "python"} {
+		t.Run(name, func(t *testing.T) {
+			python := i == 1
+			w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Python: python, Memory: 256 << 20})
+			for _, row := range []struct {
+				name   string
+				ends   [2]string
+				reason runapi.Reason
+				code   int
+			}{
+				{"busy at the time limit", [2]string{"for (;;);\n", "while True: pass\n"}, runapi.Timeout, 137},
+				{"asleep at the time limit", [2]string{"await new Promise(() => setInterval(() => {}, 1e6));\n", "import time\ntime.sleep(1e6)\n"}, runapi.Timeout, 137},
+				{"busy outside of the language", [2]string{"'a'.repeat(40).match(/(a*)*(a*)*(a*)*b/);for (;;);\n", "import re\nre.match('(a+)+$', 'a' * 60 + 'b')\n"}, runapi.Timeout, 137},
+				{"over the memory limit", [2]string{"const a = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", "a = []\nwhile True: a.append(b'1' * (10 << 20))\n"}, runapi.OOM, 137},
+				{"exit", [2]string{"Deno.exit(3);\n", "import os\nos._exit(3)\n"}, runapi.Exited, 3},
+			} {
+				t.Run(row.name, func(t *testing.T) {
+					limit := testkit.Patience
+					if row.reason == runapi.Timeout {
+						limit = 3 * time.Second
+					}
+					r := w.Run(t, parts[i]+row.ends[i], limit)
+					if r.Exit.Reason != row.reason || r.Exit.Code != row.code {
+						t.Errorf("%+v", r.Exit)
+					}
+					want := "bytes " + strings.Repeat("x", size) + "half a line"
+					if r.Stdout != want || r.Stderr != "progress .." {
+						t.Errorf("%d of %d bytes, ending in %q, and %q", len(r.Stdout), len(want), r.Stdout[max(0, len(r.Stdout)-20):], r.Stderr)
+					}
+				})
+			}
+		})
+	}
+}
+
 // nothingLeft checks that the only processes left in the slots are the prepared ones and the waiting interpreter.
 func nothingLeft(t *testing.T, w *rig.World, m rig.Mode) {
 	t.Helper()
