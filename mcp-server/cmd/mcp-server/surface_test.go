@@ -55,7 +55,7 @@ func TestResultShape(t *testing.T) {
 		{"a success with much of both", long, long, runapi.Exit{}, nil, false, long[:500] + "\n[... 750 characters left out ...]\n" + long[1500-250:] + "|stderr:\n" + long[:166] + "\n[... 1250 characters left out ...]\n" + long[1500-84:] +
 			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
 		{"silence", "", "", runapi.Exit{}, nil, false, "|The code ran and printed nothing. Print what you need with console.log."},
-		{"failure is stderr, then stdout", "out", "err", runapi.Exit{Code: 1}, nil, true, "err\nout"},
+		{"failure is stderr, then stdout", "out", "err", runapi.Exit{Code: 1}, nil, true, "err\nout|The run failed because the code ended with exit code 1, not 0."},
 		{"a silent failure", "", "", runapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and printed nothing."},
 		{"timeout", "out", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "out|The run took longer than 5 s."},
 		{"timeout without output", "", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "The run took longer than 5 s."},
@@ -65,9 +65,9 @@ func TestResultShape(t *testing.T) {
 		{"cut", long, "", runapi.Exit{StdoutFile: "/runs/r1/stdout.txt"}, nil, false, long[:666] + "\n[... 500 characters left out ...]\n" + long[1500-334:] +
 			"|Output was cut: 500 of 1500 characters were left out. The whole stdout is in /runs/r1/stdout.txt: read parts of it with Deno.readTextFile in a later run. Print less: filter, count, or select fields in code."},
 		{"a failure with much of both", long, long, runapi.Exit{Code: 1}, nil, true, long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] + "\n" + long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] +
-			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
+			"|The run failed because the code ended with exit code 1, not 0.\nOutput was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
 		{"a failure with a long stdout keeps stderr whole", long, "err", runapi.Exit{Code: 1}, nil, true, "err\n" + long[:664] + "\n[... 503 characters left out ...]\n" + long[1500-333:] +
-			"|Output was cut: 503 of 1503 characters were left out. Print less: filter, count, or select fields in code."},
+			"|The run failed because the code ended with exit code 1, not 0.\nOutput was cut: 503 of 1503 characters were left out. Print less: filter, count, or select fields in code."},
 		{"Deno refuses a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag`, runapi.Exit{Code: 1}, nil, true,
 			"NotCapable: Requires net access to \"EVIL.example.com:443\"\n|evil.example.com is in no API. list_apis shows the open hosts; the user can add others."},
 		{"a slip in a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "api.strpe.com:443", run again with the --allow-net flag` + "\nawait fetch(\"https://api.strpe.com\")\n      ^\n    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at file:///code/main.ts:1:7\n", runapi.Exit{Code: 1}, nil, true,
@@ -89,7 +89,7 @@ func TestResultShape(t *testing.T) {
 		{"a hint about a request", "403", "", runapi.Exit{}, []controlapi.Hint{{Text: "One.", Method: "GET", Host: "a.test"}, {Text: "One.", Method: "PUT", Host: "a.test"}}, false, "403|GET a.test: One."},
 		{"a hint that code has printed", `{"error":"x","hint":"Say \"one\"."}`, "", runapi.Exit{}, []controlapi.Hint{{Text: `Say "one".`, Method: "GET", Host: "a.test"}}, false, `{"error":"x","hint":"Say \"one\"."}`},
 		{"Deno refuses an address", `Requires net access to "169.254.169.254:80"`, "", runapi.Exit{}, nil, false, `Requires net access to "169.254.169.254:80"|The sandbox reaches hosts by name only, and only those of configured APIs.`},
-		{"Deno refuses a file", "", `NotCapable: Requires read access to "/etc/passwd"`, runapi.Exit{Code: 1}, nil, true, `NotCapable: Requires read access to "/etc/passwd"|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
+		{"Deno refuses a file", "", `error: NotCapable: Requires read access to "/etc/passwd"`, runapi.Exit{Code: 1}, nil, true, "NotCapable: Requires read access to \"/etc/passwd\"\n" + `|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.sandbox.SetScript(prints(c.stdout, c.stderr, c.exit))

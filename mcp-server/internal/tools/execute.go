@@ -104,7 +104,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 
 // execute reads the arguments, runs the code and renders the result.
 func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
-	r, err := s.executeArguments(ctx, req.Params.Arguments)
+	r, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
 		return failure(err.Error())
 	}
@@ -134,7 +134,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.published(), skills: s.skillNames(after),
-		private: s.private(), code: r.Code, isPython: r.Python, python: s.languages(),
+		private: s.private(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
 		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
@@ -200,13 +200,18 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 	return out
 }
 
-// executeArguments reads the arguments of execute_code.
-func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
+// executeArguments reads the arguments of execute_code. fenced means that the code was in a fence, and is what stood
+// inside.
+func (s *Surface) executeArguments(
+	ctx context.Context, raw json.RawMessage,
+) (r execution.Request, fenced bool, err error) {
 	a := argument.Read(raw, argument.Spec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
 		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
 	})
-	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true), Python: s.language(a)}
+	var tag string
+	r.Code, tag, fenced = unfence(a.Text("code", "a TypeScript module as a string", true))
+	r.Python = s.language(a, tag)
 	if n := len(r.Code); n > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}
@@ -218,7 +223,7 @@ func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (ex
 	if raw := a.Texts("apis", "an array of names from list_apis", maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)
 	}
-	return r, a.Err()
+	return r, fenced, a.Err()
 }
 
 // knownAPIs checks names against the catalog, each once.

@@ -37,12 +37,13 @@ type rendering struct {
 	plan     voice.Text
 	catalog  controlapi.Catalog
 	code     string
+	fenced   bool // the code was taken out of a fence
 	isPython bool
 	python   runapi.Python // what the sandbox says of it
 }
 
-// render makes the result of a run. The first block of a success is stdout, exactly as printed, and a second one, which
-// begins with the line "stderr:", is stderr if there is any. A failure has both in one block, stderr first. A last block
+// render makes the result of a run. The first block of a success is stdout, exactly as printed. A second one, which begins
+// with the line "stderr:", is stderr if there is any. A failure has both in one block, stderr first. A last block
 // follows only if the model must know something else.
 func render(r rendering) *mcp.CallToolResult {
 	var notes []voice.Text
@@ -53,6 +54,9 @@ func render(r rendering) *mcp.CallToolResult {
 		notes = append(notes, voice.Say("%MISTAKES", "%MISTAKES", mistaken(r.mistakes)))
 	} else if r.outcome.Exit.Detail != "" {
 		notes = append(notes, voice.Say("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
+	} else if failed && r.stdout.Len()+r.stderr.Len() > 0 && !r.isExplained() {
+		notes = append(notes, voice.Say("{The run failed because the code ended with exit code %CODE, not 0.|}",
+			"%CODE", strconv.Itoa(r.outcome.Exit.Code)))
 	}
 	if r.outcome.Lost {
 		notes = append(notes, voice.Say("The proxy stopped before the run's receipt: "+
@@ -71,6 +75,9 @@ func render(r rendering) *mcp.CallToolResult {
 	}
 	if r.plan != (voice.Text{}) && r.err == nil {
 		notes = append(notes, r.plan)
+	}
+	if r.fenced {
+		notes = append(notes, voice.Say("The code inside the ``` fence was run. Send code without a fence."))
 	}
 	notes = append(notes, r.hints()...)
 	if note := changeNote(r.changes); note != "" {
@@ -131,7 +138,7 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 	}
 	res := text(blocks...)
 	res.IsError, res.Meta = failed, mcp.Meta{}
-	if len(person) > 0 {
+	if len(notes) > 0 {
 		res.Meta[notesKey] = told
 	}
 	return res
@@ -170,6 +177,9 @@ func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 func silent(r rendering, failed bool) string {
 	if failed {
 		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
+	}
+	if name := uncalled(r.code); name != "" {
+		return fmt.Sprintf("The code ran and printed nothing: it defines %s and never calls it.", name)
 	}
 	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."
 }
