@@ -64,6 +64,7 @@ func TestResultShape(t *testing.T) {
 		{"at most five hints", "out", "", runapi.Exit{}, []controlapi.Hint{{Text: "1"}, {Text: "2"}, {Text: "3"}, {Text: "4"}, {Text: "5"}, {Text: "6"}, {Text: "7"}}, false, "out|1\n2\n3\n4\n5\n2 more hints are left out."},
 		{"cut", long, "", runapi.Exit{StdoutFile: "/runs/r1/stdout.txt"}, nil, false, long[:666] + "\n[... 500 characters left out ...]\n" + long[1500-334:] +
 			"|Output was cut: 500 of 1500 characters were left out. The whole stdout is in /runs/r1/stdout.txt: read parts of it with Deno.readTextFile in a later run. Print less: filter, count, or select fields in code."},
+		{"output that is not kept", "out", "", runapi.Exit{Unkept: "The disk of /runs is full."}, nil, false, "out|The disk of /runs is full."},
 		{"a failure with much of both", long, long, runapi.Exit{Code: 1}, nil, true, long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] + "\n" + long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] +
 			"|The run failed because the code ended with exit code 1, not 0.\nOutput was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
 		{"a failure with a long stdout keeps stderr whole", long, "err", runapi.Exit{Code: 1}, nil, true, "err\n" + long[:664] + "\n[... 503 characters left out ...]\n" + long[1500-333:] +

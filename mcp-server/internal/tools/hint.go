@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -139,8 +140,10 @@ var (
 	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
 	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at file:///skills/([\w-]{1,64})\.ts:`)
 	sizeRefusal    = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
-	spaceRefusal   = pattern.MustCompile(`No space left on device \(os error 28\)|\[Errno 28\] No space left on device`)
-	shortened      = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
+	// spaceRefusal has the folder, if the interpreter names the file.
+	spaceRefusal = pattern.MustCompile(`(?:No space left on device \(os error 28\)|\[Errno 28\] No space left on device)` +
+		`(?:[^\n]*'(/tmp|/skills)\b)?`)
+	shortened = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
 // refusals returns hints for what Deno refused before it reached the proxy, and for what it left out. Code can print
@@ -177,7 +180,10 @@ func refusals(printed string, r rendering) []voice.Text {
 	add(otherRefusal.MatchString(printed), "Environment variables, processes and native code are not available to code.")
 	add(sizeRefusal.MatchString(printed),
 		fmt.Sprintf("A file may have at most %d MiB: write several.", runapi.MaxFile>>20))
-	add(spaceRefusal.MatchString(printed), "There is no room left: remove files that are no longer needed.")
+	if m := spaceRefusal.FindStringSubmatch(printed); m != nil {
+		add(true, "The disk of %DISK is full, and the file that was written last is incomplete: remove files that are no "+
+			"longer needed.", "%DISK", cmp.Or(m[1], "/tmp or /skills"))
+	}
 	return out
 }
 

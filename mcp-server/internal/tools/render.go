@@ -69,6 +69,9 @@ func render(r rendering) *mcp.CallToolResult {
 	if cut > 0 {
 		notes = append(notes, voice.Say("%NOTE", "%NOTE", cutNote(r, cut)))
 	}
+	if unkept := r.outcome.Exit.Unkept; unkept != "" {
+		notes = append(notes, voice.Say("%UNKEPT", "%UNKEPT", unkept))
+	}
 	if n := r.outcome.Exit.InvalidUTF8; n > 0 {
 		notes = append(notes, voice.Say("%N bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
 			"Print binary data as base64.", "%N", strconv.FormatInt(n, 10)))

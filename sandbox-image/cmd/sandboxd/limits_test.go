@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,6 +161,58 @@ func TestPrintedBeforeTheEnd(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestKilled: a run that somebody kills, or that crashes, says so, and does not blame the memory. It needs root, as whoever
+// kills has.
+func TestKilled(t *testing.T) {
+	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
+		o.Slots = 1
+		w := rig.Start(t, o)
+		ended := make(chan rig.Result, 1)
+		go func() {
+			ended <- w.Run(t, pick("console.log('up');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
+				"import time\nprint('up')\nwhile True: time.sleep(0.01)\n"), testkit.Patience)
+		}()
+		time.Sleep(2 * time.Second) // it has printed
+		for pid, program := range descendants(w.Process.Pid) {
+			if base := filepath.Base(program); strings.HasPrefix(base, "deno") || strings.HasPrefix(base, "python") {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		r := <-ended
+		if r.Exit.Reason != runapi.Cancelled || r.Exit.Code != 137 || r.Stdout != "up\n" ||
+			!strings.HasPrefix(r.Exit.Detail, "Somebody on the machine killed the run (SIGKILL), and not the kernel for lack of memory") ||
+			!strings.Contains(r.Exit.Detail, " MiB; its limit is ") {
+			t.Errorf("%+v %q", r.Exit, r.Stdout)
+		}
+		if o.Python {
+			r = w.Run(t, "import ctypes\nprint('up')\nctypes.string_at(0)\n", testkit.Patience)
+			if r.Exit.Reason != runapi.Exited || r.Exit.Code != 139 || r.Stdout != "up\n" || r.Exit.Detail != "The interpreter crashed: segmentation fault (signal 11)." {
+				t.Errorf("%+v", r.Exit)
+			}
+		}
+	})
+}
+
+// TestNoRoomForOutput: output that is too long to be shown, and cannot be kept, is not lost without a word. It needs root
+// for a small file system.
+func TestNoRoomForOutput(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("small", dir, "tmpfs", 0, "size=1m"); err != nil {
+		testkit.Skip(t, "mounting a small file system: "+err.Error())
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	testkit.Must(t, os.Chmod(dir, 0o755))
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Args: []string{"--runs", dir}})
+	r := w.Run(t, "console.log('x'.repeat(5000000));\n", testkit.Patience)
+	const want = "The whole stdout, 5000001 bytes, could not be kept: the disk of /runs is full."
+	if r.Exit.Unkept != want || r.Exit.StdoutFile != "" || len(r.Stdout) != 5000001 || r.Exit.Reason != runapi.Exited {
+		t.Errorf("%+v", r.Exit)
+	}
+	if r := w.Run(t, "console.log('x'.repeat(500000));\n", testkit.Patience); r.Exit.Unkept != "" || r.Exit.StdoutFile == "" {
+		t.Errorf("with room: %+v", r.Exit)
 	}
 }
 
