@@ -415,3 +415,64 @@ func TestRemarksOnSkills(t *testing.T) {
 		t.Errorf("what was there before is said again: %q", got)
 	}
 }
+
+// TestSkillsOfOthers: what another session does in /skills during a run is none of the run's business, nor is a skill that
+// is gone when it has been checked.
+func TestSkillsOfOthers(t *testing.T) {
+	t.Parallel()
+	p := start(t, 4, nil)
+	put := func(name string) {
+		testkit.Must(t, os.WriteFile(filepath.Join(p.skills, name), []byte("export const a = ;"), 0o660))
+	}
+	began, release := make(chan struct{}, 2), make(chan struct{})
+	p.sandbox.SetScript(func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		switch {
+		case strings.Contains(r.Code, "waits"):
+			began <- struct{}{}
+			<-release
+		case strings.Contains(r.Code, "writes broken"):
+			put("broken.ts")
+			put("broken-notes.txt")
+		case strings.Contains(r.Code, "writes fleeting"):
+			put("fleeting.ts")
+		case strings.Contains(r.Code, "for (const name of"): // the check
+			for _, name := range []string{"broken", "fleeting"} {
+				if strings.Contains(r.Code, name) {
+					emit(runapi.Event{Stdout: `{"name":"` + name + `","reason":"SyntaxError: x"}` + "\n"})
+				}
+			}
+			if strings.Contains(r.Code, "fleeting") {
+				testkit.Must(t, os.Remove(filepath.Join(p.skills, "fleeting.ts")))
+			}
+		}
+		return runapi.Exit{Reason: runapi.Exited}
+	})
+	waiting := make(chan []string, 2)
+	for _, code := range []string{"waits()", `import { f } from "/skills/broken.ts"; waits(f.broken)`} {
+		other := p.connect(t, nil)
+		go func() {
+			_, got := call(t, other, "execute_code", map[string]any{"code": code})
+			waiting <- got
+		}()
+		<-began
+	}
+	s := p.connect(t, nil)
+	_, got := call(t, s, "execute_code", map[string]any{"code": `writes broken: Deno.writeTextFile("/skills/broken.ts", "/skills/broken-notes.txt")`})
+	all := strings.Join(got, "\n")
+	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is no skill`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the run that wrote it: %q, want %q", all, want)
+		}
+	}
+	close(release)
+	for range 2 {
+		if all := strings.Join(<-waiting, "\n"); strings.Contains(all, "broken") {
+			t.Errorf("another run: %q", all)
+		}
+	}
+	_, got = call(t, s, "execute_code", map[string]any{"code": `writes fleeting: const name = "fleeting"; Deno.writeTextFile("/skills/" + name + ".ts")`})
+	all = strings.Join(got, "\n")
+	if !strings.Contains(all, "fleeting (new)") || strings.Contains(all, "does not load") {
+		t.Errorf("a skill that is gone: %q", all)
+	}
+}

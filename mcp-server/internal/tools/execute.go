@@ -117,6 +117,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
 	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
+	written := s.writers.begin()
 	before := s.snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
 		stdout.WriteString(e.Stdout)
@@ -127,8 +128,10 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	plan := s.planned(ctx, r, o, ask)
 	report.Stop()
 	after := s.snapshot()
-	changes := after.Since(before)
-	if len(changes) > 0 {
+	all := after.Since(before)
+	alone, last := written()
+	changes := wrote(r.Code, alone, all)
+	if len(all) > 0 {
 		s.shelf.refresh() // so that requests after this result find the skills it names
 	}
 	res := render(rendering{
@@ -136,9 +139,13 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		changes: changes, catalog: s.published(), skills: s.skillNames(after),
 		private: s.private(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
-		remarks: slices.Concat(strays(after, before), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		remarks: slices.Concat(strays(wrote(r.Code, alone, after.Strays(before))), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
-	s.end(recording, req, o, err, changes, res)
+	s.recordVersions(req, o.Run, changes)
+	if last { // those that no run was found to have made
+		s.recordVersions(req, "", all)
+	}
+	s.end(recording, o, err, res)
 	if !s.private() { // a private run changes none
 		s.putBack()
 	}

@@ -58,10 +58,9 @@ func digest(session string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// end stores the end of a run, and the skills that it changed.
+// end stores the end of a run.
 func (s *Surface) end(
-	recording *history.Recording, req *mcp.CallToolRequest, o execution.Outcome, err error,
-	changes []skill.Change, res *mcp.CallToolResult,
+	recording *history.Recording, o execution.Outcome, err error, res *mcp.CallToolResult,
 ) {
 	if recording == nil {
 		return
@@ -78,13 +77,20 @@ func (s *Surface) end(
 		e.Reason, e.Stopped = noExit(err), errors.Is(err, context.Canceled)
 		e.Detail = explain(err, o).Person
 	}
-	name, _, _ := client(req.Session)
+	recording.End(e)
+}
+
+// recordVersions stores what runs have changed in skills. An empty run: one that is not known.
+func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes []skill.Change) {
+	name := ""
+	if run != "" {
+		name, _, _ = client(req.Session)
+	}
 	for _, c := range changes {
 		s.changed(historyapi.SkillVersion{
-			Skill: c.Name, By: historyapi.ByRun, Run: o.Run, Client: name, Deleted: c.What == skill.Deleted,
+			Skill: c.Name, By: historyapi.ByRun, Run: run, Client: name, Deleted: c.What == skill.Deleted,
 		})
 	}
-	recording.End(e)
 }
 
 // pinned reports changes that are undone.
