@@ -51,7 +51,7 @@ func fencedLanguage(a *argument.Reader, tag, language string) string {
 	case tag != "" && tagged == "":
 		a.Mistake(fmt.Sprintf("code: found a fence of %.40q, want TypeScript or Python without a fence", tag))
 	case tagged != "" && language != "" && tagged != language:
-		a.Mistake(fmt.Sprintf("language: found %q, and code in a fence of %q", language, tag))
+		a.Mistake(fmt.Sprintf("language: found %q for code in a fence of %q", language, tag))
 	}
 	return tagged
 }

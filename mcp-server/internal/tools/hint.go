@@ -288,7 +288,7 @@ func (r rendering) noClient(path string) voice.Text {
 	if !skillWord.MatchString(name) {
 		name = "of that name"
 	}
-	return voice.Say("%WHY.", "%WHY", noSuchAPI("/apis", name, known))
+	return voice.Say("%WHY", "%WHY", noSuchAPI("/apis", name, known))
 }
 
 // skillWord is what a hint repeats of a path below /skills.

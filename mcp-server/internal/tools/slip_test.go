@@ -59,7 +59,7 @@ func TestFencedLanguage(t *testing.T) {
 		{"", `{}`, false, ""},
 		{"", `{"language":"python"}`, true, ""},
 		{"py", `{"language":"python"}`, true, ""},
-		{"js", `{"language":"python"}`, true, `language: found "python", and code in a fence of "js"`},
+		{"js", `{"language":"python"}`, true, `language: found "python" for code in a fence of "js"`},
 		{"bash", `{}`, false, `code: found a fence of "bash", want TypeScript or Python`},
 	} {
 		a := argument.Read([]byte(row.argument), argument.Spec{Tool: "execute_code", Names: []string{"language"}, Example: "{}", MaxBytes: 1000})
@@ -124,7 +124,7 @@ func TestSlips(t *testing.T) {
 		"mcp as a module":              {true, "import mcp", traceback("ModuleNotFoundError: No module named 'mcp'"), noMCP},
 		"a package like it":            {true, "import apistar", traceback("ModuleNotFoundError: No module named 'apistar'"), "apistar is not installed here. There is the standard library. To add packages the user can ."},
 		"a client's path":              {false, "import { stripe } from './apis/stripe.ts'", "error: Module not found \"file:///code/apis/stripe.ts\".\n    at file:///code/main.ts:1:1\n", `Import the typed client by its whole path: "/apis/stripe.ts".`},
-		"a slip in a client":           {false, "import { stripe } from '/apis/strpe.ts'", "error: Module not found \"file:///code/apis/strpe.ts\".\n", `/apis: there is no active API "strpe"; did you mean "stripe"?.`},
+		"a slip in a client":           {false, "import { stripe } from '/apis/strpe.ts'", "error: Module not found \"file:///code/apis/strpe.ts\".\n", `/apis: there is no active API "strpe"; did you mean "stripe"?`},
 		"a client without a slash":     {false, "import { stripe } from 'apis/stripe'", "error: Import \"apis/stripe\" not a dependency\n", `Import it by its whole path: "/apis/stripe.ts".`},
 		"a skill without a slash":      {false, "import { f } from 'skills/f.ts'", "error: Import \"skills/f.ts\" not a dependency\n", `Import it by its whole path: "/skills/f.ts".`},
 		"a package":                    {false, "import x from 'apis'", "error: Import \"apis\" not a dependency\n", noNPM},
