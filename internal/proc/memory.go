@@ -54,8 +54,8 @@ func sum(status []byte) (total int64, told bool) {
 	return total, told
 }
 
-// OOMKills is how many processes the kernel has killed for lack of memory since the machine started, whether the machine
-// had none left or a cgroup. Below 0: the kernel does not count them, as before Linux 4.13.
+// OOMKills is how many processes the kernel has killed since the machine started because the machine or a cgroup had no
+// memory left. Below 0: the kernel does not count them, as before Linux 4.13.
 func OOMKills() int64 {
 	data, _ := os.ReadFile("/proc/vmstat")
 	for line := range bytes.Lines(data) {

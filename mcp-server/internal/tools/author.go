@@ -9,16 +9,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
-// writers counts the calls that may be changing skills, because the folder does not tell which of them did. Its zero value
-// is ready.
+// writers counts the calls that may change skills, because the folder does not tell which call changed a file. The zero
+// value is ready.
 type writers struct {
 	mu     sync.Mutex
 	active int
 	begun  int
 }
 
-// begin counts a call in. Call end once, when what the call changed has been looked at: alone means that no other call
-// could change a skill meanwhile, last that no other one still can.
+// begin counts a call. The caller calls end once, after the last look at the folder. alone means that no other call
+// could change a skill meanwhile, last that no other call is still under way.
 func (w *writers) begin() (end func() (alone, last bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,9 +37,9 @@ func (w *writers) begin() (end func() (alone, last bool)) {
 var importedSkill = regexp.MustCompile(`\b(?:from|import)\s*\(?\s*["'](?:/skills/|\./)[\w-]+\.ts["']|` +
 	`\b(?:from|import)\s+skills\b[^\n]*`)
 
-// wrote returns the changes that code has made in /skills: those of files that it names other than to import them, and
-// if it ran alone all, unless it does not speak of skills. What somebody else changes meanwhile is not the code's.
-func wrote(code string, alone bool, changes []skill.Change) []skill.Change {
+// ownChanges returns the changes that code has made in /skills. If the code ran alone, these are all changes, provided
+// that it mentions skills. Otherwise they are the changes of files that it names other than in an import.
+func ownChanges(code string, alone bool, changes []skill.Change) []skill.Change {
 	if !strings.Contains(code, "skills") {
 		return nil
 	}

@@ -117,7 +117,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
 	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
-	written := s.writers.begin()
+	endWriting := s.writers.begin()
 	before := s.snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
 		stdout.WriteString(e.Stdout)
@@ -129,8 +129,8 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	report.Stop()
 	after := s.snapshot()
 	all := after.Since(before)
-	alone, last := written()
-	changes := wrote(r.Code, alone, all)
+	alone, last := endWriting()
+	changes := ownChanges(r.Code, alone, all)
 	if len(all) > 0 {
 		s.shelf.refresh() // so that requests after this result find the skills it names
 	}
@@ -139,10 +139,11 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		changes: changes, catalog: s.published(), skills: s.skillNames(after),
 		private: s.private(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
-		remarks: slices.Concat(strays(wrote(r.Code, alone, after.Strays(before))), s.pinned(changes), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		remarks: slices.Concat(strays(ownChanges(r.Code, alone, after.Strays(before))), s.pinned(changes),
+			s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.recordVersions(req, o.Run, changes)
-	if last { // those that no run was found to have made
+	if last { // the store leaves out the versions that it has
 		s.recordVersions(req, "", all)
 	}
 	s.end(recording, o, err, res)
@@ -207,8 +208,8 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 	return out
 }
 
-// executeArguments reads the arguments of execute_code. fenced means that the code was in a fence, and is what stood
-// inside.
+// executeArguments reads the arguments of execute_code. If the code was in a fence, fenced is true and r.Code is the
+// text inside.
 func (s *Surface) executeArguments(
 	ctx context.Context, raw json.RawMessage,
 ) (r execution.Request, fenced bool, err error) {

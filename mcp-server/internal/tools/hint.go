@@ -48,7 +48,7 @@ func (r rendering) hints() []voice.Text {
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
 	}
-	for _, t := range slices.Concat(r.notJSON(printed), r.slips(stderr), refusals(printed, r), r.ofLanguage(printed)) {
+	for _, t := range slices.Concat(r.notJSON(printed), r.slipHints(stderr), refusals(printed, r), r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
 	if !r.isPython && shortened.MatchString(stdout) {
@@ -134,7 +134,7 @@ var (
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
-	// folderImport is an import of a module in one of our folders without the slash.
+	// folderImport is an import from /apis or /skills without the first slash.
 	folderImport   = pattern.MustCompile(`Import "((?:apis|skills)/[\w-]{1,64})(?:\.ts)?" not a dependency`)
 	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
 	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
@@ -164,8 +164,9 @@ func refusals(printed string, r rendering) []voice.Text {
 	if folder != nil {
 		add(true, "Import it by its whole path: \"%PATH.ts\".", "%PATH", "/"+folder[1])
 	}
-	add(!wantsMCP && folder == nil && importRefusal.MatchString(printed), "Packages and URLs cannot be imported. Use what Deno has built "+
-		"in (\"node:fs\" too), fetch, and modules in /skills.")
+	isPackage := !wantsMCP && folder == nil && importRefusal.MatchString(printed)
+	add(isPackage, "Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and "+
+		"modules in /skills.")
 	add(requireRefusal.MatchString(printed), "There is no CommonJS: write import fs from \"node:fs\".")
 	out = append(out, r.moduleRefusals(printed)...)
 	if m := brokenSkill.FindStringSubmatch(printed); m != nil {
@@ -265,7 +266,7 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 		case isSkill && isModule && skillWord.MatchString(name):
 			out = append(out, voice.Text{Model: noSuchSkill(name, r.skills), Person: noSuchSkill(name, r.skills)})
 		case strings.HasPrefix(m[1], "/code/apis/"):
-			out = append(out, r.noClient(m[1]))
+			out = append(out, r.missingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
 			out = append(out, voice.Say("{Only this module is sent. Put the code of others into it, or write them to "+
 				"/skills/<name>.ts first and import them from there|Files beside a script are taken along only by codeforge run "+
@@ -275,8 +276,8 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 	return out
 }
 
-// noClient is why a typed client could not be imported. path begins with /code/apis/.
-func (r rendering) noClient(path string) voice.Text {
+// missingClient says why a typed client could not be imported. path begins with /code/apis/.
+func (r rendering) missingClient(path string) voice.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
 	var known []string
 	for _, a := range r.catalog.APIs {

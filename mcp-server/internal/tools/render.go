@@ -42,9 +42,9 @@ type rendering struct {
 	python   runapi.Python // what the sandbox says of it
 }
 
-// render makes the result of a run. The first block of a success is stdout, exactly as printed. A second one, which begins
-// with the line "stderr:", is stderr if there is any. A failure has both in one block, stderr first. A last block
-// follows only if the model must know something else.
+// render makes the result of a run. The first block of a success is stdout, exactly as printed. If there is stderr, a
+// second block has it behind the line "stderr:". A failure has both in one block, stderr first. The last block has the
+// notes, if there are any.
 func render(r rendering) *mcp.CallToolResult {
 	var notes []voice.Text
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
@@ -154,8 +154,8 @@ const (
 )
 
 // cutOutput returns the first block, stderr if it has a block to itself, and how many characters of both are left out.
-// Together they have at most limit characters: stderr gives way to stdout up to a half of that, or up to a quarter if the
-// run succeeded.
+// Together they have at most limit characters. If that is too little, stderr gets half of limit after a failure, and a
+// quarter after a success.
 func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	share := r.limit / 4
 	if failed {
@@ -181,7 +181,7 @@ func silent(r rendering, failed bool) string {
 	if failed {
 		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
 	}
-	if name := uncalled(r.code); name != "" {
+	if name := findUncalled(r.code); name != "" {
 		return fmt.Sprintf("The code ran and printed nothing: it defines %s and never calls it.", name)
 	}
 	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."

@@ -57,9 +57,9 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
-	written := s.writers.begin()
+	endWriting := s.writers.begin()
 	k, err := s.cfg.Skills.Patch(ctx, name, blocks)
-	written()
+	endWriting()
 	if err != nil {
 		return failure(s.explainSkill(name, err)), nil
 	}
@@ -81,9 +81,9 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
-	written := s.writers.begin()
+	endWriting := s.writers.begin()
 	err := s.cfg.Skills.Delete(name)
-	written()
+	endWriting()
 	if err != nil {
 		return failure(s.explainSkill(name, err)), nil
 	}

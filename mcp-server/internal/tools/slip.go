@@ -22,11 +22,11 @@ var (
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
 	unsetToken  = pattern.MustCompile(`Requires env access to "(\w{1,80})"|` +
 		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
-	// maybeUnset reads a variable in Python, which gives None; with a second group there is something in its place.
+	// maybeUnset reads a variable in Python, which gives None. A second group gives another value instead.
 	maybeUnset = regexp.MustCompile(`(?:environ\.get|getenv)\(\s*["'](\w{1,80})["']\s*\)(\s*or\b)?`)
 )
 
-// inPython is what Python has in the place of a name of TypeScript, inTypeScript the other way round.
+// inPython maps a name of TypeScript to its counterpart in Python, inTypeScript the other way round.
 var (
 	inPython = map[string]string{
 		"fetch": "urllib.request.urlopen()", "console": "print()", "JSON": "the module json", "Date": "the module datetime",
@@ -38,12 +38,12 @@ var (
 	}
 )
 
-// slips are hints for what code has got wrong by itself. Code can print anything, so only what stands on standard error
-// counts, the interpreter's words if they can be told apart, and only if the code has failed.
-func (r rendering) slips(stderr string) (out []voice.Text) {
+// slipHints are hints for mistakes in the code itself. Code can print anything: so they are found in the interpreter's
+// words alone, if these can be told from the code's, and only after a failure.
+func (r rendering) slipHints(stderr string) (out []voice.Text) {
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
-		if name := tokenNamed(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
-			out = append(out, asText(name))
+		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
+			out = append(out, quoteHint(name))
 		}
 	}
 	if r.outcome.Exit.Code == 0 {
@@ -54,12 +54,12 @@ func (r rendering) slips(stderr string) (out []voice.Text) {
 		_, words = uncaught.Split(stderr)
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
-		if name := tokenNamed(m[1]+m[2], r.catalog); name != "" {
-			out = append(out, asText(name))
+		if name := nearestToken(m[1]+m[2], r.catalog); name != "" {
+			out = append(out, quoteHint(name))
 		}
 	}
 	if m := undefined.FindStringSubmatch(words); m != nil {
-		out = append(out, r.notDefined(m[1]+m[2])...)
+		out = append(out, r.undefinedHints(m[1]+m[2])...)
 	}
 	switch {
 	case strings.Contains(words, "/skills/"): // a skill is wrong, not the code
@@ -71,10 +71,10 @@ func (r rendering) slips(stderr string) (out []voice.Text) {
 	return out
 }
 
-// notDefined are hints for a name that code uses without defining it.
-func (r rendering) notDefined(name string) []voice.Text {
-	if token := tokenNamed(name, r.catalog); token != "" {
-		return []voice.Text{asText(token)}
+// undefinedHints are hints for a name that code uses without defining it.
+func (r rendering) undefinedHints(name string) []voice.Text {
+	if token := nearestToken(name, r.catalog); token != "" {
+		return []voice.Text{quoteHint(token)}
 	}
 	there := inTypeScript[name]
 	if r.isPython {
@@ -89,8 +89,8 @@ func (r rendering) notDefined(name string) []voice.Text {
 		"%NAME is TypeScript's; Python has %THERE."), "%NAME", name, "%THERE", there)}
 }
 
-// tokenNamed is the token name that a name is, or is a slip or two away from; empty if there is none.
-func tokenNamed(name string, cat controlapi.Catalog) string {
+// nearestToken is the token name that equals name but for at most two slips; empty if there is none.
+func nearestToken(name string, cat controlapi.Catalog) string {
 	if name != strings.ToUpper(name) {
 		return ""
 	}
@@ -103,21 +103,21 @@ func tokenNamed(name string, cat controlapi.Catalog) string {
 	return typo.Nearest(name, min(2, len(name)/4), names)
 }
 
-// asText says how code writes a token name.
-func asText(token string) voice.Text {
+// quoteHint says how code writes a token name.
+func quoteHint(token string) voice.Text {
 	return voice.Say("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
 }
 
-// Functions that code defines at its top level, and what makes a file of code.
+// functions matches a function that code defines at its top level, writesFile a call that writes a file.
 var (
 	functions = regexp.MustCompile(`(?m)^(?:export +(?:default +)?)?(?:async +)?(?:function\*?|def) +(\w{1,80})|` +
 		`^(?:const|let|var) +(\w{1,80}) *= *(?:async *)?(?:\([^()\n]*\)|\w+)(?: *:[^=\n]+)? *=>`)
 	writesFile = regexp.MustCompile(`\b(?:writeTextFile|writeFile|appendFile|write|write_text|write_bytes)(?:Sync)?\(`)
 )
 
-// uncalled is a function that code defines and does not name again, if that is all that it defines or its name is main
-// or run; else empty. Code that writes a file may define it there.
-func uncalled(code string) string {
+// findUncalled returns the name of a function that code defines and never names again; empty if there is none. It must
+// be the only function, or have the name main or run. In code that writes a file, a definition may be text for that file.
+func findUncalled(code string) string {
 	if writesFile.MatchString(code) {
 		return ""
 	}

@@ -172,7 +172,7 @@ func TestUncalled(t *testing.T) {
 		"class A {\n  main() {}\n}":                                        "",
 		"const f = function main() {};\nf();":                              "",
 	} {
-		if got := uncalled(code); got != want {
+		if got := findUncalled(code); got != want {
 			t.Errorf("%q: got %q, want %q", code, got, want)
 		}
 	}

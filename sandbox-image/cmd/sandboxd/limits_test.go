@@ -183,8 +183,8 @@ func TestKilled(t *testing.T) {
 		}
 		r := <-ended
 		if r.Exit.Reason != runapi.Cancelled || r.Exit.Code != 137 || r.Stdout != "up\n" ||
-			!strings.HasPrefix(r.Exit.Detail, "Somebody on the machine killed the run (SIGKILL), and not the kernel for lack of memory") ||
-			!strings.Contains(r.Exit.Detail, " MiB; its limit is ") {
+			!strings.HasPrefix(r.Exit.Detail, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill for lack of memory.") ||
+			!strings.Contains(r.Exit.Detail, " MiB of its limit of ") {
 			t.Errorf("%+v %q", r.Exit, r.Stdout)
 		}
 		if o.Python {

@@ -120,7 +120,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	}
 	if exit.StdoutFile, err = t.Keep.Close(); err != nil {
 		t.Unkept(err)
-		exit.Unkept = fmt.Sprintf("The whole stdout, %d bytes, could not be kept: %s.", exit.StdoutBytes, unkept(err))
+		exit.Unkept = fmt.Sprintf("The whole stdout, %d bytes, could not be kept: %s.", exit.StdoutBytes, explainUnkept(err))
 	}
 	if st.Leftover != nil {
 		return exit, fmt.Errorf("ending the run: %w", st.Leftover)
@@ -128,8 +128,8 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	return exit, r.failed
 }
 
-// unkept is why output could not be kept. Paths of sandboxd are not in it.
-func unkept(err error) string {
+// explainUnkept says why output could not be kept, without paths of the host.
+func explainUnkept(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) && (errno == syscall.ENOSPC || errno == syscall.EDQUOT) {
 		return "the disk of " + jail.RunsDir + " is full"
@@ -247,7 +247,7 @@ func outOfMemory(limit int64) string {
 // explainKill says who killed an interpreter that sandboxd did not kill, as far as that is known. held is the most
 // memory that it was seen to have, limit what it may have, before and after are proc.OOMKills.
 func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
-	seen := fmt.Sprintf("It was seen to hold %d MiB; its limit is %d MiB.", held>>20, limit>>20)
+	seen := fmt.Sprintf("The run held at most %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	switch {
 	case held > limit:
 		return runapi.OOM, outOfMemory(limit)
@@ -255,10 +255,10 @@ func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 		return runapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. " + seen +
 			" Run it again when fewer others run, or work on smaller pieces."
 	case before >= 0 && after >= 0:
-		return runapi.Cancelled, "Somebody on the machine killed the run (SIGKILL), and not the kernel for lack of memory, " +
-			"which counts that. " + seen + " It may have run in part: check before you run it again."
+		return runapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no " +
+			"kill for lack of memory. " + seen + " It may have run in part: check before you run it again."
 	}
-	return runapi.Cancelled, "The kernel or somebody on the machine killed the run (SIGKILL). " + seen +
+	return runapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL). " + seen +
 		" It may have run in part: check before you run it again."
 }
 

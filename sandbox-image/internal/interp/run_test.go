@@ -17,10 +17,10 @@ func TestExplainKill(t *testing.T) {
 		begins              string
 	}{
 		"over its limit":          {limit + 1, 3, 3, runapi.OOM, "The run used more memory than its limit of 1024 MiB"},
-		"the kernel counted it":   {64 << 20, 3, 4, runapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. It was seen to hold 64 MiB; its limit is 1024 MiB."},
-		"the kernel did not":      {limit - 1, 3, 3, runapi.Cancelled, "Somebody on the machine killed the run (SIGKILL), and not the kernel"},
-		"the kernel does not":     {limit - 1, -1, -1, runapi.Cancelled, "The kernel or somebody on the machine killed the run (SIGKILL)."},
-		"only once it was unread": {limit - 1, -1, 7, runapi.Cancelled, "The kernel or somebody on the machine killed the run (SIGKILL)."},
+		"the kernel counted it":   {64 << 20, 3, 4, runapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. The run held at most 64 MiB of its limit of 1024 MiB."},
+		"the kernel did not":      {limit - 1, 3, 3, runapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill"},
+		"the kernel does not":     {limit - 1, -1, -1, runapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL)."},
+		"only once it was unread": {limit - 1, -1, 7, runapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL)."},
 	} {
 		reason, detail := explainKill(row.held, limit, row.before, row.after)
 		if reason != row.reason || !strings.HasPrefix(detail, row.begins) {

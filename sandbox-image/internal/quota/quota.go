@@ -181,14 +181,14 @@ func (r *Run) End() error {
 			continue
 		}
 		if own := m.makeRoom(i, r.mine); own > 0 {
-			r.unkept = append(r.unkept, fmt.Sprintf("%d files that the run wrote to %s were removed at its end: the disk of "+
-				"%s was more than half full, and newer files were kept.", own, d.Name, d.Name))
+			r.unkept = append(r.unkept, fmt.Sprintf("%d files that the run wrote to %s were removed at its end, because the "+
+				"disk of %s was more than half full.", own, d.Name, d.Name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Unkept says which files within the bounds End has removed, if any were the run's.
+// Unkept says how many files of the run End has removed to make room; empty if there were none.
 func (r *Run) Unkept() string { return strings.Join(r.unkept, " ") }
 
 // space is an amount of bytes and files.

@@ -325,7 +325,7 @@ func TestMakeRoomOfItsOwn(t *testing.T) {
 	r := m.Begin(2)
 	write(t, 2, 2<<20, dir, "lost")
 	testkit.Must(t, r.End())
-	const want = "1 files that the run wrote to /tmp were removed at its end: the disk of /tmp was more than half full, and newer files were kept."
+	const want = "1 files that the run wrote to /tmp were removed at its end, because the disk of /tmp was more than half full."
 	if got := r.Unkept(); got != want {
 		t.Errorf("got %q", got)
 	}

@@ -227,15 +227,15 @@ func outOfMemory(limit int64) string {
 		limit>>20)
 }
 
-// explainKill says who killed a server, as far as that is known. held is the memory that it was last seen to have, limit
-// what it may have, before and after are proc.OOMKills.
+// explainKill says who killed a server, as far as that is known. held is the memory that it had last, limit the memory
+// that it may have, before and after are proc.OOMKills.
 func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
-	seen := fmt.Sprintf("It was last seen to hold %d MiB; its limit is %d MiB.", held>>20, limit>>20)
+	seen := fmt.Sprintf("It last held %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	if before >= 0 && after > before {
-		return runapi.OOM, "The server was killed, probably by the kernel for lack of memory, " +
-			"which it ended processes for while the server ran. " + seen
+		return runapi.OOM, "The server was killed (SIGKILL), probably by the kernel: it killed processes for lack of " +
+			"memory while the server ran. " + seen
 	}
-	return runapi.Cancelled, "The server was killed (SIGKILL), by itself, somebody on the machine or the kernel. " + seen
+	return runapi.Cancelled, "The server was killed (SIGKILL): by itself, an operator or the kernel. " + seen
 }
 
 // exit describes how the program ended.
