@@ -116,7 +116,7 @@ var (
 )
 
 // findUncalled returns the name of a function that code defines and never names again; empty if there is none. It must
-// be the only function, or have the name main or run. In code that writes a file, a definition may be text for that file.
+// be the only function, or have the name main or run. In code that writes a file, a definition may be text for it.
 func findUncalled(code string) string {
 	if writesFile.MatchString(code) {
 		return ""
