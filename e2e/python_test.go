@@ -120,6 +120,17 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		{"process", "import subprocess\nsubprocess.run(['ls'])\n", "PermissionError", "Code cannot start processes"},
 		{"unknown host", "import urllib.request\nurllib.request.urlopen('https://nowhere.test/')\n", "urlopen error", "nowhere.test"},
 		{"binary output", "import sys\nsys.stdout.buffer.write(bytes(range(256)))\n", "", "bytes of the output were not valid UTF-8"},
+		{"fence", "```python\nprint(6 * 7)\n```", "42\n", "The code inside the ``` fence was run."},
+		{"text around it", "Here is the code:\n\nprint(1)\n", "SyntaxError", "Send the code alone"},
+		{"return", "x = 1\nreturn x\n", "'return' outside function", "The code is a module and not a function"},
+		{"a token name", "h = f'Bearer {HTTPBIN_TOKEN}'\n", "NameError", "write \"HTTPBIN_TOKEN\" in quotes"},
+		{"a variable", "import os\nos.environ['HTTPBIN_TOKEN']\n", "KeyError", "write \"HTTPBIN_TOKEN\" in quotes"},
+		{"fetch", "r = fetch('https://httpbin.test/')\nprint(r)\n", "NameError", "fetch is TypeScript's; Python has "},
+		{"typed client", "from apis import httpbin\n", "ModuleNotFoundError", "Typed clients are for TypeScript alone"},
+		{"main", "def main():\n    print(1)\n", "it defines main and never calls it", ""},
+		{"exit code", "import sys\nprint('done')\nsys.exit(3)\n", "done\n", "ended with exit code 3, not 0."},
+		{"crash", "import ctypes\nctypes.string_at(0)\n", "segmentation fault (signal 11)", ""},
+		{"stderr", "import logging\nlogging.warning('skipped 3')\nprint('out')\n", "out\n", "stderr:\nWARNING:root:skipped 3\n"},
 		{"nothing printed", "x = 1\n", "The code ran and printed nothing. Print what you need with print.", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -53,3 +53,17 @@ func sum(status []byte) (total int64, told bool) {
 	}
 	return total, told
 }
+
+// OOMKills is how many processes the kernel has killed since the machine started because the machine or a cgroup had no
+// memory left. Below 0: the kernel does not count them, as before Linux 4.13.
+func OOMKills() int64 {
+	data, _ := os.ReadFile("/proc/vmstat")
+	for line := range bytes.Lines(data) {
+		if text, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
+			if n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}

@@ -24,7 +24,7 @@
 //	SKILLS_READONLY=false      code cannot write /skills
 //	SKILLS_BUCKET=             s3://BUCKET/PREFIX that keeps the skills of several CodeForges
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
-//	TIMEOUT_DEFAULT=60         seconds a run may take
+//	TIMEOUT_DEFAULT=45         seconds a run may take
 //	TIMEOUT_MAX=300            seconds a run may ask for
 //	UPSTREAM_PROXY=            http, https or socks5 URL that requests leave through
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
@@ -184,7 +184,7 @@ func variables() []variable {
 		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return boolean(t, &s.SkillsReadonly) }},
 		{"SKILLS_BUCKET", "", func(s *Settings, t string) string { return bucket(t, &s.SkillsBucket) }},
 		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string { return integer(t, 1000, 10_000_000, &s.OutputLimit) }},
-		{"TIMEOUT_DEFAULT", "60", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},
+		{"TIMEOUT_DEFAULT", "45", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},
 		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return seconds(t, &s.TimeoutMax) }},
 		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return proxyURL(t, &s.UpstreamProxy) }},
 		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string {

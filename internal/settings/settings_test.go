@@ -24,7 +24,7 @@ func TestDefaults(t *testing.T) {
 	}
 	if s.YOLO || s.UserAgent != "CodeForge/dev" || s.RedactingStrings != nil || s.Debug || s.MCPPort != 8080 || !s.MCPAuthToken.Empty() ||
 		s.MCPAllowedHosts != nil || s.Slots != 8 || s.Warm != 2 || s.Memory != 1<<30 || s.Servers != 8 || s.ServerMemory != 512<<20 || s.Programs != "" || s.Registry != nil || s.RegistryPrivate != nil || s.SkillsReadonly || s.OutputLimit != 40000 ||
-		s.TimeoutDefault != time.Minute || s.TimeoutMax != 5*time.Minute || s.UpstreamProxy != nil || s.UpstreamCAFile != "" || s.TZ != "UTC" || s.LogFormat != "text" {
+		s.TimeoutDefault != 45*time.Second || s.TimeoutMax != 5*time.Minute || s.UpstreamProxy != nil || s.UpstreamCAFile != "" || s.TZ != "UTC" || s.LogFormat != "text" {
 		t.Errorf("defaults: %#v", fields(s))
 	}
 	blank := map[string]string{}
@@ -45,7 +45,7 @@ func fields(s Settings) any {
 // TestNames holds the list of architecture and .env.example: each variable with its default.
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= " +
-		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false SKILLS_BUCKET= OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=60 TIMEOUT_MAX=300 " +
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false SKILLS_BUCKET= OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=45 TIMEOUT_MAX=300 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full HISTORY_BUCKET= BUCKET_ENDPOINT= BUCKET_REGION= BUCKET_CREDENTIALS_FILE= BUCKET_CA_FILE="
 	var got []string
 	for _, name := range Names() {

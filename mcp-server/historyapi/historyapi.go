@@ -254,7 +254,7 @@ type SkillVersion struct {
 	Skill   string    `json:"skill"`
 	Version int       `json:"version"` // from 1
 	At      time.Time `json:"at"`
-	// By is one of the ways above, Run the run if it is ByRun.
+	// By is one of the ways above. Run is the run if By is ByRun and the run is known.
 	By      string `json:"by"`
 	Run     string `json:"run,omitempty"`
 	Client  string `json:"client,omitempty"`

@@ -221,7 +221,7 @@ type Reason string
 const (
 	Exited      Reason = "exited"       // by itself, with Code
 	Timeout     Reason = "timeout"      // after TimeoutMS
-	Cancelled   Reason = "cancelled"    // the request was closed, or sandboxd is stopping
+	Cancelled   Reason = "cancelled"    // the request was closed, sandboxd is stopping, or somebody killed it
 	OOM         Reason = "oom"          // over the memory limit or V8's heap limit
 	OutputLimit Reason = "output_limit" // printed, or wrote to shared directories, too much
 	Mistaken    Reason = "mistaken"     // it was not started: see Mistakes
@@ -232,7 +232,8 @@ type Exit struct {
 	// Code is the exit code; 128+signal for a process ended by a signal.
 	Code   int    `json:"code"`
 	Reason Reason `json:"reason"`
-	// Detail says in one sentence what happened and what to do, when Reason is not Exited; else it is empty.
+	// Detail says in one sentence what happened and what to do, if Reason is not Exited or a signal ended the interpreter;
+	// else it is empty.
 	Detail string `json:"detail,omitempty"`
 	// WallMS and CPUMS are the wall time and processor time since the interpreter got the code.
 	WallMS int64 `json:"wall_ms"`
@@ -246,6 +247,8 @@ type Exit struct {
 	InvalidUTF8 int64 `json:"invalid_utf8,omitempty"`
 	// StdoutFile is the path in the sandbox at which later runs can read the whole output, or empty.
 	StdoutFile string `json:"stdout_file,omitempty"`
+	// Unkept says which files of the run were not kept, and names the disk; else it is empty.
+	Unkept string `json:"unkept,omitempty"`
 	// Mistakes are why the code was not started, the first ones.
 	Mistakes []Mistake `json:"mistakes,omitempty"`
 	// Warm means that the run used a warm interpreter.

@@ -199,8 +199,6 @@ def begin():
     packages = os.environ.pop("CODEFORGE_PACKAGES", "")
     os.environ.pop("PYTHONPATH", None)
     prepare_imports(packages)
-    # What is printed before a run reaches its time limit is kept, so it must not wait in a buffer.
-    sys.stdout.reconfigure(line_buffering=True)
     servers = await_order()
     if servers is not None:
         define_mcp(*servers)

@@ -27,8 +27,9 @@ func runCommand() command {
 		details: `
 FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. What a
 script in TypeScript imports as "./lib.ts" is taken along, if it is a module below the script's folder or the working
-directory. What follows FILE is Deno.args for a script in TypeScript, flags of its own behind --. The script's output
-goes to standard output, or to standard error if the script failed; notes and the receipt go to standard error.
+directory. What follows FILE is Deno.args for a script in TypeScript, flags of its own behind --. The script's standard
+output and standard error go to yours, all of it to standard error if the script failed; notes and the receipt go to
+standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
@@ -172,6 +173,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	if _, err := io.WriteString(out, text); err != nil {
 		return err
 	}
+	fmt.Fprint(e.Stderr, r.Stderr)
 	for _, n := range r.Notes {
 		fmt.Fprintf(e.Stderr, "note: %s\n", strings.ReplaceAll(n, "\n", "\n      "))
 	}

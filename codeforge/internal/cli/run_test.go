@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -14,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestInterruptedAfterRun: Ctrl-C after a run has ended does not hide its result.
-func TestInterruptedAfterRun(t *testing.T) {
+// serveResult makes an MCP server whose execute_code always has the same result.
+func serveResult(content ...mcp.Content) http.Handler {
 	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	type in struct {
 		Code string `json:"code"`
@@ -23,11 +24,47 @@ func TestInterruptedAfterRun(t *testing.T) {
 	type call = mcp.CallToolRequest
 	mcp.AddTool(s, &mcp.Tool{Name: "execute_code"}, func(context.Context, *call, in) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{
-			Meta:    mcp.Meta{"codeforge/exit": map[string]any{"reason": "exited"}},
-			Content: []mcp.Content{&mcp.TextContent{Text: "printed\n"}},
+			Meta: mcp.Meta{"codeforge/exit": map[string]any{"reason": "exited"}}, Content: content,
 		}, nil, nil
 	})
-	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
+}
+
+// TestStderr: what a script that succeeds has printed to its standard error goes to ours, and notes are apart from it.
+func TestStderr(t *testing.T) {
+	srv := httptest.NewServer(serveResult(
+		&mcp.TextContent{Text: "out\n"},
+		&mcp.TextContent{Text: "stderr:\nstderr:\nwarning\n", Meta: mcp.Meta{"codeforge/stream": "stderr"}},
+		&mcp.TextContent{Text: "stderr:\nA note."},
+	))
+	defer srv.Close()
+	dir := t.TempDir()
+	file := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	for _, row := range []struct{ flag, stdout, stderr string }{
+		{"--", "out\n", "stderr:\nwarning\nnote: stderr:\n      A note.\n"},
+		{"--json", `"output": "out\n",` + "\n  " + `"stderr": "stderr:\nwarning\n",`, ""},
+	} {
+		out, errs := file("out"), file("err")
+		code := Run(t.Context(), &Env{
+			Args: []string{"run", "-e", "x", row.flag}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
+			Stdin: os.Stdin, Stdout: terminal.Open(out), Stderr: terminal.Open(errs),
+		})
+		stdout, _ := os.ReadFile(out.Name())
+		stderr, _ := os.ReadFile(errs.Name())
+		if code != 0 || !strings.Contains(string(stdout), row.stdout) || string(stderr) != row.stderr {
+			t.Errorf("%s: exit code %d, %q and %q", row.flag, code, stdout, stderr)
+		}
+	}
+}
+
+// TestInterruptedAfterRun: Ctrl-C after a run has ended does not hide its result.
+func TestInterruptedAfterRun(t *testing.T) {
+	h := serveResult(&mcp.TextContent{Text: "printed\n"})
 	ctx, interrupt := context.WithCancel(t.Context())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete { // the session is over

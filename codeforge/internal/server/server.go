@@ -259,6 +259,8 @@ func (s *Session) Close() error { return s.mcp.Close() }
 type Result struct {
 	// Output is what the model sees first: stdout, or after a failure stderr and stdout.
 	Output string `json:"output"`
+	// Stderr is the standard error of a run that did not fail.
+	Stderr string `json:"stderr,omitempty"`
 	// Notes are the further texts, in words for a person where the server has them.
 	Notes  []string `json:"notes,omitempty"`
 	Failed bool     `json:"failed"`
@@ -267,11 +269,14 @@ type Result struct {
 	Receipt *controlapi.Receipt `json:"receipt,omitempty"`
 }
 
-// The keys of a result's _meta.
+// The keys of a result's _meta, and of a block's.
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
 	notesKey   = "codeforge/notes"
+	// streamKey is in the _meta of the block of stderr, which begins with stderrLine.
+	streamKey  = "codeforge/stream"
+	stderrLine = "stderr:\n"
 )
 
 // Run is what to run. The fields are the arguments of execute_code; empty ones are left out: the server has defaults.
@@ -314,9 +319,12 @@ func result(res *mcp.CallToolResult) (Result, error) {
 		if !ok {
 			continue
 		}
-		if i == 0 {
+		switch {
+		case i == 0:
 			out.Output = text.Text
-		} else {
+		case text.Meta[streamKey] == "stderr":
+			out.Stderr = strings.TrimPrefix(text.Text, stderrLine)
+		default:
 			out.Notes = append(out.Notes, text.Text)
 		}
 	}

@@ -163,6 +163,11 @@ func TestExecuteCodeInDeno(t *testing.T) {
 		t.Errorf("registrations %+v", seen)
 	}
 
+	res, got = call(t, s, "execute_code", map[string]any{"code": "console.log('out'); console.error('not found: 7'); console.warn('slow')"})
+	if res.IsError || len(got) != 2 || got[0] != "out\n" || got[1] != "stderr:\nnot found: 7\nslow\n" {
+		t.Errorf("warnings: error %v, blocks %q", res.IsError, got)
+	}
+
 	res, got = call(t, s, "execute_code", map[string]any{"code": "console.log('out');\nthrow new Error('no')"})
 	if !res.IsError || len(got) != 1 || !strings.HasPrefix(got[0], "error: Uncaught") || !strings.HasSuffix(got[0], "out\n") {
 		t.Errorf("failure: error %v, blocks %q", res.IsError, got)
@@ -171,6 +176,23 @@ func TestExecuteCodeInDeno(t *testing.T) {
 	res, got = call(t, s, "execute_code", map[string]any{"code": "await fetch('https://example.org/x')"})
 	if !res.IsError || len(got) != 2 || !strings.Contains(got[1], "example.org is in no API") {
 		t.Errorf("net refusal: error %v, blocks %q", res.IsError, got)
+	}
+	// The words of Deno that hints are found by.
+	for code, want := range map[string]string{
+		"```ts\nconsole.log(6 * 7)\n```":          "42\n|The code inside the ``` fence was run.",
+		"Sure:\n```ts\nconsole.log(1)\n```":       "|Send the code alone",
+		"Here is the code.\nconsole.log(1)":       "|Send the code alone",
+		"const x = 1;\nreturn x;":                 "|The code is a module and not a function",
+		"const h = `Bearer ${STRIPE_AUTH_TOKEN}`": "|A token name is text: write \"STRIPE_AUTH_TOKEN\"",
+		"Deno.env.get('STRIPE_AUTH_TOKEN')":       "|A token name is text: write \"STRIPE_AUTH_TOKEN\"",
+		"const x = [1];\nprint(x);":               "|print is Python's; TypeScript has console.log().",
+		"import { f } from 'skills/f.ts'":         "|Import it by its whole path: \"/skills/f.ts\".",
+		"async function main() {}":                "it defines main and never calls it.",
+		"console.log('done'); Deno.exit(3)":       "done\n|The run failed because the code ended with exit code 3, not 0.",
+	} {
+		if _, got := call(t, s, "execute_code", map[string]any{"code": code}); !strings.Contains(strings.Join(got, "|"), want) {
+			t.Errorf("%q: %q, want %q", code, got, want)
+		}
 	}
 	if n := p.sandbox.Left(); n != 0 {
 		t.Errorf("%d leases are left", n)

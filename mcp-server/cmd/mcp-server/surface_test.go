@@ -49,9 +49,13 @@ func TestResultShape(t *testing.T) {
 		failed         bool
 		want           string
 	}{
-		{"success is stdout exactly", " a\tb\r\n\n", "warning", runapi.Exit{}, nil, false, " a\tb\r\n\n"},
+		{"success is stdout exactly", " a\tb\r\n\n", "", runapi.Exit{}, nil, false, " a\tb\r\n\n"},
+		{"stderr of a success has a block", " a\tb\r\n\n", "warning", runapi.Exit{}, nil, false, " a\tb\r\n\n|stderr:\nwarning"},
+		{"stderr alone, and a hint", "", "\x1b[1merror: x\n\n    info: Deno y\n", runapi.Exit{}, []controlapi.Hint{{Text: "One."}}, false, "|stderr:\n\x1b[1merror: x\n\n    info: Deno y\n|One."},
+		{"a success with much of both", long, long, runapi.Exit{}, nil, false, long[:500] + "\n[... 750 characters left out ...]\n" + long[1500-250:] + "|stderr:\n" + long[:166] + "\n[... 1250 characters left out ...]\n" + long[1500-84:] +
+			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
 		{"silence", "", "", runapi.Exit{}, nil, false, "|The code ran and printed nothing. Print what you need with console.log."},
-		{"failure is stderr, then stdout", "out", "err", runapi.Exit{Code: 1}, nil, true, "err\nout"},
+		{"failure is stderr, then stdout", "out", "err", runapi.Exit{Code: 1}, nil, true, "err\nout|The run failed because the code ended with exit code 1, not 0."},
 		{"a silent failure", "", "", runapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and printed nothing."},
 		{"timeout", "out", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "out|The run took longer than 5 s."},
 		{"timeout without output", "", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "The run took longer than 5 s."},
@@ -60,10 +64,11 @@ func TestResultShape(t *testing.T) {
 		{"at most five hints", "out", "", runapi.Exit{}, []controlapi.Hint{{Text: "1"}, {Text: "2"}, {Text: "3"}, {Text: "4"}, {Text: "5"}, {Text: "6"}, {Text: "7"}}, false, "out|1\n2\n3\n4\n5\n2 more hints are left out."},
 		{"cut", long, "", runapi.Exit{StdoutFile: "/runs/r1/stdout.txt"}, nil, false, long[:666] + "\n[... 500 characters left out ...]\n" + long[1500-334:] +
 			"|Output was cut: 500 of 1500 characters were left out. The whole stdout is in /runs/r1/stdout.txt: read parts of it with Deno.readTextFile in a later run. Print less: filter, count, or select fields in code."},
+		{"output that is not kept", "out", "", runapi.Exit{Unkept: "The disk of /runs is full."}, nil, false, "out|The disk of /runs is full."},
 		{"a failure with much of both", long, long, runapi.Exit{Code: 1}, nil, true, long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] + "\n" + long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] +
-			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
+			"|The run failed because the code ended with exit code 1, not 0.\nOutput was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
 		{"a failure with a long stdout keeps stderr whole", long, "err", runapi.Exit{Code: 1}, nil, true, "err\n" + long[:664] + "\n[... 503 characters left out ...]\n" + long[1500-333:] +
-			"|Output was cut: 503 of 1503 characters were left out. Print less: filter, count, or select fields in code."},
+			"|The run failed because the code ended with exit code 1, not 0.\nOutput was cut: 503 of 1503 characters were left out. Print less: filter, count, or select fields in code."},
 		{"Deno refuses a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag`, runapi.Exit{Code: 1}, nil, true,
 			"NotCapable: Requires net access to \"EVIL.example.com:443\"\n|evil.example.com is in no API. list_apis shows the open hosts; the user can add others."},
 		{"a slip in a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "api.strpe.com:443", run again with the --allow-net flag` + "\nawait fetch(\"https://api.strpe.com\")\n      ^\n    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at file:///code/main.ts:1:7\n", runapi.Exit{Code: 1}, nil, true,
@@ -85,7 +90,7 @@ func TestResultShape(t *testing.T) {
 		{"a hint about a request", "403", "", runapi.Exit{}, []controlapi.Hint{{Text: "One.", Method: "GET", Host: "a.test"}, {Text: "One.", Method: "PUT", Host: "a.test"}}, false, "403|GET a.test: One."},
 		{"a hint that code has printed", `{"error":"x","hint":"Say \"one\"."}`, "", runapi.Exit{}, []controlapi.Hint{{Text: `Say "one".`, Method: "GET", Host: "a.test"}}, false, `{"error":"x","hint":"Say \"one\"."}`},
 		{"Deno refuses an address", `Requires net access to "169.254.169.254:80"`, "", runapi.Exit{}, nil, false, `Requires net access to "169.254.169.254:80"|The sandbox reaches hosts by name only, and only those of configured APIs.`},
-		{"Deno refuses a file", "", `NotCapable: Requires read access to "/etc/passwd"`, runapi.Exit{Code: 1}, nil, true, `NotCapable: Requires read access to "/etc/passwd"|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
+		{"Deno refuses a file", "", `error: NotCapable: Requires read access to "/etc/passwd"`, runapi.Exit{Code: 1}, nil, true, "NotCapable: Requires read access to \"/etc/passwd\"\n" + `|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.sandbox.SetScript(prints(c.stdout, c.stderr, c.exit))
@@ -408,5 +413,66 @@ func TestRemarksOnSkills(t *testing.T) {
 	_, got = call(t, s, "execute_code", map[string]any{"code": "console.log(1)"})
 	if len(got) != 1 {
 		t.Errorf("what was there before is said again: %q", got)
+	}
+}
+
+// TestSkillsOfOthers: what another session does in /skills during a run is none of the run's business, nor is a skill that
+// is gone when it has been checked.
+func TestSkillsOfOthers(t *testing.T) {
+	t.Parallel()
+	p := start(t, 4, nil)
+	put := func(name string) {
+		testkit.Must(t, os.WriteFile(filepath.Join(p.skills, name), []byte("export const a = ;"), 0o660))
+	}
+	began, release := make(chan struct{}, 2), make(chan struct{})
+	p.sandbox.SetScript(func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+		switch {
+		case strings.Contains(r.Code, "waits"):
+			began <- struct{}{}
+			<-release
+		case strings.Contains(r.Code, "writes broken"):
+			put("broken.ts")
+			put("broken-notes.txt")
+		case strings.Contains(r.Code, "writes fleeting"):
+			put("fleeting.ts")
+		case strings.Contains(r.Code, "for (const name of"): // the check
+			for _, name := range []string{"broken", "fleeting"} {
+				if strings.Contains(r.Code, name) {
+					emit(runapi.Event{Stdout: `{"name":"` + name + `","reason":"SyntaxError: x"}` + "\n"})
+				}
+			}
+			if strings.Contains(r.Code, "fleeting") {
+				testkit.Must(t, os.Remove(filepath.Join(p.skills, "fleeting.ts")))
+			}
+		}
+		return runapi.Exit{Reason: runapi.Exited}
+	})
+	waiting := make(chan []string, 2)
+	for _, code := range []string{"waits()", `import { f } from "/skills/broken.ts"; waits(f.broken)`} {
+		other := p.connect(t, nil)
+		go func() {
+			_, got := call(t, other, "execute_code", map[string]any{"code": code})
+			waiting <- got
+		}()
+		<-began
+	}
+	s := p.connect(t, nil)
+	_, got := call(t, s, "execute_code", map[string]any{"code": `writes broken: Deno.writeTextFile("/skills/broken.ts", "/skills/broken-notes.txt")`})
+	all := strings.Join(got, "\n")
+	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is no skill`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the run that wrote it: %q, want %q", all, want)
+		}
+	}
+	close(release)
+	for range 2 {
+		if all := strings.Join(<-waiting, "\n"); strings.Contains(all, "broken") {
+			t.Errorf("another run: %q", all)
+		}
+	}
+	_, got = call(t, s, "execute_code", map[string]any{"code": `writes fleeting: const name = "fleeting"; Deno.writeTextFile("/skills/" + name + ".ts")`})
+	all = strings.Join(got, "\n")
+	if !strings.Contains(all, "fleeting (new)") || strings.Contains(all, "does not load") {
+		t.Errorf("a skill that is gone: %q", all)
 	}
 }

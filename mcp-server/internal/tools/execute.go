@@ -55,7 +55,7 @@ func executeExample(cat controlapi.Catalog) string {
 	if name := exampleAPI(cat).Name; name != "" {
 		apis = fmt.Sprintf(`"apis": [%q], `, name)
 	}
-	return `{"code": "console.log(1 + 1)", ` + apis + `"timeout": 60}`
+	return `{"code": "console.log(1 + 1)", ` + apis + `"timeout": 30}`
 }
 
 // exampleAPI is an API that examples name: one with a credential if there is one.
@@ -104,7 +104,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 
 // execute reads the arguments, runs the code and renders the result.
 func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
-	r, err := s.executeArguments(ctx, req.Params.Arguments)
+	r, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
 		return failure(err.Error())
 	}
@@ -117,6 +117,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
 	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
+	endWriting := s.writers.begin()
 	before := s.snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
 		stdout.WriteString(e.Stdout)
@@ -127,19 +128,25 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	plan := s.planned(ctx, r, o, ask)
 	report.Stop()
 	after := s.snapshot()
-	changes := after.Since(before)
-	if len(changes) > 0 {
+	all := after.Since(before)
+	alone, last := endWriting()
+	changes := ownChanges(r.Code, alone, all)
+	if len(all) > 0 {
 		s.shelf.refresh() // so that requests after this result find the skills it names
 	}
 	res := render(rendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.published(), skills: s.skillNames(after),
-		private: s.private(), code: r.Code, isPython: r.Python, python: s.languages(),
+		private: s.private(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.languages(),
 		mistakes: s.mistakes(o), plan: plan,
-		remarks: slices.Concat(strays(after, before), s.remarkPinned(after, before, o.Run), s.remarks(ctx, r, changes),
-			s.misses(o.Receipt)),
+		remarks: slices.Concat(strays(ownChanges(r.Code, alone, after.Strays(before))),
+			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
-	s.end(recording, req, o, err, changes, res)
+	s.recordVersions(req, o.Run, changes)
+	if last { // the store leaves out the versions that it has
+		s.recordVersions(req, "", all)
+	}
+	s.end(recording, o, err, res)
 	if s.cfg.Debug {
 		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
 	}
@@ -198,13 +205,18 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 	return out
 }
 
-// executeArguments reads the arguments of execute_code.
-func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (execution.Request, error) {
+// executeArguments reads the arguments of execute_code. If the code was in a fence, fenced is true and r.Code is the
+// text inside.
+func (s *Surface) executeArguments(
+	ctx context.Context, raw json.RawMessage,
+) (r execution.Request, fenced bool, err error) {
 	a := argument.Read(raw, argument.Spec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
 		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
 	})
-	r := execution.Request{Code: a.Text("code", "a TypeScript module as a string", true), Python: s.language(a)}
+	var tag string
+	r.Code, tag, fenced = unfence(a.Text("code", "a TypeScript module as a string", true))
+	r.Python = s.language(a, tag)
 	if n := len(r.Code); n > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}
@@ -216,7 +228,7 @@ func (s *Surface) executeArguments(ctx context.Context, raw json.RawMessage) (ex
 	if raw := a.Texts("apis", "an array of names from list_apis", maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)
 	}
-	return r, a.Err()
+	return r, fenced, a.Err()
 }
 
 // knownAPIs checks names against the catalog, each once.

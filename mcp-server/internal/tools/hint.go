@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -47,7 +48,7 @@ func (r rendering) hints() []voice.Text {
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
 	}
-	for _, t := range slices.Concat(r.notJSON(printed), refusals(printed, r), r.ofLanguage(printed)) {
+	for _, t := range slices.Concat(r.notJSON(printed), r.slipHints(stderr), refusals(printed, r), r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
 	if !r.isPython && shortened.MatchString(stdout) {
@@ -133,13 +134,17 @@ var (
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
+	// folderImport is an import from /apis or /skills without the first slash.
+	folderImport   = pattern.MustCompile(`Import "((?:apis|skills)/[\w-]{1,64})(?:\.ts)?" not a dependency`)
 	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
 	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
 	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at ` +
 		`file://[/\w-]*?/skills/([\w-]{1,64})\.ts:`)
-	sizeRefusal  = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
-	spaceRefusal = pattern.MustCompile(`No space left on device \(os error 28\)|\[Errno 28\] No space left on device`)
-	shortened    = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
+	sizeRefusal = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
+	// spaceRefusal has the folder, if the interpreter names the file.
+	spaceRefusal = pattern.MustCompile(`(?:No space left on device \(os error 28\)|\[Errno 28\] No space left on device)` +
+		`(?:[^\n]*'(/tmp|/skills)\b)?`)
+	shortened = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
 // refusals returns hints for what Deno refused before it reached the proxy, and for what it left out. Code can print
@@ -156,10 +161,15 @@ func refusals(printed string, r rendering) []voice.Text {
 	if wantsMCP {
 		out = append(out, noServers(r.catalog))
 	}
-	add(!wantsMCP && importRefusal.MatchString(printed), "Packages and URLs cannot be imported. Use what Deno has built "+
-		"in (\"node:fs\" too), fetch, and modules in /skills.")
+	folder := folderImport.FindStringSubmatch(printed)
+	if folder != nil {
+		add(true, "Import it by its whole path: \"%PATH.ts\".", "%PATH", "/"+folder[1])
+	}
+	isPackage := !wantsMCP && folder == nil && importRefusal.MatchString(printed)
+	add(isPackage, "Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and "+
+		"modules in /skills.")
 	add(requireRefusal.MatchString(printed), "There is no CommonJS: write import fs from \"node:fs\".")
-	out = append(out, moduleRefusals(printed, r.skills)...)
+	out = append(out, r.moduleRefusals(printed)...)
 	if m := brokenSkill.FindStringSubmatch(printed); m != nil {
 		add(true, "The skill %NAME does not load: correct it {with update_skill|in a run, or remove it with codeforge "+
 			"skills rm %NAME}.", "%NAME", m[1])
@@ -172,7 +182,10 @@ func refusals(printed string, r rendering) []voice.Text {
 	add(otherRefusal.MatchString(printed), "Environment variables, processes and native code are not available to code.")
 	add(sizeRefusal.MatchString(printed),
 		fmt.Sprintf("A file may have at most %d MiB: write several.", runapi.MaxFile>>20))
-	add(spaceRefusal.MatchString(printed), "There is no room left: remove files that are no longer needed.")
+	if m := spaceRefusal.FindStringSubmatch(printed); m != nil {
+		add(true, "The disk of %DISK is full, and the file that was written last is incomplete: remove files that are no "+
+			"longer needed.", "%DISK", cmp.Or(m[1], "/tmp or /skills"))
+	}
 	return out
 }
 
@@ -245,14 +258,16 @@ func elsewhere(h hostname.Host, cat controlapi.Catalog) string {
 }
 
 // moduleRefusals are the hints for modules that are not there: files of the caller's, and skills.
-func moduleRefusals(printed string, skills []string) []voice.Text {
+func (r rendering) moduleRefusals(printed string) []voice.Text {
 	var out []voice.Text
 	for _, m := range moduleRefusal.FindAllStringSubmatch(printed, maxHints) {
 		_, name, isSkill := strings.Cut(m[1], "/skills/")
 		name, isModule := strings.CutSuffix(name, ".ts")
 		switch {
 		case isSkill && isModule && skillWord.MatchString(name):
-			out = append(out, voice.Text{Model: noSuchSkill(name, skills), Person: noSuchSkill(name, skills)})
+			out = append(out, voice.Text{Model: noSuchSkill(name, r.skills), Person: noSuchSkill(name, r.skills)})
+		case strings.HasPrefix(m[1], "/code/apis/"):
+			out = append(out, r.missingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
 			out = append(out, voice.Say("{Only this module is sent. Put the code of others into it, or write them to "+
 				"/skills/<name>.ts first and import them from there|Files beside a script are taken along only by codeforge run "+
@@ -260,6 +275,22 @@ func moduleRefusals(printed string, skills []string) []voice.Text {
 		}
 	}
 	return out
+}
+
+// missingClient says why a typed client could not be imported. path begins with /code/apis/.
+func (r rendering) missingClient(path string) voice.Text {
+	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
+	var known []string
+	for _, a := range r.catalog.APIs {
+		known = append(known, a.Name)
+	}
+	if slices.Contains(known, name) {
+		return voice.Say("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
+	}
+	if !skillWord.MatchString(name) {
+		name = "of that name"
+	}
+	return voice.Say("%WHY", "%WHY", noSuchAPI("/apis", name, known))
 }
 
 // skillWord is what a hint repeats of a path below /skills.

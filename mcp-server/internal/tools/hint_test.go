@@ -58,7 +58,7 @@ func TestShort(t *testing.T) {
 	} {
 		r := rendered(stderr)
 		r.catalog = cat
-		shown, _ := failedOutput(r)
+		shown, _, _ := r.cutOutput(true)
 		all := shown + toModel(r.hints())
 		if len(all) > 240 || strings.Contains(all, "\x1b") || strings.Contains(all, "ext:") {
 			t.Errorf("%s: %d characters: %s", name, len(all), all)
@@ -72,8 +72,8 @@ func TestPythonRefusals(t *testing.T) {
 	const others = "Environment variables, processes and native code are not available to code."
 	for last, want := range map[string]string{
 		"OSError: [Errno 27] File too large":                                  "A file may have at most 128 MiB: write several.",
-		"OSError: [Errno 28] No space left on device":                         "There is no room left: remove files that are no longer needed.",
-		"OSError: [Errno 28] No space left on device: '/tmp/x'":               "There is no room left: remove files that are no longer needed.",
+		"OSError: [Errno 28] No space left on device":                         "The disk of /tmp or /skills is full, and the file that was written last is incomplete: remove files that are no longer needed.",
+		"OSError: [Errno 28] No space left on device: '/tmp/x'":               "The disk of /tmp is full, and the file that was written last is incomplete: remove files that are no longer needed.",
 		"OSError: [Errno 30] Read-only file system: '/data'":                  files,
 		"  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'KEY'":   others,
 		"  File \"/opt/py/os.py\", line 679, in __getitem__\nKeyError: 'KEY'": others,

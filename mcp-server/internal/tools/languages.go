@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -31,14 +32,17 @@ func (s *Surface) languages() runapi.Python {
 	return runapi.Python{}
 }
 
-// language reads the argument language, and reports whether it is Python.
-func (s *Surface) language(a *argument.Reader) bool {
+// language reads the argument language, and reports whether it is Python. tag is the word behind the fence that the
+// code was in: without the argument it counts.
+func (s *Surface) language(a *argument.Reader, tag string) bool {
 	p := s.languages()
 	want := `"typescript" or "python"`
 	if p.Version == "" {
 		want = `"typescript"`
 	}
-	switch language := strings.ToLower(a.Text("language", want, false)); {
+	language := strings.ToLower(a.Text("language", want, false))
+	language = cmp.Or(language, fencedLanguage(a, tag, language))
+	switch {
 	case language == "" || language == runapi.LanguageTypeScript:
 		return false
 	case language == runapi.LanguagePython && p.Version != "":
@@ -82,6 +86,12 @@ var (
 		`^\s*(?:if|for|while|with|elif|else|try|except)\b[^{]*:\s*(?:#.*)?$`)
 )
 
+// isForeign reports whether code looks like the other language, and not like its own.
+func (r rendering) isForeign() bool {
+	typescript, python := likeTypeScript.MatchString(r.code), likePython.MatchString(r.code)
+	return typescript != python && typescript == r.isPython
+}
+
 // ofLanguage are hints for code that failed because of its language. Code can print anything: only names of modules,
 // which are checked, come from there.
 func (r rendering) ofLanguage(printed string) (out []voice.Text) {
@@ -89,7 +99,7 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 		return nil
 	}
 	if !r.isPython {
-		if denoParse.MatchString(printed) && likePython.MatchString(r.code) && !likeTypeScript.MatchString(r.code) {
+		if denoParse.MatchString(printed) && r.isForeign() {
 			if r.python.Version != "" {
 				return []voice.Text{voice.Say("The code looks like Python: {pass \"language\": \"python\" with it|name the file " +
 					"x.py, or pass --language python}.")}
@@ -99,12 +109,21 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 		}
 		return nil
 	}
-	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) {
+	m := undefined.FindStringSubmatch(printed)
+	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) ||
+		m != nil && inPython[m[2]] != "" && r.isForeign() {
 		return []voice.Text{voice.Say("The code looks like TypeScript, and its language was Python" +
 			"{: leave \"language\" out|}.")}
 	}
 	if m := noModule.FindStringSubmatch(printed); m != nil {
-		out = append(out, r.missing(m[1]))
+		switch top, _, _ := strings.Cut(m[1], "."); top {
+		case "apis":
+			out = append(out, voice.Say("Typed clients are for TypeScript alone: call the API by its URL."))
+		case "mcp", "stash", "parallel":
+			out = append(out, noServers(r.catalog))
+		default:
+			out = append(out, r.missing(m[1]))
+		}
 	}
 	if noAddress.MatchString(printed) {
 		out = append(out, r.unknownHosts()...)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -56,10 +57,9 @@ func digest(session string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// end stores the end of a run, and the skills that it changed.
+// end stores the end of a run.
 func (s *Surface) end(
-	recording *history.Recording, req *mcp.CallToolRequest, o execution.Outcome, err error,
-	changes []skill.Change, res *mcp.CallToolResult,
+	recording *history.Recording, o execution.Outcome, err error, res *mcp.CallToolResult,
 ) {
 	if recording == nil {
 		return
@@ -76,25 +76,38 @@ func (s *Surface) end(
 		e.Reason, e.Stopped = noExit(err), errors.Is(err, context.Canceled)
 		e.Detail = explain(err, o).Person
 	}
-	name, _, _ := client(req.Session)
-	for _, c := range changes {
-		s.changed(historyapi.SkillVersion{
-			Skill: c.Name, By: historyapi.ByRun, Run: o.Run, Client: name, Deleted: c.What == skill.Deleted,
-		})
-	}
 	recording.End(e)
 }
 
-// remarkPinned names the pinned skills whose files changed during a run, and alerts the user.
-func (s *Surface) remarkPinned(after, before skill.Snapshot, run string) []string {
+// recordVersions stores changes of skills by a run. run is empty if several ran and the author is not known.
+func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes []skill.Change) {
+	name := ""
+	if run != "" {
+		name, _, _ = client(req.Session)
+	}
+	for _, c := range changes {
+		s.changed(historyapi.SkillVersion{
+			Skill: c.Name, By: historyapi.ByRun, Run: run, Client: name, Deleted: c.What == skill.Deleted,
+		})
+	}
+}
+
+// remarkPinned alerts the user of the pinned skills whose files changed during a run, and remarks on those that its code
+// changed.
+func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, run string) []string {
+	own := ownChanges(code, alone, changes)
 	var out []string
-	for _, c := range after.HiddenSince(before) {
-		out = append(out, "The file of the pinned skill "+c.Name+" changed, without effect: imports get the pinned source.")
-		s.cfg.History.AddAlert(historyapi.Alert{
-			Kind: historyapi.AlertPinned, Run: run, Skill: c.Name,
+	for _, c := range changes {
+		alert := historyapi.Alert{
+			Kind: historyapi.AlertPinned, Skill: c.Name,
 			Title: "The file of a pinned skill was changed: " + c.Name,
 			Text:  "Imports still get the pinned source.",
-		})
+		}
+		if slices.Contains(own, c) {
+			alert.Run = run
+			out = append(out, "The file of the pinned skill "+c.Name+" changed, without effect: imports get the pinned source.")
+		}
+		s.cfg.History.AddAlert(alert)
 	}
 	return out
 }

@@ -91,6 +91,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		return nil
 	}
 	stdout := excerpt.New(checkOutput)
+	before := s.snapshot()
 	code := fmt.Sprintf(checker, list)
 	if !r.Python {
 		code += imported(names)
@@ -102,6 +103,10 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
 		return nil
 	}
+	meanwhile := s.snapshot().Since(before)
+	names = slices.DeleteFunc(names, func(name string) bool { // of somebody else, or gone
+		return slices.ContainsFunc(meanwhile, func(c skill.Change) bool { return c.Name == name })
+	})
 	printed, _ := stdout.Text(checkOutput)
 	failed := map[string]bool{}
 	for line := range strings.Lines(printed) {
@@ -138,9 +143,8 @@ func reason(text string) string {
 }
 
 // strays says which new files in /skills are not skills, and why.
-func strays(now, before skill.Snapshot) []string {
+func strays(list []skill.Change) []string {
 	var out []string
-	list := now.Strays(before)
 	for i, c := range list {
 		if i == maxRemarks {
 			out = append(out, fmt.Sprintf("%d more files in /skills are no skills.", len(list)-i))

@@ -37,12 +37,14 @@ type rendering struct {
 	plan     voice.Text
 	catalog  controlapi.Catalog
 	code     string
+	fenced   bool // the code was taken out of a fence
 	isPython bool
 	python   runapi.Python // what the sandbox says of it
 }
 
-// render makes the result of a run: on success stdout, exactly as printed; on failure stderr, then stdout. There is a
-// second block only if the model must know something else.
+// render makes the result of a run. The first block of a success is stdout, exactly as printed. If there is stderr, a
+// second block has it behind the line "stderr:". A failure has both in one block, stderr first. The last block has the
+// notes, if there are any.
 func render(r rendering) *mcp.CallToolResult {
 	var notes []voice.Text
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
@@ -52,22 +54,23 @@ func render(r rendering) *mcp.CallToolResult {
 		notes = append(notes, voice.Say("%MISTAKES", "%MISTAKES", mistaken(r.mistakes)))
 	} else if r.outcome.Exit.Detail != "" {
 		notes = append(notes, voice.Say("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
+	} else if failed && r.stdout.Len()+r.stderr.Len() > 0 && !r.isExplained() {
+		notes = append(notes, voice.Say("{The run failed because the code ended with exit code %CODE, not 0.|}",
+			"%CODE", strconv.Itoa(r.outcome.Exit.Code)))
 	}
 	if r.outcome.Lost {
 		notes = append(notes, voice.Say("The proxy stopped before the run's receipt: "+
 			"requests may have failed, and it is not known which were sent."))
 	}
-	shown, cut := "", 0
-	if failed {
-		shown, cut = failedOutput(r)
-	} else {
-		shown, cut = r.stdout.Text(r.limit)
-	}
-	if shown == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
+	shown, stderr, cut := r.cutOutput(failed)
+	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
 		notes = append(notes, voice.Say(silent(r, failed)))
 	}
 	if cut > 0 {
 		notes = append(notes, voice.Say("%NOTE", "%NOTE", cutNote(r, cut)))
+	}
+	if unkept := r.outcome.Exit.Unkept; unkept != "" {
+		notes = append(notes, voice.Say("%UNKEPT", "%UNKEPT", unkept))
 	}
 	if n := r.outcome.Exit.InvalidUTF8; n > 0 {
 		notes = append(notes, voice.Say("%N bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
@@ -75,6 +78,9 @@ func render(r rendering) *mcp.CallToolResult {
 	}
 	if r.plan != (voice.Text{}) && r.err == nil {
 		notes = append(notes, r.plan)
+	}
+	if r.fenced {
+		notes = append(notes, voice.Say("The code inside the ``` fence was run. Send code without a fence."))
 	}
 	notes = append(notes, r.hints()...)
 	if note := changeNote(r.changes); note != "" {
@@ -84,6 +90,11 @@ func render(r rendering) *mcp.CallToolResult {
 		notes = append(notes, voice.Say("%NOTE", "%NOTE", note))
 	}
 	res := contents(shown, notes, failed)
+	if stderr != "" {
+		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
+			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
+		}))
+	}
 	if r.outcome.Receipt.Run != "" || r.outcome.Exit.Reason != "" {
 		if r.outcome.Receipt.Run == "" {
 			r.outcome.Receipt.Run = r.outcome.Run
@@ -130,30 +141,48 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 	}
 	res := text(blocks...)
 	res.IsError, res.Meta = failed, mcp.Meta{}
-	if len(person) > 0 {
+	if len(notes) > 0 {
 		res.Meta[notesKey] = told
 	}
 	return res
 }
 
-// failedOutput returns stderr, then stdout, both cut if they do not fit.
-func failedOutput(r rendering) (string, int) {
-	errs := min(r.stderr.Len(), max(r.limit/2, r.limit-r.stdout.Len()))
-	stderr, cutErr := r.stderr.Text(errs)
+// stderrLine begins the block of stderr, for the model; streamKey in the block's _meta marks it for programs.
+const (
+	stderrLine = "stderr:\n"
+	streamKey  = "codeforge/stream"
+)
+
+// cutOutput returns the first block, stderr if it has a block to itself, and how many characters of both are left out.
+// Together they have at most limit characters. If that is too little, stderr gets half of limit after a failure, and a
+// quarter after a success.
+func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
+	share := r.limit / 4
+	if failed {
+		share = r.limit / 2
+	}
+	most := min(r.stderr.Len(), max(share, r.limit-r.stdout.Len()))
+	stderr, cutErr := r.stderr.Text(most)
+	first, cutOut := r.stdout.Text(r.limit - most)
+	if !failed {
+		return first, stderr, cutErr + cutOut
+	}
 	if !r.isPython {
 		stderr = uncaught.Shorten(stderr, r.explained(stderr))
 	}
-	stdout, cutOut := r.stdout.Text(r.limit - errs)
-	if stderr != "" && stdout != "" && !strings.HasSuffix(stderr, "\n") {
+	if stderr != "" && first != "" && !strings.HasSuffix(stderr, "\n") {
 		stderr += "\n"
 	}
-	return stderr + stdout, cutErr + cutOut
+	return stderr + first, "", cutErr + cutOut
 }
 
 // silent explains why there is nothing to show.
 func silent(r rendering, failed bool) string {
 	if failed {
 		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
+	}
+	if name := findUncalled(r.code); name != "" {
+		return fmt.Sprintf("The code ran and printed nothing: it defines %s and never calls it.", name)
 	}
 	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."
 }

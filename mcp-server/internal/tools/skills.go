@@ -57,7 +57,9 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
+	endWriting := s.writers.begin()
 	k, err := s.cfg.Skills.Patch(ctx, name, blocks)
+	endWriting()
 	if err != nil {
 		return failure(s.explainSkill(name, err)), nil
 	}
@@ -79,7 +81,10 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
-	if err := s.cfg.Skills.Delete(name); err != nil {
+	endWriting := s.writers.begin()
+	err := s.cfg.Skills.Delete(name)
+	endWriting()
+	if err != nil {
 		return failure(s.explainSkill(name, err)), nil
 	}
 	s.cfg.Log.Info("skill deleted", logline.Tag("skill"), slog.String("name", name))

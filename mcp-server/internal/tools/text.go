@@ -130,7 +130,8 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 ## Reach and limits
 - %s
 - No npm:, jsr: or URL imports, no require, no environment variables, no processes. %s A file has at most %d MiB.
-- %d s per run, up to %d with "timeout". About %d characters of output are shown; a longer one is cut in the middle.
+- %d s per run, up to %d with "timeout"; many clients give up after 60 s. About %d characters of output are shown; a
+  longer one is cut in the middle. What you print to stderr follows stdout in a second block.
 - {"dry_run": true} sends reads only. Writes answer 202 {"planned": n}, and become a plan that the user may approve.
 - A refused request answers with a status from 400 to 504 and JSON {error, code, hint};
   tell the user what the hint says rather than trying around it.

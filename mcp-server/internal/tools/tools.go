@@ -69,6 +69,8 @@ type Surface struct {
 	shelf  *shelf
 	desk   question.Desk
 	finder finder
+	// writers are the calls under way that may change skills.
+	writers writers
 	// python is what the sandbox says of Python; nil: it has not been asked.
 	python atomic.Pointer[runapi.Python]
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,6 +120,101 @@ func TestLimits(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestPrintedBeforeTheEnd: what code has printed arrives, however the run ends: also the beginning of a line, what does
+// not fit into a pipe, and bytes that were written beside print.
+func TestPrintedBeforeTheEnd(t *testing.T) {
+	const size = 1<<20 + 1 // more than a pipe holds
+	parts := [2]string{
+		"import process from 'node:process';\nawait Deno.stdout.write(new TextEncoder().encode('bytes '));\nDeno.stderr.writeSync(new TextEncoder().encode('progress ..'));\nprocess.stdout.write('x'.repeat(1048577));\nprocess.stdout.write('half a line');\n",
+		"import sys\nsys.stdout.buffer.write(b'bytes ')\nsys.stderr.write('progress ..')\nprint('x' * 1048577, end='')\nprint('half a line', end='')\n",
+	}
+	for i, name := range []string{"typescript", "python"} {
+		t.Run(name, func(t *testing.T) {
+			python := i == 1
+			w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Python: python, Memory: 256 << 20})
+			for _, row := range []struct {
+				name   string
+				ends   [2]string
+				reason runapi.Reason
+				code   int
+			}{
+				{"busy at the time limit", [2]string{"for (;;);\n", "while True: pass\n"}, runapi.Timeout, 137},
+				{"asleep at the time limit", [2]string{"await new Promise(() => setInterval(() => {}, 1e6));\n", "import time\ntime.sleep(1e6)\n"}, runapi.Timeout, 137},
+				{"busy outside of the language", [2]string{"'a'.repeat(40).match(/(a*)*(a*)*(a*)*b/);for (;;);\n", "import re\nre.match('(a+)+$', 'a' * 60 + 'b')\n"}, runapi.Timeout, 137},
+				{"over the memory limit", [2]string{"const a = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", "a = []\nwhile True: a.append(b'1' * (10 << 20))\n"}, runapi.OOM, 137},
+				{"exit", [2]string{"Deno.exit(3);\n", "import os\nos._exit(3)\n"}, runapi.Exited, 3},
+			} {
+				t.Run(row.name, func(t *testing.T) {
+					limit := testkit.Patience
+					if row.reason == runapi.Timeout {
+						limit = 3 * time.Second
+					}
+					r := w.Run(t, parts[i]+row.ends[i], limit)
+					if r.Exit.Reason != row.reason || r.Exit.Code != row.code {
+						t.Errorf("%+v", r.Exit)
+					}
+					want := "bytes " + strings.Repeat("x", size) + "half a line"
+					if r.Stdout != want || r.Stderr != "progress .." {
+						t.Errorf("%d of %d bytes, ending in %q, and %q", len(r.Stdout), len(want), r.Stdout[max(0, len(r.Stdout)-20):], r.Stderr)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestKilled: a run that somebody kills, or that crashes, says so, and does not blame the memory. It needs root, as whoever
+// kills has.
+func TestKilled(t *testing.T) {
+	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
+		o.Slots = 1
+		w := rig.Start(t, o)
+		ended := make(chan rig.Result, 1)
+		go func() {
+			ended <- w.Run(t, pick("console.log('up');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
+				"import time\nprint('up')\nwhile True: time.sleep(0.01)\n"), testkit.Patience)
+		}()
+		time.Sleep(2 * time.Second) // it has printed
+		for pid, program := range descendants(w.Process.Pid) {
+			if base := filepath.Base(program); strings.HasPrefix(base, "deno") || strings.HasPrefix(base, "python") {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		r := <-ended
+		if r.Exit.Reason != runapi.Cancelled || r.Exit.Code != 137 || r.Stdout != "up\n" ||
+			!strings.HasPrefix(r.Exit.Detail, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill for lack of memory.") ||
+			!strings.Contains(r.Exit.Detail, " MiB of its limit of ") {
+			t.Errorf("%+v %q", r.Exit, r.Stdout)
+		}
+		if o.Python {
+			r = w.Run(t, "import ctypes\nprint('up')\nctypes.string_at(0)\n", testkit.Patience)
+			if r.Exit.Reason != runapi.Exited || r.Exit.Code != 139 || r.Stdout != "up\n" || r.Exit.Detail != "The interpreter crashed: segmentation fault (signal 11)." {
+				t.Errorf("%+v", r.Exit)
+			}
+		}
+	})
+}
+
+// TestNoRoomForOutput: output that is too long to be shown, and cannot be kept, is not lost without a word. It needs root
+// for a small file system.
+func TestNoRoomForOutput(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("small", dir, "tmpfs", 0, "size=1m"); err != nil {
+		testkit.Skip(t, "mounting a small file system: "+err.Error())
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	testkit.Must(t, os.Chmod(dir, 0o755))
+	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Args: []string{"--runs", dir}})
+	r := w.Run(t, "console.log('x'.repeat(5000000));\n", testkit.Patience)
+	const want = "The whole stdout, 5000001 bytes, could not be kept: the disk of /runs is full."
+	if r.Exit.Unkept != want || r.Exit.StdoutFile != "" || len(r.Stdout) != 5000001 || r.Exit.Reason != runapi.Exited {
+		t.Errorf("%+v", r.Exit)
+	}
+	if r := w.Run(t, "console.log('x'.repeat(500000));\n", testkit.Patience); r.Exit.Unkept != "" || r.Exit.StdoutFile == "" {
+		t.Errorf("with room: %+v", r.Exit)
+	}
 }
 
 // nothingLeft checks that the only processes left in the slots are the prepared ones and the waiting interpreter.

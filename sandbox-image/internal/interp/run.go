@@ -14,6 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -40,6 +41,8 @@ type Task struct {
 	Pinned bool
 	// Keep, if not nil, gets all of standard output.
 	Keep *output.File
+	// Unkept is called if Keep could not be written, and why.
+	Unkept func(error)
 	// Unchecked is called if the code could not be checked, and why. It runs all the same.
 	Unchecked func(error)
 	// Watch reports whether the run exceeds another limit: a reason and a sentence, or "". It is called every watchEvery
@@ -63,6 +66,7 @@ type run struct {
 
 	outBytes, errBytes atomic.Int64
 	peak               atomic.Int64
+	oomKills           int64 // proc.OOMKills at the beginning
 
 	why    sync.Once
 	reason runapi.Reason
@@ -85,7 +89,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 		return runapi.Exit{Code: 1, Reason: runapi.Mistaken, Mistakes: mistakes}, err
 	}
 	start := time.Now()
-	r := &run{p: p, task: t}
+	r := &run{p: p, task: t, oomKills: proc.OOMKills()}
 	stdout, stderr, err := p.streams()
 	if err != nil {
 		return runapi.Exit{}, errors.Join(err, p.End())
@@ -115,11 +119,23 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 		WallMS: wall.Milliseconds(), CPUMS: max(0, st.CPU-p.before).Milliseconds(), MaxRSS: max(st.MaxRSS, r.peak.Load()),
 		StdoutBytes: r.outBytes.Load(), StderrBytes: r.errBytes.Load(), InvalidUTF8: out.Invalid + errs.Invalid,
 	}
-	exit.StdoutFile, _ = t.Keep.Close() // empty when the file could not be written
+	if exit.StdoutFile, err = t.Keep.Close(); err != nil {
+		t.Unkept(err)
+		exit.Unkept = fmt.Sprintf("The whole stdout, %d bytes, could not be kept: %s.", exit.StdoutBytes, explainUnkept(err))
+	}
 	if st.Leftover != nil {
 		return exit, fmt.Errorf("ending the run: %w", st.Leftover)
 	}
 	return exit, r.failed
+}
+
+// explainUnkept says why output could not be kept, without paths of the host.
+func explainUnkept(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) && (errno == syscall.ENOSPC || errno == syscall.EDQUOT) {
+		return "the disk of " + jail.RunsDir + " is full"
+	}
+	return jail.RunsDir + " could not be written"
 }
 
 // streams are what the interpreter prints from now on.
@@ -229,9 +245,23 @@ func outOfMemory(limit int64) string {
 		"Work on smaller pieces, or stream.", limit>>20)
 }
 
-// noMemory is the detail of a run that the kernel killed because all runs together had used up the memory.
-const noMemory = "The kernel ended the run: there was no memory left for all the runs together. " +
-	"Run it again when fewer others run, or work on smaller pieces."
+// explainKill says who killed an interpreter that sandboxd did not kill, as far as that is known. held is the most
+// memory that it was seen to have, limit what it may have, before and after are proc.OOMKills.
+func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
+	seen := fmt.Sprintf("The run held at most %d MiB of its limit of %d MiB.", held>>20, limit>>20)
+	switch {
+	case held > limit:
+		return runapi.OOM, outOfMemory(limit)
+	case before >= 0 && after > before:
+		return runapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. " + seen +
+			" Run it again when fewer others run, or work on smaller pieces."
+	case before >= 0 && after >= 0:
+		return runapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no " +
+			"kill for lack of memory. " + seen + " It may have run in part: check before you run it again."
+	}
+	return runapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL). " + seen +
+		" It may have run in part: check before you run it again."
+}
 
 // readSize is the most output that one event carries, in bytes before encoding.
 const readSize = 32 << 10
@@ -292,15 +322,18 @@ func (r *run) diagnose(st jail.Status) {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
 		switch syscall.Signal(st.Signal) {
-		case syscall.SIGKILL: // code cannot signal itself, so this was the kernel's OOM killer
-			r.reason, r.detail = runapi.OOM, outOfMemory(r.task.Memory)
-			if r.peak.Load() < r.task.Memory/4*3 { // the run was well below its own limit
-				r.detail = noMemory
-			}
+		case 0:
+		case syscall.SIGKILL: // code cannot signal itself
+			held := max(st.MaxRSS, r.peak.Load())
+			r.reason, r.detail = explainKill(held, r.task.Memory, r.oomKills, proc.OOMKills())
 		case syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGILL, syscall.SIGSEGV:
 			if r.tail.contains("out of memory") {
 				r.reason, r.detail = runapi.OOM, outOfMemory(r.task.Memory)
+				return
 			}
+			fallthrough
+		default:
+			r.detail = fmt.Sprintf("The interpreter crashed: %s (signal %d).", syscall.Signal(st.Signal), st.Signal)
 		}
 	})
 }

@@ -35,9 +35,10 @@ const (
 var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
 
 // pythonArgs is the interpreter's command line after the program's name: no packages of the user in /tmp, no byte code
-// written. dir is the code directory, as the interpreter sees it.
+// written. Without buffers (-u), what is printed before a run is killed is kept, also the beginning of a line. dir is
+// the code directory, as the interpreter sees it.
 func pythonArgs(dir string) []string {
-	return []string{"-s", "-B", "-X", "utf8", dir + "/" + PythonMain}
+	return []string{"-s", "-B", "-u", "-X", "utf8", dir + "/" + PythonMain}
 }
 
 // pythonEnviron is the interpreter's whole environment. sitecustomize.py takes out what it alone needs. Without NETRC,

@@ -101,8 +101,11 @@ func (f *File) Close() (string, error) {
 	if f.f == nil {
 		return "", f.err
 	}
-	err := errors.Join(f.err, f.f.Close(), f.keep.trim())
-	if err != nil {
+	err := errors.Join(f.err, f.f.Close())
+	if err != nil { // the beginning alone would take the room of those to come
+		_ = f.keep.root.RemoveAll(f.run)
+	}
+	if err = errors.Join(err, f.keep.trim()); err != nil {
 		return "", fmt.Errorf("keeping the output of %s: %w", f.run, err)
 	}
 	return path.Join(f.keep.cfg.Inside, f.run, FileName), nil

@@ -270,6 +270,7 @@ func (p *Pool) try(
 		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: keep,
 		Skills: r.Skills, Pinned: isPinned(r),
+		Unkept:    func(err error) { p.cfg.Log.Warn("output was not kept", "run", r.Run, "error", err) },
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
 		Watch: func() (runapi.Reason, string) {
@@ -284,6 +285,7 @@ func (p *Pool) try(
 	if e := added.End(); e != nil {
 		p.cfg.Log.Warn("files of a run could not be removed", "run", r.Run, "error", e)
 	}
+	exit.Unkept = strings.TrimSpace(exit.Unkept + " " + added.Unkept())
 	remove := func(after time.Duration) {
 		time.Sleep(after)
 		err := w.Close()

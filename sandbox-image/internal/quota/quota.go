@@ -89,6 +89,8 @@ type Run struct {
 	over  *Dir
 	// before is how full the directories were.
 	before []space
+	// unkept are sentences about files of the run that End removed to make room.
+	unkept []string
 }
 
 // Begin starts to measure a run.
@@ -175,12 +177,19 @@ func (r *Run) End() error {
 	delete(m.busy, r.slot)
 	m.mu.Unlock()
 	for i, d := range m.cfg.Dirs {
-		if d.MakeRoom {
-			m.makeRoom(i)
+		if !d.MakeRoom {
+			continue
+		}
+		if own := m.makeRoom(i, r.mine); own > 0 {
+			r.unkept = append(r.unkept, fmt.Sprintf("%d files that the run wrote to %s were removed at its end, because the "+
+				"disk of %s was more than half full.", own, d.Name, d.Name))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// Unkept says how many files of the run End has removed to make room; empty if there were none.
+func (r *Run) Unkept() string { return strings.Join(r.unkept, " ") }
 
 // space is an amount of bytes and files.
 type space struct{ bytes, files int64 }

@@ -319,6 +319,32 @@ func TestMakeRoom(t *testing.T) {
 	same(t, dir, "d/", "newer", "newest")
 }
 
+// TestMakeRoomOfItsOwn: a run whose own files are removed at its end says so, and no other run does.
+func TestMakeRoomOfItsOwn(t *testing.T) {
+	dir := tmpfs(t, 1000)
+	m := meter(t, dir, nil)
+	working := m.Begin(1)
+	write(t, 1, 7<<20, dir, "kept")
+	r := m.Begin(2)
+	write(t, 2, 2<<20, dir, "lost")
+	testkit.Must(t, r.End())
+	const want = "1 files that the run wrote to /tmp were removed at its end, because the disk of /tmp was more than half full."
+	if got := r.Unkept(); got != want {
+		t.Errorf("got %q", got)
+	}
+	testkit.Must(t, working.End())
+	if got := working.Unkept(); got != "" {
+		t.Errorf("the other run: %q", got)
+	}
+	same(t, dir, "kept")
+	write(t, 3, 3<<20, dir, "before")
+	next := m.Begin(4)
+	testkit.Must(t, next.End())
+	if got := next.Unkept(); got != "" {
+		t.Errorf("files of others: %q", got)
+	}
+}
+
 // Empty files count too, and so do directories.
 func TestMakeRoomForFiles(t *testing.T) {
 	dir := tmpfs(t, 100)

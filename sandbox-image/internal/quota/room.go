@@ -21,6 +21,8 @@ type entry struct {
 	changed time.Time
 	// closed means that it is a directory that sandboxd cannot read, or does not.
 	closed bool
+	// own means that the run which ends now has made it.
+	own bool
 }
 
 // canOpen reports whether sandboxd can read a directory.
@@ -33,19 +35,19 @@ func canOpen(root *os.Root, dir string) bool {
 }
 
 // makeRoom removes the oldest files of a directory until it is no more than half full. Files of a slot with a run in
-// progress stay.
-func (m *Meter) makeRoom(i int) {
+// progress stay. It returns how many of the removed ones are mine.
+func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 	m.room.Lock()
 	defer m.room.Unlock()
 	root := m.roots[i]
 	if !m.crowded(i) {
-		return
+		return 0
 	}
 	var leaves, dirs []entry
 	owner := map[string]uint32{} // of directories
 	busy := map[string]bool{}    // directories that hold files of a slot with a run in progress
 	each(root, ".", func(name string, st *unix.Statx_t) bool {
-		e := entry{name, st.Uid, instant(st.Ctime), false}
+		e := entry{name: name, uid: st.Uid, changed: instant(st.Ctime), own: mine(st)}
 		if !m.idle(e.uid) {
 			for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 				busy[dir] = true
@@ -80,10 +82,14 @@ func (m *Meter) makeRoom(i int) {
 		}
 		if err == nil {
 			removed++
+			if e.own {
+				own++
+			}
 		}
 	}
 	m.cfg.Log.Warn("removed the oldest files of a directory that was more than half full",
 		"directory", m.cfg.Dirs[i].Name, "removed", removed)
+	return own
 }
 
 // crowded reports whether a directory is more than half full.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -61,7 +62,9 @@ type Running struct {
 	reason runapi.Reason
 	detail string
 	held   int64 // memory when it was last measured
-	mu     sync.Mutex
+	// oomKills is proc.OOMKills at the beginning.
+	oomKills int64
+	mu       sync.Mutex
 }
 
 // Start starts the program, and returns before its confinement is verified.
@@ -78,7 +81,7 @@ func Start(cfg Config) (*Running, error) {
 	if cfg.Server.Install {
 		stdio.Err = stdio.Out
 	}
-	r := &Running{cfg: cfg, in: files[1], out: files[2], err: files[4], began: time.Now()}
+	r := &Running{cfg: cfg, in: files[1], out: files[2], err: files[4], began: time.Now(), oomKills: proc.OOMKills()}
 	process, err := cfg.Jail.StartServer(cfg.Server, stdio)
 	closeAll([]*os.File{files[0], files[3], files[5]})
 	if err != nil {
@@ -224,13 +227,24 @@ func outOfMemory(limit int64) string {
 		limit>>20)
 }
 
+// explainKill says who killed a server, as far as that is known. held is the memory that it had last, limit the memory
+// that it may have, before and after are proc.OOMKills.
+func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
+	seen := fmt.Sprintf("It last held %d MiB of its limit of %d MiB.", held>>20, limit>>20)
+	if before >= 0 && after > before {
+		return runapi.OOM, "The server was killed (SIGKILL), probably by the kernel: it killed processes for lack of " +
+			"memory while the server ran. " + seen
+	}
+	return runapi.Cancelled, "The server was killed (SIGKILL): by itself, an operator or the kernel. " + seen
+}
+
 // exit describes how the program ended.
 func (r *Running) exit(st jail.Status) runapi.Exit {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
 		switch {
 		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so this may not be the kernel
-			r.reason, r.detail = runapi.OOM, "The server was killed, probably by the kernel, which had no memory left."
+			r.reason, r.detail = explainKill(r.Memory(), r.cfg.Memory, r.oomKills, proc.OOMKills())
 		case st.Code != 0:
 			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, r.tail.text())
 			if why := cause(r.tail.text()); r.cfg.Server.Install && why != "" {

@@ -1,0 +1,79 @@
+package tools
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// fence is a line that opens or closes a block of code in Markdown.
+var fence = regexp.MustCompile("^ {0,3}```[ \t]*([\\w+#.-]*)[ \t]*$")
+
+// fenceLanguages are the words behind an opening fence that name a language.
+var fenceLanguages = map[string]string{
+	"ts": runapi.LanguageTypeScript, "tsx": runapi.LanguageTypeScript, "mts": runapi.LanguageTypeScript,
+	"js": runapi.LanguageTypeScript, "jsx": runapi.LanguageTypeScript, "mjs": runapi.LanguageTypeScript,
+	"javascript": runapi.LanguageTypeScript, "typescript": runapi.LanguageTypeScript,
+	"py": runapi.LanguagePython, "python": runapi.LanguagePython, "python3": runapi.LanguagePython,
+}
+
+// unfence returns the code inside a fence, with its line numbers, and the word behind the opening fence. It is fenced
+// only if the first and the last line are fences and no other line begins with one: such text is no program in Python,
+// and in TypeScript it ends with a TypeError before anything else happens.
+func unfence(code string) (inside, tag string, fenced bool) {
+	lines := strings.Split(strings.TrimRight(code, " \t\r\n"), "\n")
+	first := 0
+	for first < len(lines)-1 && strings.TrimSpace(lines[first]) == "" {
+		first++
+	}
+	opening := fence.FindStringSubmatch(strings.TrimRight(lines[first], "\r"))
+	last := len(lines) - 1
+	if opening == nil || first == last || strings.TrimSpace(lines[last]) != "```" {
+		return code, "", false
+	}
+	for _, line := range lines[first+1 : last] {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			return code, "", false
+		}
+	}
+	lines[first] = ""
+	return strings.Join(lines[:last], "\n") + "\n", opening[1], true
+}
+
+// fencedLanguage is the language that the word behind a fence names, empty for an empty word. An unknown word, or one
+// that contradicts the argument language, is a mistake.
+func fencedLanguage(a *argument.Reader, tag, language string) string {
+	tagged := fenceLanguages[strings.ToLower(tag)]
+	switch {
+	case tag != "" && tagged == "":
+		a.Mistake(fmt.Sprintf("code: found a fence of %.40q, want TypeScript or Python without a fence", tag))
+	case tagged != "" && language != "" && tagged != language:
+		a.Mistake(fmt.Sprintf("language: found %q for code in a fence of %q", language, tag))
+	}
+	return tagged
+}
+
+var (
+	fenceInside = regexp.MustCompile("(?m)^ {0,3}```")
+	// longText begins a comment or a string that can have a fence on a line of its own.
+	longText = regexp.MustCompile("\"\"\"|'''|`|/\\*")
+	// prose is a sentence as models begin an answer with it.
+	prose = regexp.MustCompile(`^(?:Here|Sure|Okay|Ok|Certainly|Below|This|The|Let|I|First|Now|To)\b[,!']?` +
+		`(?: [\w',./-]+)+[.:!]?\r?$`)
+	firstBad = regexp.MustCompile(`main\.(?:ts:|py", line )(\d{1,7})`)
+)
+
+// hasProse reports whether code that could not be parsed has text around it: a fence after its beginning, or a sentence
+// as its first line, at which it failed.
+func hasProse(code, words string) bool {
+	if at := fenceInside.FindStringIndex(code); at != nil {
+		return !longText.MatchString(code[:at[0]])
+	}
+	before := code[:len(code)-len(strings.TrimLeft(code, " \t\r\n"))]
+	line, _, _ := strings.Cut(code[len(before):], "\n")
+	m := firstBad.FindStringSubmatch(words)
+	return m != nil && m[1] == fmt.Sprint(strings.Count(before, "\n")+1) && prose.MatchString(line)
+}

@@ -1,0 +1,145 @@
+package tools
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// What interpreters print when code fails for the reasons below.
+var (
+	undefined = pattern.MustCompile(`(?m)ReferenceError: (\w{1,80}) is not defined$|` +
+		`^NameError: name '(\w{1,80})' is not defined`)
+	isReturn = pattern.MustCompile(`(?m)SyntaxError: Illegal return statement$|` +
+		`^SyntaxError: 'return' outside function$`)
+	isSyntax    = pattern.MustCompile(`(?m)(?:^|error: |Uncaught )(?:SyntaxError|IndentationError): |is not a function$`)
+	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
+	unsetToken  = pattern.MustCompile(`Requires env access to "(\w{1,80})"|` +
+		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
+	// maybeUnset reads a variable in Python, which gives None. A second group gives another value instead.
+	maybeUnset = regexp.MustCompile(`(?:environ\.get|getenv)\(\s*["'](\w{1,80})["']\s*\)(\s*or\b)?`)
+)
+
+// inPython maps a name of TypeScript to its counterpart in Python, inTypeScript the other way round.
+var (
+	inPython = map[string]string{
+		"fetch": "urllib.request.urlopen()", "console": "print()", "JSON": "the module json", "Date": "the module datetime",
+		"null": "None", "undefined": "None", "true": "True", "false": "False",
+	}
+	inTypeScript = map[string]string{
+		"print": "console.log()", "None": "null", "True": "true", "False": "false", "requests": "fetch()",
+		"json": "JSON", "len": ".length", "str": "String()",
+	}
+)
+
+// slipHints are hints for mistakes in the code itself. Code can print anything: so they are found in the interpreter's
+// words alone, if these can be told from the code's, and only after a failure.
+func (r rendering) slipHints(stderr string) (out []voice.Text) {
+	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
+		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
+			out = append(out, quoteHint(name))
+		}
+	}
+	if r.outcome.Exit.Code == 0 {
+		return out
+	}
+	words := stderr
+	if !r.isPython {
+		_, words = uncaught.Split(stderr)
+	}
+	if m := unsetToken.FindStringSubmatch(words); m != nil {
+		if name := nearestToken(m[1]+m[2], r.catalog); name != "" {
+			out = append(out, quoteHint(name))
+		}
+	}
+	if m := undefined.FindStringSubmatch(words); m != nil {
+		out = append(out, r.undefinedHints(m[1]+m[2])...)
+	}
+	switch {
+	case strings.Contains(words, "/skills/"): // a skill is wrong, not the code
+	case isReturn.MatchString(words):
+		out = append(out, voice.Say("The code is a module and not a function: print the result instead of returning it."))
+	case isSyntax.MatchString(words) && hasProse(r.code, words):
+		out = append(out, voice.Say("Send the code alone, without sentences and without ``` around it."))
+	}
+	return out
+}
+
+// undefinedHints are hints for a name that code uses without defining it.
+func (r rendering) undefinedHints(name string) []voice.Text {
+	if token := nearestToken(name, r.catalog); token != "" {
+		return []voice.Text{quoteHint(token)}
+	}
+	there := inTypeScript[name]
+	if r.isPython {
+		if there = inPython[name]; name == "fetch" && slices.Contains(r.python.Packages, "requests") {
+			there = "requests.get()"
+		}
+	}
+	if there == "" || r.isForeign() { // then all of the code is in the wrong language, which ofLanguage says
+		return nil
+	}
+	return []voice.Text{voice.Say(r.word("%NAME is Python's; TypeScript has %THERE.",
+		"%NAME is TypeScript's; Python has %THERE."), "%NAME", name, "%THERE", there)}
+}
+
+// nearestToken is the token name that equals name but for at most two slips; empty if there is none.
+func nearestToken(name string, cat controlapi.Catalog) string {
+	if name != strings.ToUpper(name) {
+		return ""
+	}
+	var names []string
+	for _, a := range cat.APIs {
+		for _, t := range a.Credentials {
+			names = append(names, t.Name)
+		}
+	}
+	return typo.Nearest(name, min(2, len(name)/4), names)
+}
+
+// quoteHint says how code writes a token name.
+func quoteHint(token string) voice.Text {
+	return voice.Say("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
+}
+
+// functions matches a function that code defines at its top level, writesFile a call that writes a file.
+var (
+	functions = regexp.MustCompile(`(?m)^(?:export +(?:default +)?)?(?:async +)?(?:function\*?|def) +(\w{1,80})|` +
+		`^(?:const|let|var) +(\w{1,80}) *= *(?:async *)?(?:\([^()\n]*\)|\w+)(?: *:[^=\n]+)? *=>`)
+	writesFile = regexp.MustCompile(`\b(?:writeTextFile|writeFile|appendFile|write|write_text|write_bytes)(?:Sync)?\(`)
+)
+
+// findUncalled returns the name of a function that code defines and never names again; empty if there is none. It must
+// be the only function, or have the name main or run. In code that writes a file, a definition may be text for it.
+func findUncalled(code string) string {
+	if writesFile.MatchString(code) {
+		return ""
+	}
+	found := functions.FindAllStringSubmatch(code, 100)
+	for _, m := range found {
+		name := m[1] + m[2]
+		if len(found) > 1 && name != "main" && name != "run" {
+			continue
+		}
+		if len(regexp.MustCompile(`\b`+name+`\b`).FindAllStringIndex(code, 2)) == 1 {
+			return name
+		}
+	}
+	return ""
+}
+
+// isExplained reports whether stderr tells why the run failed: with an error that its language reports.
+func (r rendering) isExplained() bool {
+	stderr, _ := r.stderr.Text(r.limit)
+	if r.isPython {
+		return isTraceback.MatchString(stderr)
+	}
+	_, words := uncaught.Split(stderr)
+	return words != ""
+}

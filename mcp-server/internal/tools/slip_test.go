@@ -1,0 +1,179 @@
+package tools
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// TestUnfence: only a text that is one fenced block is taken for the code inside, which keeps its line numbers.
+func TestUnfence(t *testing.T) {
+	for name, row := range map[string]struct {
+		code, inside, tag string
+		fenced            bool
+	}{
+		"typescript":             {"```ts\nconsole.log(1)\n```", "\nconsole.log(1)\n", "ts", true},
+		"no word":                {"\n\n```\nx\ny\n```\n\n", "\n\n\nx\ny\n", "", true},
+		"line feeds of Windows":  {"```python\r\nprint(1)\r\n```\r\n", "\nprint(1)\r\n", "python", true},
+		"indented":               {"  ```JS \nx\n  ```", "\nx\n", "JS", true},
+		"a template inside":      {"```ts\nconst a = `x`;\n```", "\nconst a = `x`;\n", "ts", true},
+		"a shell":                {"```bash\nls\n```", "\nls\n", "bash", true},
+		"text before":            {"Here:\n```ts\nx\n```", "", "", false},
+		"text behind":            {"```ts\nx\n```\nThis prints x.", "", "", false},
+		"two blocks":             {"```ts\nx\n```\n```ts\ny\n```", "", "", false},
+		"not closed":             {"```ts\nx\n", "", "", false},
+		"only a fence":           {"```", "", "", false},
+		"code":                   {"console.log(1)\n", "", "", false},
+		"a string in Python":     {"md = '''\n```ts\nx\n```\n'''\nprint(md)", "", "", false},
+		"a comment":              {"/*\n```ts\nx\n```\n*/\nf()", "", "", false},
+		"a template":             {"``\n`x`\n``", "", "", false},
+		"a fence on one line":    {"```ts x```", "", "", false},
+		"a template in the tail": {"```ts\nx(``)\n", "", "", false},
+		"empty":                  {"", "", "", false},
+	} {
+		if !row.fenced {
+			row.inside = row.code
+		}
+		inside, tag, fenced := unfence(row.code)
+		if inside != row.inside || tag != row.tag || fenced != row.fenced {
+			t.Errorf("%s: got %q, %q, %v", name, inside, tag, fenced)
+		}
+	}
+}
+
+// TestFencedLanguage: the word behind a fence counts if the argument language is missing, and must not contradict it.
+func TestFencedLanguage(t *testing.T) {
+	s := &Surface{}
+	s.python.Store(&runapi.Python{Version: "3.11"})
+	for _, row := range []struct {
+		tag, argument string
+		python        bool
+		mistake       string
+	}{
+		{"python", `{}`, true, ""},
+		{"PY", `{}`, true, ""},
+		{"ts", `{}`, false, ""},
+		{"", `{}`, false, ""},
+		{"", `{"language":"python"}`, true, ""},
+		{"py", `{"language":"python"}`, true, ""},
+		{"js", `{"language":"python"}`, true, `language: found "python" for code in a fence of "js"`},
+		{"bash", `{}`, false, `code: found a fence of "bash", want TypeScript or Python`},
+	} {
+		a := argument.Read([]byte(row.argument), argument.Spec{Tool: "execute_code", Names: []string{"language"}, Example: "{}", MaxBytes: 1000})
+		got := s.language(a, row.tag)
+		said := ""
+		if err := a.Err(); err != nil {
+			said = err.Error()
+		}
+		if got != row.python || row.mistake == "" && said != "" || !strings.Contains(said, row.mistake) {
+			t.Errorf("%q with %s: got %v, %s", row.tag, row.argument, got, said)
+		}
+	}
+}
+
+// TestSlips: what a model gets wrong most often has the remedy as a hint. An empty hint: code that resembles it, and is
+// something else.
+func TestSlips(t *testing.T) {
+	const (
+		module  = "The code is a module and not a function: print the result instead of returning it."
+		alone   = "Send the code alone, without sentences and without ``` around it."
+		quoted  = `A token name is text: write "STRIPE_AUTH_TOKEN" in quotes, where the credential belongs.`
+		noEnv   = "Environment variables, processes and native code are not available to code."
+		noMCP   = "No MCP server is configured, so there is no mcp. The user can add one as apis/<name>/config.json."
+		noNPM   = "Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills."
+		noFiles = "Only this module is sent. Put the code of others into it, or write them to /skills/<name>.ts first and import them from there."
+	)
+	uncaught := func(s string) string {
+		return "error: Uncaught (in promise) " + s + "\n    at file:///code/main.ts:1:1\n"
+	}
+	traceback := func(s string) string {
+		return "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    f()\n" + s + "\n"
+	}
+	noParse := func(s string) string { return "  File \"/code/main.py\", line 1\n    x\n    ^\n" + s + "\n" }
+	cat := controlapi.Catalog{APIs: []controlapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}, Credentials: []controlapi.Token{{Name: "STRIPE_AUTH_TOKEN"}}}}}
+	for name, row := range map[string]struct {
+		python             bool
+		code, stderr, want string
+	}{
+		"return":                       {false, "return 1", "error: Uncaught SyntaxError: Illegal return statement\nreturn 1\n^\n    at <anonymous> (file:///code/main.ts:1:1)\n", module},
+		"return in Python":             {true, "return 1", noParse("SyntaxError: 'return' outside function"), module},
+		"return in a skill":            {false, "import '/skills/a.ts'", "error: Uncaught SyntaxError: Illegal return statement\n    at <anonymous> (file:///skills/a.ts:2:1)\n", ""},
+		"return in a skill in Python":  {true, "from skills import a", "  File \"/skills/a.py\", line 1\n    return 1\nSyntaxError: 'return' outside function\n", ""},
+		"code prints such an error":    {false, "console.error(e); throw new Error('x')", "SyntaxError: Illegal return statement\nReferenceError: STRIPE_AUTH_TOKEN is not defined\n" + uncaught("Error: x"), ""},
+		"a token":                      {false, "f(STRIPE_AUTH_TOKEN)", uncaught("ReferenceError: STRIPE_AUTH_TOKEN is not defined"), quoted},
+		"a token with a slip":          {false, "f(STRIPE_AUTH_TOKN)", uncaught("ReferenceError: STRIPE_AUTH_TOKN is not defined"), quoted},
+		"a token in Python":            {true, "f(STRIPE_AUTH_TOKEN)", traceback("NameError: name 'STRIPE_AUTH_TOKEN' is not defined"), quoted},
+		"another constant":             {false, "f(MAX_PAGES)", uncaught("ReferenceError: MAX_PAGES is not defined"), ""},
+		"a small variable":             {false, "f(stripe_auth_token)", uncaught("ReferenceError: stripe_auth_token is not defined"), ""},
+		"a variable of a token":        {false, "process.env.STRIPE_AUTH_TOKEN", uncaught(`NotCapable: Requires env access to "STRIPE_AUTH_TOKEN"`), quoted + "\n" + noEnv},
+		"another variable":             {false, "process.env.HOME", uncaught(`NotCapable: Requires env access to "HOME"`), noEnv},
+		"a variable in Python":         {true, "os.environ['STRIPE_AUTH_TOKEN']", traceback("  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'STRIPE_AUTH_TOKEN'"), quoted + "\n" + noEnv},
+		"a variable that is None":      {true, "print(os.environ.get('STRIPE_AUTH_TOKEN'))", "", quoted},
+		"a variable and another value": {true, "print(os.environ.get('STRIPE_AUTH_TOKEN', 'STRIPE_AUTH_TOKEN'), os.getenv(\"STRIPE_AUTH_TOKEN\") or 'x')", "", ""},
+		"fetch in Python":              {true, "r = fetch('https://x')\nprint(r)", traceback("NameError: name 'fetch' is not defined"), "fetch is TypeScript's; Python has urllib.request.urlopen()."},
+		"null in Python":               {true, "print(null)", traceback("NameError: name 'null' is not defined"), "null is TypeScript's; Python has None."},
+		"all of it is TypeScript":      {true, "console.log(1)", traceback("NameError: name 'console' is not defined"), "The code looks like TypeScript, and its language was Python: leave \"language\" out."},
+		"a name of its own":            {true, "print(total)", traceback("NameError: name 'total' is not defined"), ""},
+		"print in TypeScript":          {false, "const x = 1;\nprint(x);", uncaught("ReferenceError: print is not defined"), "print is Python's; TypeScript has console.log()."},
+		"a name of its own, again":     {false, "f(total)", uncaught("ReferenceError: total is not defined"), ""},
+		"apis in Python":               {true, "from apis import stripe", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are for TypeScript alone: call the API by its URL."},
+		"one of apis in Python":        {true, "from apis.stripe import x", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are for TypeScript alone: call the API by its URL."},
+		"mcp as a module":              {true, "import mcp", traceback("ModuleNotFoundError: No module named 'mcp'"), noMCP},
+		"a package like it":            {true, "import apistar", traceback("ModuleNotFoundError: No module named 'apistar'"), "apistar is not installed here. There is the standard library. To add packages the user can ."},
+		"a client's path":              {false, "import { stripe } from './apis/stripe.ts'", "error: Module not found \"file:///code/apis/stripe.ts\".\n    at file:///code/main.ts:1:1\n", `Import the typed client by its whole path: "/apis/stripe.ts".`},
+		"a slip in a client":           {false, "import { stripe } from '/apis/strpe.ts'", "error: Module not found \"file:///code/apis/strpe.ts\".\n", `/apis: there is no active API "strpe"; did you mean "stripe"?`},
+		"a client without a slash":     {false, "import { stripe } from 'apis/stripe'", "error: Import \"apis/stripe\" not a dependency\n", `Import it by its whole path: "/apis/stripe.ts".`},
+		"a skill without a slash":      {false, "import { f } from 'skills/f.ts'", "error: Import \"skills/f.ts\" not a dependency\n", `Import it by its whole path: "/skills/f.ts".`},
+		"a package":                    {false, "import x from 'apis'", "error: Import \"apis\" not a dependency\n", noNPM},
+		"a file":                       {false, "import x from './lib.ts'", "error: Module not found \"file:///code/lib.ts\".\n", noFiles},
+		"text and a fence":             {false, "Here is the code:\n```ts\nf()\n```", "error: SyntaxError: Expected ';', '}' or <eof>\n  |\n1 | Here is\n    at file:///code/main.ts:1:6\n", alone},
+		"a label and a fence":          {false, "Code:\n```ts\nf()\n```", uncaught("TypeError: \"\" is not a function"), alone},
+		"text and a fence, in Python":  {true, "Here is the code:\n```python\nf()\n```", noParse("SyntaxError: invalid syntax"), alone},
+		"two fences":                   {false, "```ts\nf()\n```\n```ts\ng()\n```", uncaught("TypeError: \"\" is not a function"), alone},
+		"text alone":                   {false, "Sure! Here is the code.\nconsole.log(1)\n", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:1:7\n", alone},
+		"a fence in a string":          {true, "x = = 1\nmd = '''\n```ts\nf()\n```\n'''", noParse("SyntaxError: invalid syntax"), ""},
+		"a fence in a comment":         {false, "/*\n```ts\nf()\n```\n*/\nx y", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:6:3\n", ""},
+		"a mistake in the first line":  {false, "const total of orders.", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:1:7\n", ""},
+		"a mistake in a later line":    {false, "// Here is the code.\nx y", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:2:3\n", ""},
+	} {
+		r := rendered(row.stderr)
+		r.code, r.isPython, r.catalog = row.code, row.python, cat
+		if row.stderr != "" {
+			r.outcome.Exit.Code = 1
+		}
+		if got := toModel(r.hints()); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+}
+
+// TestUncalled: a function is named only if nothing can have called it.
+func TestUncalled(t *testing.T) {
+	for code, want := range map[string]string{
+		"async function main() {\n  console.log(1)\n}":                     "main",
+		"export default async function main() {}":                          "main",
+		"const main = async () => {\n  console.log(1)\n};":                 "main",
+		"const run = async (n: number): Promise<void> => {};":              "run",
+		"def main():\n    print(1)\n":                                      "main",
+		"async def main():\n    print(1)\n":                                "main",
+		"function report() {}":                                             "report",
+		"function get() {}\nasync function main() { await get(); }":        "main",
+		"async function main() {}\nawait main();":                          "",
+		"async function main() {}\nmain().catch(console.error)":            "",
+		"def main():\n    pass\nif __name__ == '__main__':\n    main()\n":  "",
+		"function a() {}\nfunction b() {}":                                 "",
+		"const x = 1;":                                                     "",
+		"export { main };\nfunction main() {}":                             "",
+		"await Deno.writeTextFile('/tmp/x.ts', `\nfunction main() {}\n`);": "",
+		"open('/tmp/x.py', 'w').write('''\ndef main():\n    pass\n''')":    "",
+		"class A {\n  main() {}\n}":                                        "",
+		"const f = function main() {};\nf();":                              "",
+	} {
+		if got := findUncalled(code); got != want {
+			t.Errorf("%q: got %q, want %q", code, got, want)
+		}
+	}
+}
