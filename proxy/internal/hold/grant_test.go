@@ -28,7 +28,9 @@ func TestScopes(t *testing.T) {
 		"another rule":       {change(func(q *Request) { q.Rule = "approve" }), false, false},
 		"another API":        {change(func(q *Request) { q.API = "pay2" }), false, false},
 		"another catalog":    {change(func(q *Request) { q.Catalog = "2" }), false, false},
-		"another tenant":     {change(func(q *Request) { q.Tenant = "mallory" }), false, false}, // a server's runs have one name
+		"another tenant":     {change(func(q *Request) { q.Tenant = "mallory" }), false, false},
+		"a server's":         {change(func(q *Request) { q.Server = "acme" }), false, false},
+		"another lease":      {change(func(q *Request) { q.Generation++ }), false, false},
 		"the operator's":     {change(func(q *Request) { q.ByAny = true }), false, false},
 	}
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopeOnce, approvalapi.ScopePath, approvalapi.ScopeRule} {
@@ -73,6 +75,9 @@ func TestScopesEnd(t *testing.T) {
 	if len(r.List()) != 1 {
 		t.Error("what was asked wrongly is gone")
 	}
+	if err := decideOfNoRun(t); err == nil {
+		t.Error("a scope of no run")
+	}
 	r = &Room{Wait: testkit.Patience}
 	done, h := waiting(t.Context(), t, r, refund("r1"))
 	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
@@ -83,4 +88,29 @@ func TestScopesEnd(t *testing.T) {
 	if _, err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("after a reload: %v", err)
 	}
+	r = &Room{Wait: testkit.Patience}
+	ended, q := make(chan struct{}), refund("r1")
+	q.Ended = ended
+	done, h = waiting(t.Context(), t, r, q)
+	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pass(t.Context(), q); err != nil {
+		t.Errorf("in the run: %v", err)
+	}
+	close(ended)
+	r.Wait = 1
+	if _, err := r.Pass(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+		t.Errorf("after the run: %v", err)
+	}
+}
+
+// decideOfNoRun approves all that a rule holds of what belongs to no run.
+func decideOfNoRun(t *testing.T) error {
+	r := &Room{Wait: testkit.Patience}
+	q := refund("server-acme")
+	q.Ended = nil
+	_, h := waiting(t.Context(), t, r, q)
+	_, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+	return err
 }

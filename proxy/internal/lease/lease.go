@@ -82,6 +82,8 @@ type Lease struct {
 	conns     map[io.Closer]struct{}
 	compiling bool
 	waiting   int
+	calls     []*serverCall  // those that an MCP server works on
+	version   uint64         // of calls
 	active    sync.WaitGroup // exchanges; Add only under mu and before ended
 }
 
@@ -168,12 +170,6 @@ func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
 		return nil, err
 	}
 	return func() { <-l.inFlight; l.active.Done() }, nil
-}
-
-// Pause stops the time until the lease ends by itself, until resume is called.
-func (l *Lease) Pause() (resume func()) {
-	l.expiry.Pause()
-	return l.expiry.Resume
 }
 
 // Decode takes one of MaxDecoders tokens, without waiting. done, which is never nil, returns it.
