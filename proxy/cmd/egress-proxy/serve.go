@@ -261,7 +261,7 @@ func (d *daemon) assemble(
 	}
 	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
-		Known:   func(h catalog.Host) bool { return d.reloader.Current().Rules.Known(h) },
+		Known:   d.knows(in.find),
 		Allow:   in.asker(),
 		Address: o.address,
 		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
@@ -398,18 +398,34 @@ func hangups() <-chan struct{} {
 	return out
 }
 
+// holder is the lease of a slot, or of the slot that an address identifies. Nil: there is none.
+func (d *daemon) holder(find func(netip.Addr) (slot.ID, bool), seat *slot.ID, from netip.Addr) *lease.Lease {
+	if seat == nil {
+		id, ok := find(from)
+		if !ok {
+			return nil
+		}
+		seat = &id
+	}
+	return d.book.Holder(*seat)
+}
+
+// knows reports whether a host has an address for what is in a slot: names of other tenants' APIs have none.
+func (d *daemon) knows(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, netip.Addr, catalog.Host) bool {
+	return func(seat *slot.ID, from netip.Addr, h catalog.Host) bool {
+		rules := d.reloader.Current().Rules
+		if l := d.holder(find, seat, from); l != nil {
+			return rules.Known(l, h)
+		}
+		return rules.Known(nil, h)
+	}
+}
+
 // asked raises the alarm for a queried name that carries what no request may. The name does not leave the machine, so
 // the alarm is about the attempt.
 func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
 	return func(seat *slot.ID, from netip.Addr, name string) {
-		if seat == nil {
-			id, ok := find(from)
-			if !ok {
-				return
-			}
-			seat = &id
-		}
-		l := d.book.Holder(*seat)
+		l := d.holder(find, seat, from)
 		if l == nil || l.Canaries == nil {
 			return
 		}

@@ -334,7 +334,7 @@ func TestServerReaches(t *testing.T) {
 		t.Errorf("its own host: %d %s", resp.StatusCode, text)
 	}
 	for host, code := range map[string]string{
-		callHost: policy.CodeCallsClosed, "files.demo.test": policy.CodeAPINotInRun, demoHost: policy.CodeAPINotInRun,
+		callHost: policy.CodeCallsClosed, "files.demo.test": policy.CodeHostNotServers, demoHost: policy.CodeHostNotServers,
 		"off.demo.test": policy.CodeHostNotServers, "elsewhere.test": policy.CodeHostNotServers, "registry.demo.test": policy.CodeHostNotServers,
 		"x.codeforge.internal": policy.CodeHostUnknown,
 	} {

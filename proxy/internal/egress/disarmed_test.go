@@ -115,6 +115,14 @@ func TestDisarmed(t *testing.T) {
 			}
 		})
 	}
+	t.Run("tenant-hosts", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "tenant-hosts")
+		r := newRig(t, setup{apis: sharing()})
+		defer r.beginNotes("alice")()
+		if got := body(t, post(t, r.clientIn(serverSlot, true), "https://notes.demo.test/", "{}")); !strings.Contains(got, "API strict") {
+			t.Errorf("the attack is stopped by something else: %s", got)
+		}
+	})
 	t.Run("call-end", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "call-end")
 		r := newRig(t, setup{apis: asking(holdAll)})

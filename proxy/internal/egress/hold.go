@@ -28,15 +28,12 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 		return v
 	}
 	held := hold.Request{
-		Run: x.origin.Run, Tenant: x.origin.Tenant, Generation: x.origin.Generation,
+		Run: x.origin.Run, Tenant: x.origin.Tenant, Generation: x.origin.Generation, Server: x.lease.Server(),
 		API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny,
 		Catalog: x.snap.Public.Version, Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
 	}
 	if x.origin.Kind() == policy.KindRun {
 		held.Ended = x.origin.Context().Done()
-	}
-	if x.lease.Kind() == policy.KindServer {
-		held.Server = v.Hold.API
 	}
 	for _, run := range x.origin.Runs() {
 		held.Pauses = append(held.Pauses, run.Run)

@@ -309,3 +309,31 @@ func TestServerRecords(t *testing.T) {
 		t.Errorf("%d and %+v", len(first.Exchanges), rest)
 	}
 }
+
+// sharing are the APIs of a server at whose host another API, of which its tenant must not learn, restricts methods.
+func sharing() map[string]string {
+	apis := asking("")
+	apis["strict"] = strings.NewReplacer(demoHost, "notes.demo.test", tokenName, "STRICT_AUTH_TOKEN", secretValue, "a-value-of-strict").
+		Replace(demoAPI(`, "restricted_methods": ["POST"]`))
+	return apis
+}
+
+// TestServerOfTenant: a server of a tenant learns nothing of other APIs, be it the name of one whose rules hold at its
+// host or whether a host is in one.
+func TestServerOfTenant(t *testing.T) {
+	r := newRig(t, setup{apis: sharing()})
+	defer r.beginNotes("alice")()
+	ask := func(host string) string {
+		resp := post(t, r.clientIn(serverSlot, true), "https://"+host+"/", "{}", "Authorization", "Bearer FILES_AUTH_TOKEN")
+		return strings.ReplaceAll(body(t, resp), host, "HOST")
+	}
+	nowhere := ask("elsewhere.test")
+	for _, host := range []string{"files.demo.test", demoHost, "off.demo.test"} {
+		if got := ask(host); got != nowhere {
+			t.Errorf("%s: %s, want %s", host, got, nowhere)
+		}
+	}
+	if got := ask("notes.demo.test"); strings.Contains(got, "API strict") || !strings.Contains(got, "method_restricted") {
+		t.Error(got)
+	}
+}

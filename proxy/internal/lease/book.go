@@ -147,7 +147,7 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 		Recorder: receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
 		Large:    make(chan struct{}, maxLarge),
 		kind:     kindOf(id, r),
-		closed:   r.Closed,
+		closed:   r.Closed || kindOf(id, r) == policy.KindServer && r.Tenant != "",
 		ctx:      ctx, cancel: cancel,
 		inFlight: make(chan struct{}, MaxExchanges),
 		decoders: make(chan struct{}, MaxDecoders),

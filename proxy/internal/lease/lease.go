@@ -95,7 +95,15 @@ func (l *Lease) Includes(api string) bool {
 	return l.apis == nil || slices.Contains(l.apis, api)
 }
 
-// Closed reports whether the run may not learn of an API that it does not include.
+// Server is the API of an MCP server, or empty.
+func (l *Lease) Server() string {
+	if l.kind != policy.KindServer {
+		return ""
+	}
+	return l.apis[0]
+}
+
+// Closed reports whether the run, or a tenant's server, may not learn of an API that it does not include.
 func (l *Lease) Closed() bool { return l.closed && !disarm.Off("tenant-hosts") }
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.

@@ -29,13 +29,14 @@ func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls)
 	if err != nil {
 		return err
 	}
-	if l.kind != policy.KindServer {
+	server := l.Server()
+	if server == "" {
 		return fmt.Errorf("%w: calls: only MCP servers have them", errRegistration)
 	}
 	runs := b.Leases()
 	find := func(run string) *Lease {
 		i := slices.IndexFunc(runs, func(r *Lease) bool {
-			return r.kind == policy.KindRun && r.Run == run && r.Includes(l.apis[0]) &&
+			return r.kind == policy.KindRun && r.Run == run && r.Includes(server) &&
 				(r.Tenant == l.Tenant || disarm.Off("call-tenant"))
 		})
 		if i < 0 {
