@@ -135,8 +135,9 @@ func New(cfg Config) *Broker {
 	b := &Broker{
 		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
 		retired: map[*instance]struct{}{},
-		runs:    map[string]map[string]bool{}, caused: map[string]*causes{}, limits: map[string]*limits{}, seats: map[string]int{},
-		free: make(chan struct{}), installs: map[string]*installation{},
+		runs:    map[string]map[string]bool{}, caused: map[string]*causes{}, limits: map[string]*limits{},
+		seats: map[string]int{},
+		free:  make(chan struct{}), installs: map[string]*installation{},
 		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}
 	b.tellings = sync.NewCond(&b.mu)

@@ -79,7 +79,7 @@ func (b *Broker) settleCall(i *instance, id uint64, r rest) {
 	}
 }
 
-// tellCalls tells the proxy which calls the server works on. Lists arrive in the order of their versions, or not at all.
+// tellCalls tells the proxy which calls the server works on. The proxy ignores a list that comes after a newer one.
 func (i *instance) tellCalls(ctx context.Context) error {
 	if len(i.server.api.Domains) == 0 { // it can send nothing
 		return nil

@@ -174,9 +174,9 @@ func TestProgress(t *testing.T) {
 func TestForm(t *testing.T) {
 	for schema, want := range map[string]string{
 		``: ``, `null`: ``,
-		`{}`:                                      `{"type":"object","properties":{}}`,
-		`{"properties":null,"required":null}`:     `{"type":"object","properties":{}}`,
-		`{"properties":{"n":{"type":"integer"}}}`: `{"type":"object","properties":{"n":{"type":"integer"}}}`,
+		`{}`:                                  `{"type":"object","properties":{}}`,
+		`{"properties":null,"required":null}`: `{"type":"object","properties":{}}`,
+		`{"properties":{"n":{"type":"integer"}}}`:                                        `{"type":"object","properties":{"n":{"type":"integer"}}}`,
 		`{"type":"string","x":1,"properties":{"n":{"type":"integer"}},"required":["n"]}`: `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`,
 	} {
 		if got, why := formOf(json.RawMessage(schema)); string(got) != want || why != "" {

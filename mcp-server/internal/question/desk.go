@@ -67,7 +67,7 @@ func (d *Desk) Call(
 	}
 	if req.ProtocolVersion() < rounds {
 		return work(ctx, func(asking context.Context, q Question) (Answer, error) {
-			// In the call's own context the SDK sends the question on the stream of the call. Any other context leads to a stream
+			// In the call's context the SDK sends the question on the stream of the call. In another context it uses a stream
 			// that clients need not open.
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()

@@ -222,12 +222,13 @@ func (d *daemon) assemble(
 	tunnel := &broker.Broker{}
 	d.room = &hold.Room{Added: func(h approvalapi.Held) {
 		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
-			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant), slog.String("server", h.Server),
+			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
+			slog.String("server", h.Server),
 			slog.String("api", h.API), slog.String("method", h.Method))
 	}, Decided: func(h approvalapi.Held) {
 		_ = d.record(audit.Entry{Decision: &audit.Decision{
-			Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL), Approved: h.Approved,
-			Scope: string(h.Scope),
+			Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL),
+			Approved: h.Approved, Scope: string(h.Scope),
 		}})
 	}}
 	d.plans = plan.New(plan.Config{

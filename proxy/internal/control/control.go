@@ -212,7 +212,9 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 		return
 	}
 	sum.Client = s.conf.Journal.Clean(sum.Client)
-	run := audit.Run{Run: rec.Run, Tenant: rec.Tenant, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count}
+	run := audit.Run{
+		Run: rec.Run, Tenant: rec.Tenant, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count,
+	}
 	if s.conf.Ledger.Append(audit.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
 		return // a lost record is counted and logged
 	}

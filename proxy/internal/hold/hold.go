@@ -4,8 +4,8 @@
 // tenant, or floods the person; an MCP server that uses an approval of one run for another. An approval is for the
 // exact bytes: method, host, path, query, headers and body, except for the boundary between a body's parts, which
 // differs each time; for the tenant and the server, if any, who sent them, and for the catalog and the rule that held
-// them. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time, and
-// all runs together a bounded number.
+// them. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time,
+// and all runs together a bounded number.
 package hold
 
 import (

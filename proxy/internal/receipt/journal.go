@@ -118,8 +118,8 @@ func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
 		_ = j.conf.Ledger(audit.Entry{Alarm: &a}) // the ledger counts what it has lost
 	}
 	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.What()+" was to be sent", logline.Tag("alarm"),
-		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("tenant", a.Tenant), slog.String("method", a.Method), slog.String("host", a.Host),
-		slog.String("in", a.In))
+		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("tenant", a.Tenant), slog.String("method", a.Method),
+		slog.String("host", a.Host), slog.String("in", a.In))
 	j.Publish(controlapi.Event{Alarm: &a})
 }
 
