@@ -229,6 +229,8 @@ func TestServerEnds(t *testing.T) {
 		"its run ends after the call":        {calls: []string{"1 r1"}, later: []string{"9 r2"}},
 		"beside another run":                 {calls: []string{"1 r1", "2 r2"}},
 		"beside another run, after the call": {calls: []string{"1 r1", "2 r2"}, later: []string{"2 r2"}, goesOn: true},
+		"beside a call given up before":      {calls: []string{"3 r2 given up", "2 r2"}, goesOn: true},
+		"beside another's given up before":   {calls: []string{"3 r3 given up", "2 r2"}, goesOn: true},
 		"of another run":                     {calls: []string{"2 r2"}, goesOn: true},
 		"of no run":                          {goesOn: true},
 	} {
@@ -239,6 +241,7 @@ func TestServerEnds(t *testing.T) {
 			defer r.beginNotes("")()
 			end := r.beginNamed("r1", "", 0)
 			defer r.beginNamed("r2", "", 1)()
+			defer r.beginNamed("r3", "", 2)()
 			r.setCalls(1, c.calls...)
 			done := r.sendNotes("/a")
 			h := r.await(1)

@@ -160,7 +160,11 @@ func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()
 	alone := o.Cause != nil
 	var stops []func() bool
 	for _, c := range o.calls {
-		stops = append(stops, context.AfterFunc(c.ctx, func() {
+		end := c.ctx
+		if end.Err() != nil && c.run != nil { // it was given up before, and the server may still work on it
+			end = c.run.ctx
+		}
+		stops = append(stops, context.AfterFunc(end, func() {
 			if left.Add(-1) == 0 || !alone && c.open.Load() {
 				cancel(ErrEnded)
 			}
