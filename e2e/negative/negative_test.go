@@ -164,7 +164,8 @@ func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by", "plan-by"},
 		"./proxy/internal/plan":        {"plan-once", "plan-digest"},
-		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "idempotency"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "idempotency", "call-run", "call-tenant", "call-end", "tenant-hosts"},
+		"./proxy/internal/hold":        {"approval-run"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved", "pattern-work"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
@@ -179,7 +180,7 @@ func inside() map[string][]string {
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, learned-shapes-have-no-values, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown
+// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, learned-shapes-have-no-values, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

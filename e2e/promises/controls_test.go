@@ -2,6 +2,10 @@ package promises
 
 // promisesOf names the promises that each defence of the sources keeps.
 var promisesOf = map[string][]string{
+	"approval-run":       {"server-requests-belong-to-one-run"},
+	"call-end":           {"calls-end-with-their-run"},
+	"call-run":           {"server-requests-belong-to-one-run"},
+	"call-tenant":        {"server-requests-belong-to-one-run"},
 	"alarm-ends-run":     {"canaries"},
 	"approval":           {"exact-approvals"},
 	"body-override":      {"restricted-methods"},
@@ -123,7 +127,6 @@ var withoutControl = map[string]string{
 	"tenant-tokens":                    "each test removes the token, and fails if a session lives on",
 	"console-decides-what-was-shown":   "each test replaces the request under the key, and fails if that decides",
 	"names-on-the-way-to-a-server":     "`scrub-body` and `canaries` are the same code for requests of code",
-	"calls-end-with-their-run":         "each test ends the run, and fails if the call goes on",
 	"no-credential-in-server-settings": "a rule of the loader: each test is a file with the mistake",
 	"server-limits":                    "`memory-limit` is the same code for runs",
 	"accepted-tools":                   "each test changes a tool, and fails if it is shown",

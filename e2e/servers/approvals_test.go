@@ -105,3 +105,46 @@ func TestHeldCall(t *testing.T) {
 		})
 	}
 }
+
+// TestHeldRequest: a request of Notion's own server that a rule holds belongs to the run whose call has caused it. The
+// run's user is asked, the time limits of the run and of the call stop meanwhile, and an approval for the run is for no
+// other one.
+// Promise: server-requests-belong-to-one-run
+func TestHeldRequest(t *testing.T) {
+	var notion world.API
+	for _, v := range vendors {
+		if v.name == "notion" {
+			notion = v.api(canary.New(v.token()))
+		}
+	}
+	notion.Config["rules"] = []any{
+		map[string]any{"methods": []string{"POST"}, "then": "approve", "by": "any"}, map[string]any{"then": "allow"},
+	}
+	notion.Config["mcp"].(map[string]any)["timeout"] = 8
+	w := world.Start(t, world.Config{Registry: true, APIs: []world.API{notion}})
+	w.MustExecute(t, `await mcp.notion["API-get-self"]({});`) // installed, before anybody waits
+	var asked atomic.Int32
+	s, err := w.ConnectAs(t.Context(), &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			asked.Add(1)
+			if !strings.HasPrefix(q.Params.Message, "The MCP server notion, which code of the model has called,") {
+				t.Errorf("the user was shown %q", q.Params.Message)
+			}
+			time.Sleep(15 * time.Second) // longer than the run and the call may take
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve all that this rule asks about in this run"}}, nil
+		},
+	}, "2025-11-25")
+	testkit.Must(t, err)
+	defer s.Close()
+	for run := range 2 {
+		r, err := w.Do(t.Context(), s, world.Run{Timeout: 12, Code: `for (const query of ["a", "b"]) {
+			console.log(await mcp.notion["API-post-search"]({ query }).then(() => "answered", (e) => e.code));
+		}`})
+		if err != nil || r.Out != "answered\nanswered\n" {
+			t.Errorf("%v %q %s", err, r.Out, r.Notes)
+		}
+		if int(asked.Load()) != run+1 {
+			t.Errorf("after run %d the user was asked %d times", run, asked.Load())
+		}
+	}
+}

@@ -48,13 +48,17 @@ type Entry struct {
 // Sending is a request that may change something at its host.
 type Sending struct {
 	Run    string `json:"run"`
-	Method string `json:"method"`
-	URL    string `json:"url"`
+	Tenant string `json:"tenant,omitempty"`
+	// CausedBy is as in controlapi.Exchange.
+	CausedBy *controlapi.Cause `json:"caused_by,omitempty"`
+	Method   string            `json:"method"`
+	URL      string            `json:"url"`
 }
 
 // Run is a run as mcp-server describes it.
 type Run struct {
 	Run        string `json:"run"`
+	Tenant     string `json:"tenant,omitempty"`
 	Slot       int    `json:"slot"`
 	Generation uint64 `json:"generation"`
 	controlapi.Summary
@@ -64,6 +68,8 @@ type Run struct {
 // Decision is a person's answer about a request that was held, or about the plan of a dry run.
 type Decision struct {
 	Run      string `json:"run"`
+	Tenant   string `json:"tenant,omitempty"`
+	Server   string `json:"server,omitempty"` // the MCP server that sent the request
 	API      string `json:"api"`
 	Method   string `json:"method"`
 	URL      string `json:"url"`

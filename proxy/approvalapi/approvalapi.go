@@ -21,8 +21,14 @@ const Prefix = "/approvals/v1"
 
 // Held is a request that waits for a person. It holds token names, and no credential.
 type Held struct {
-	ID  string `json:"id"`
+	ID string `json:"id"`
+	// Run is the run that waits. If the request of an MCP server belongs to no run, it is controlapi.ServerPrefix with the
+	// server's name, and only this request can be approved.
 	Run string `json:"run"`
+	// Tenant is as in controlapi.Registration.
+	Tenant string `json:"tenant,omitempty"`
+	// Server is the MCP server that sends the request. Empty: code does.
+	Server string `json:"server,omitempty"`
 	// API and Rule are what holds it.
 	API  string `json:"api"`
 	Rule string `json:"rule"`

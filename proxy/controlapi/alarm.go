@@ -13,6 +13,8 @@ const (
 type Alarm struct {
 	At  time.Time `json:"at"`
 	Run string    `json:"run,omitempty"`
+	// Tenant is as in Registration.
+	Tenant string `json:"tenant,omitempty"`
 	// Kind is one of the constants above, Name the credential's token name, if it has one.
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`

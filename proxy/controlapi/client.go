@@ -163,6 +163,16 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause
 	return call[Receipt](ctx, c, http.MethodPost, c.slot(id, "/drain", query), nil)
 }
 
+// SetCalls tells the proxy the calls that the server in a slot works on. ErrFenced when the generation is not the
+// registered one.
+func (c *Client) SetCalls(ctx context.Context, id slot.ID, generation uint64, calls ServerCalls) error {
+	resp, err := c.do(ctx, http.MethodPut, c.slot(id, "/calls", numbered(generation)), calls)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
 // Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes,
 // until the run or ctx ends.
 func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {

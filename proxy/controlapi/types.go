@@ -9,6 +9,7 @@
 //	DELETE /v1/slots/{n}?generation=G      <- Summary -> Receipt | 409 generation is not the registered one
 //	POST   /v1/slots/{n}/drain?generation=G -> Receipt since the last drain | 409 generation is not the registered one;
 //	       with &run=R&call=SERVER.TOOL&among=N it is also the event Caused
+//	PUT    /v1/slots/{n}/calls?generation=G <- ServerCalls -> 204 | 409 generation is not the registered one
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events?of=catalog|requests|alarms  -> NDJSON of Event, until closed
 //	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.Held, a line for each change, until the run ends
@@ -179,6 +180,7 @@ const (
 // Receipt is what the proxy did for one run.
 type Receipt struct {
 	Run        string     `json:"run"`
+	Tenant     string     `json:"tenant,omitempty"` // as in Registration
 	Generation uint64     `json:"generation"`
 	Exchanges  []Exchange `json:"exchanges"`
 	// Omitted counts exchanges beyond the bound on Exchanges.
@@ -272,10 +274,15 @@ const (
 // Exchange is one HTTP request and response through the proxy, with the decisions made on it.
 type Exchange struct {
 	// ID is different for every exchange there ever was.
-	ID     string    `json:"id,omitempty"`
-	At     time.Time `json:"at"`
-	Run    string    `json:"run,omitempty"`
-	Method string    `json:"method"`
+	ID  string    `json:"id,omitempty"`
+	At  time.Time `json:"at"`
+	Run string    `json:"run,omitempty"`
+	// Tenant is as in Registration.
+	Tenant string `json:"tenant,omitempty"`
+	// CausedBy is set for a request of an MCP server that belongs to one run. Its Call is empty if several calls of that
+	// run may have caused the request.
+	CausedBy *Cause `json:"caused_by,omitempty"`
+	Method   string `json:"method"`
 	// URL is as the sandbox wrote it, after redaction and without query values.
 	URL  string   `json:"url"`
 	Host string   `json:"host"`
@@ -358,6 +365,25 @@ type Cause struct {
 	Call string `json:"call"` // as Exchange.Call
 	// Among is how many calls may have caused it: one, or all that were in flight.
 	Among int `json:"among"`
+}
+
+// ServerCalls are the calls that an MCP server works on. They are the whole list: a call that is missing has ended.
+type ServerCalls struct {
+	// Version grows with each change. The proxy ignores an older list than it has.
+	Version uint64       `json:"version"`
+	Calls   []ServerCall `json:"calls"`
+}
+
+// ServerCall is a request that mcp-server has sent to an MCP server.
+type ServerCall struct {
+	// ID is different for each call of a registration.
+	ID uint64 `json:"id"`
+	// Run is the run that called. Empty: no run did, for example if mcp-server lists the tools.
+	Run string `json:"run,omitempty"`
+	// Call is as Exchange.Call.
+	Call string `json:"call,omitempty"`
+	// GivenUp means that the caller no longer waits. The server may still work on the call.
+	GivenUp bool `json:"given_up,omitempty"`
 }
 
 // Caused is what a call of a tool made its server send.

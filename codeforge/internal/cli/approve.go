@@ -14,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 func heldCommand() command {
@@ -164,8 +165,11 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			}
 			asked[h.ID] = true
 			printHeld(e, e.Stderr, h)
-			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, once; in this run [p]ath: all of this "+
-				"method and path, [r]ule: all of this rule; [n]o, [l]ater: ", "ID", anyAnswer)
+			wider := "in this run [p]ath: all of this method and path, [r]ule: all of this rule; "
+			if !controlapi.OfRun(h.Run) {
+				wider = ""
+			}
+			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", anyAnswer)
 			if err != nil {
 				return err
 			}
@@ -215,8 +219,17 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
 		state = "approved, and not used yet"
 	case !h.Waiting:
 		state = "its run has ended"
+	case !controlapi.OfRun(h.Run):
+		state = "it belongs to no run"
 	}
-	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), visible.Line(h.API), state,
+	from := visible.Line(h.API)
+	if h.Server != "" {
+		from += ", sent by its MCP server"
+	}
+	if h.Tenant != "" {
+		from += ", of the tenant " + visible.Line(h.Tenant)
+	}
+	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), from, state,
 		time.Since(h.Since).Round(time.Second), visible.Line(h.Rule))
 	width, _ := w.Width()
 	fmt.Fprint(w, shownLines("    ", h.Method+" "+h.URL, width))

@@ -105,6 +105,7 @@ type Broker struct {
 	runs     map[string]map[string]bool // the servers that each run has used
 	lent     map[string]sessionLent     // by run
 	caused   map[string]*causes         // by run
+	limits   map[string]*limits         // by run, of those with calls in flight
 	running  int                        // instances that are not yet over
 	seats    map[string]int             // by tenant: instances that have a slot, or may take one
 	free     chan struct{}              // closed and made anew when a slot may be free
@@ -134,8 +135,9 @@ func New(cfg Config) *Broker {
 	b := &Broker{
 		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
 		retired: map[*instance]struct{}{},
-		runs:    map[string]map[string]bool{}, caused: map[string]*causes{}, seats: map[string]int{},
-		free: make(chan struct{}), installs: map[string]*installation{},
+		runs:    map[string]map[string]bool{}, caused: map[string]*causes{}, limits: map[string]*limits{},
+		seats: map[string]int{},
+		free:  make(chan struct{}), installs: map[string]*installation{},
 		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
 	}
 	b.tellings = sync.NewCond(&b.mu)

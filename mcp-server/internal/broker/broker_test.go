@@ -35,8 +35,10 @@ type local struct {
 	mu        sync.Mutex
 	open      map[*localSlot]bool
 	launches  int
-	tenants   []string        // for whom they were
-	installed map[string]bool // nil: all packages are
+	tenants   []string               // for whom they were
+	told      controlapi.ServerCalls // the last list of calls
+	deaf      error                  // of the proxy that is told
+	installed map[string]bool        // nil: all packages are
 	installs  int
 }
 
@@ -102,6 +104,13 @@ func (s *localSlot) Start() frame.Start {
 	return frame.Start{
 		Command: s.api.Server.Command, Env: map[string]string{"HOME": s.home}, ConnectTimeoutMS: s.api.Server.ConnectTimeoutMS,
 	}
+}
+
+func (s *localSlot) SetCalls(_ context.Context, list controlapi.ServerCalls) error {
+	s.launcher.mu.Lock()
+	defer s.launcher.mu.Unlock()
+	s.launcher.told = list
+	return s.launcher.deaf
 }
 
 func (s *localSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,23 +32,81 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// begun counts a call that an instance is about to get.
-func (b *Broker) begun(i *instance) {
+// startCall counts a call that an instance is about to get, and tells the proxy whose call it is. After a failure the
+// call must not be sent: the proxy would take what it causes for another call's.
+func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *failure) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	i.inFlight++
 	i.window++
 	i.untold++
+	i.lastCall++
+	id = i.lastCall
+	call := controlapi.ServerCall{ID: id}
+	if c := callOf(ctx); c != nil {
+		call.Run, call.Call = c.run, i.server.api.Name+"."+c.tool
+	}
+	i.calls = append(i.calls, call)
+	b.mu.Unlock()
+	err := i.tellCalls(ctx)
+	switch {
+	case err == nil || ctx.Err() != nil: // a call that is given up is not sent anyway
+		return id, nil
+	case errors.Is(err, controlapi.ErrFenced): // the proxy was started anew
+		f = ended("the proxy does not know the server's process any more", true)
+		b.mu.Lock()
+		b.retire(i)
+		b.mu.Unlock()
+		i.kill(f)
+		return id, f
+	}
+	return id, unavailable("the proxy did not take the call: "+clean(err.Error()), "Try again.")
 }
 
-// over asks the proxy what the server sent during a call that is over. With other calls in flight since it was asked
-// last, the requests may be theirs.
-func (b *Broker) over(c *call, i *instance) {
+// settleCall records that the server has come to rest after a call, or that it may still work on the call: then the
+// call stays in the list for as long as the process lives, once for each run.
+func (b *Broker) settleCall(i *instance, id uint64, r rest) {
+	b.mu.Lock()
+	n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id })
+	call := i.calls[n]
+	if r == atRest || slices.Contains(i.abandoned, call.Run) {
+		i.calls = slices.Delete(i.calls, n, n+1)
+	} else if call.Run != "" {
+		i.abandoned = append(i.abandoned, call.Run)
+	}
+	b.mu.Unlock()
+	if call.GivenUp {
+		b.parts.Go(func() { _ = i.tellCalls(b.ctx) }) // the next call tells it again
+	}
+}
+
+// tellCalls tells the proxy which calls the server works on. The proxy ignores a list that comes after a newer one.
+func (i *instance) tellCalls(ctx context.Context) error {
+	if len(i.server.api.Domains) == 0 { // it can send nothing
+		return nil
+	}
+	i.telling.Lock()
+	defer i.telling.Unlock()
+	b := i.server.broker
+	b.mu.Lock()
+	i.version++
+	list := controlapi.ServerCalls{Version: i.version, Calls: slices.Clone(i.calls)}
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	return i.slot.SetCalls(ctx, list)
+}
+
+// over tells the proxy that a call is over, and asks what the server sent during the call. With other calls in flight
+// since it was asked last, the requests may be theirs.
+func (b *Broker) over(c *call, i *instance, id uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i.inFlight--
 	among := i.window
 	i.window = i.inFlight
+	if n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id }); n >= 0 {
+		i.calls[n].GivenUp = true
+	}
 	if c == nil || b.ctx.Err() != nil || len(i.server.api.Domains) == 0 { // it can send nothing
 		b.told(i)
 		return
@@ -61,6 +121,7 @@ func (b *Broker) over(c *call, i *instance) {
 		defer of.pending.Done()
 		ctx, cancel := context.WithTimeout(b.ctx, drainTime)
 		defer cancel()
+		_ = i.tellCalls(ctx) // the next call tells it again
 		cause := controlapi.Cause{Run: c.run, Call: i.server.api.Name + "." + c.tool, Among: among}
 		r, err := i.slot.Drain(ctx, cause)
 		b.mu.Lock()

@@ -182,14 +182,13 @@ func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
 
 // key is whose instance the call uses.
 func (c *call) key() (string, *failure) {
-	if c.server.spec.State == "run" {
-		return c.run, nil
-	}
 	session, ok := c.broker.session(c.run)
 	of := tenant.Of(session)
 	switch {
 	case !ok: // its owner is not known
 		return "", &failure{code: cancelled, message: "the run is over"}
+	case c.server.spec.State == "run":
+		return c.run, nil
 	case c.server.spec.State == "session":
 		return "session " + session, nil
 	case of != "": // another tenant must not see what this one does there
@@ -227,10 +226,11 @@ func (c *call) request(ctx context.Context, method string, params any, repeat bo
 			limit += c.server.connectTimeout()
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, c), limit)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, callKey{}, c))
+	defer cancel(nil)
+	defer c.broker.limitCall(c.run, limit, func() { cancel(context.DeadlineExceeded) })()
 	raw, f := c.server.request(ctx, key, method, params, repeat)
-	if f != nil && !f.unsent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if f != nil && !f.unsent && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return nil, late(limit)
 	}
 	if f != nil && !f.unsent && ctx.Err() != nil {

@@ -38,6 +38,8 @@ type Slot interface {
 	Write(p []byte) (int, error)
 	// Start is the first frame for the bridge.
 	Start() frame.Start
+	// SetCalls tells the proxy which calls the server works on.
+	SetCalls(ctx context.Context, calls controlapi.ServerCalls) error
 	// Drain returns what the proxy did for the server since the last Drain. The zero Cause is none.
 	Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error)
 	// Stop ends everything in the slot, so that Read fails. It may be called more than once.
@@ -69,6 +71,13 @@ type instance struct {
 	// inFlight are the calls that the server has, window those that it had since the proxy was last asked what it sent.
 	inFlight, window int
 	untold           int // calls of which the proxy has not yet told what they made the server send
+	// calls are those that the server works on or may still work on, of these lastCall is the last, and abandoned are the
+	// runs of those that it may still work on after they were given up. version counts the lists that the proxy was told.
+	calls             []controlapi.ServerCall
+	lastCall, version uint64
+	abandoned         []string
+
+	telling sync.Mutex // a list of calls is on its way to the proxy
 
 	mu      sync.Mutex
 	id      uint64

@@ -17,10 +17,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -63,10 +65,16 @@ func TestTimeout(t *testing.T) {
 // giveUp calls a tool, and ends the request when the server has it.
 func (w *world) giveUp(server, tool string) answer {
 	w.t.Helper()
+	return w.giveUpOf("s1-r1", server, tool)
+}
+
+// giveUpOf is giveUp for a run.
+func (w *world) giveUpOf(run, server, tool string) answer {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	m, done := newMeeting(w.t), make(chan answer, 1)
-	go func() { done <- w.send(ctx, "s1-r1", http.MethodPost, "/"+server+"/"+tool, m.call, 0) }()
+	go func() { done <- w.send(ctx, run, http.MethodPost, "/"+server+"/"+tool, m.call, 0) }()
 	m.await(1)
 	cancel()
 	return <-done
@@ -93,6 +101,55 @@ func TestAbandonedSession(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return w.broker.idle("a") })
 	if after := w.pid("s1-r1", "a"); after != before {
 		t.Error("the session's state is lost")
+	}
+}
+
+// TestAbandonedEnds: a server that may still work on a call is ended with the call's run, of a tenant and with the state
+// of a session too. A server of a tenant that calls share is ended at once.
+// Promise: calls-end-with-their-run
+func TestAbandonedEnds(t *testing.T) {
+	alice := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "alice"}}).Session("s")
+	for name, row := range map[string]struct {
+		run, state string
+		atOnce     bool
+	}{
+		"shared": {"s1-r1", "shared", true}, "shared by a tenant's calls": {alice + "-r1", "shared", true},
+		"session": {"s1-r1", "session", false}, "a tenant's session": {alice + "-r1", "session", false},
+		"run": {"s1-r1", "run", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State = row.state }))
+			before := w.pid(row.run, "a")
+			w.giveUpOf(row.run, "a", "never")
+			testkit.WaitFor(t, func() bool { return w.broker.idle("a") })
+			if after := w.pid(row.run, "a"); (after != before) != row.atOnce {
+				t.Errorf("the process before was %s and is %s", before, after)
+			}
+			session, _, _ := strings.Cut(row.run, "-")
+			w.pid(session+"-r2", "a")
+			w.mu.Lock()
+			w.over[row.run] = true
+			w.mu.Unlock()
+			testkit.WaitFor(t, func() bool {
+				w.broker.mu.Lock()
+				defer w.broker.mu.Unlock()
+				instances := w.broker.servers["a"].instances
+				return row.atOnce || instances[row.run] == nil && instances["session "+session] == nil
+			})
+		})
+	}
+}
+
+// TestRunOver: a run that is over calls no server, whatever calls share its process.
+// Promise: calls-end-with-their-run
+func TestRunOver(t *testing.T) {
+	state := func(name string) func(*controlapi.Server) { return func(s *controlapi.Server) { s.State = name } }
+	w := newWorld(t, 4, hostile(t, "shared", nil), hostile(t, "session", state("session")), hostile(t, "run", state("run")))
+	w.over["s1-r1"] = true
+	for _, server := range []string{"shared", "session", "run"} {
+		if got := w.call("/"+server+"/pid", `{"text":""}`); got.Code != cancelled {
+			t.Errorf("%s: %s", server, got.body)
+		}
 	}
 }
 
@@ -639,10 +696,12 @@ func (s *dyingSlot) Read(p []byte) (int, error) {
 	return s.said.Read(p)
 }
 
-func (*dyingSlot) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-func (*dyingSlot) Start() frame.Start        { return frame.Start{ConnectTimeoutMS: 60_000} }
-func (*dyingSlot) Stop()                     {}
-func (*dyingSlot) Close() error              { return nil }
+func (*dyingSlot) Write([]byte) (int, error)                              { return 0, io.ErrClosedPipe }
+func (*dyingSlot) Start() frame.Start                                     { return frame.Start{ConnectTimeoutMS: 60_000} }
+func (*dyingSlot) Stop()                                                  {}
+func (*dyingSlot) Close() error                                           { return nil }
+func (*dyingSlot) SetCalls(context.Context, controlapi.ServerCalls) error { return nil }
+
 func (*dyingSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
 	return controlapi.Receipt{}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -38,7 +39,7 @@ func (b *Broker) begin(s *server, key string) *instance {
 }
 
 // letGo ends a call's hold of an instance. A server that hangs is stopped; one that may still work on a cancelled call
-// gets no new calls, unless it holds the state of a session or run.
+// gets no new calls. One with the state of a session or run gets them until the call's run is over: see clear.
 func (b *Broker) letGo(i *instance, r rest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +51,7 @@ func (b *Broker) letGo(i *instance, r rest) {
 		i.server.breaker.failed(time.Now())
 		i.kill(errors.New("the server hung after a cancelled call and was ended"))
 		b.retire(i)
-	case r == abandoned && i.key == "":
+	case r == abandoned && (i.key == "" || !i.server.keepsState()):
 		b.retire(i)
 	case i.retired && i.users == 0:
 		i.kill(errStopped)
@@ -142,12 +143,9 @@ func (b *Broker) clear(now time.Time) {
 	}
 	for _, s := range b.servers {
 		for _, i := range s.instances {
-			over := false
-			if s.spec.State == "run" {
-				_, runs := b.sessionOf(i.key)
-				over = !runs && i.key != ""
-			}
-			if i.users == 0 && (over || now.Sub(i.used) > s.idle()) {
+			ended := func(run string) bool { _, runs := b.sessionOf(run); return !runs }
+			over := s.spec.State == "run" && i.key != "" && ended(i.key)
+			if i.users == 0 && (over || now.Sub(i.used) > s.idle()) || slices.ContainsFunc(i.abandoned, ended) {
 				b.retire(i)
 			}
 		}

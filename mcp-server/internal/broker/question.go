@@ -114,11 +114,15 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 		return nil, ""
 	}
 	var form struct {
+		Type       string                    `json:"type"`
 		Properties map[string]map[string]any `json:"properties"`
 		Required   []string                  `json:"required,omitempty"`
 	}
 	if err := json.Unmarshal(schema, &form); err != nil {
 		return nil, "its form cannot be read"
+	}
+	if form.Type = "object"; form.Properties == nil {
+		form.Properties = map[string]map[string]any{}
 	}
 	hidden := slices.ContainsFunc(form.Required, hides)
 	for name, field := range form.Properties {
@@ -133,7 +137,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	if hidden {
 		return nil, "names in its form have characters that do not show"
 	}
-	line, err := json.Marshal(map[string]any{"type": "object", "properties": form.Properties, "required": form.Required})
+	line, err := json.Marshal(form)
 	if err != nil {
 		return nil, err.Error()
 	}

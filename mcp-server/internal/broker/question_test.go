@@ -184,3 +184,19 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%d reports, %q; want the last %q; the call: %s", len(told), told, want, res.body)
 	}
 }
+
+// TestForm: a form is shown as an object with properties. It names required fields only if there are some.
+// Promise: questions-reach-their-user
+func TestForm(t *testing.T) {
+	for schema, want := range map[string]string{
+		``: ``, `null`: ``,
+		`{}`:                                  `{"type":"object","properties":{}}`,
+		`{"properties":null,"required":null}`: `{"type":"object","properties":{}}`,
+		`{"properties":{"n":{"type":"integer"}}}`:                                        `{"type":"object","properties":{"n":{"type":"integer"}}}`,
+		`{"type":"string","x":1,"properties":{"n":{"type":"integer"}},"required":["n"]}`: `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`,
+	} {
+		if got, why := formOf(json.RawMessage(schema)); string(got) != want || why != "" {
+			t.Errorf("%s: %s %s", schema, got, why)
+		}
+	}
+}

@@ -232,6 +232,10 @@ func denoCommand(api controlapi.API, dir, home string) []string {
 	return slices.Concat(argv, []string{api.Server.Package}, api.Server.Args)
 }
 
+func (s *sandboxSlot) SetCalls(ctx context.Context, calls controlapi.ServerCalls) error {
+	return s.launcher.Control.SetCalls(ctx, s.lease.Slot, s.lease.Generation, calls)
+}
+
 func (s *sandboxSlot) Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error) {
 	return s.launcher.Control.Drain(ctx, s.lease.Slot, s.lease.Generation, cause)
 }

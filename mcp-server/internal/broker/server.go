@@ -90,6 +90,9 @@ func (s *server) connectTimeout() time.Duration {
 	return time.Duration(s.spec.ConnectTimeoutMS) * time.Millisecond
 }
 
+// keepsState reports whether a process of the server belongs to one session or run.
+func (s *server) keepsState() bool { return s.spec.State == "session" || s.spec.State == "run" }
+
 func (s *server) idle() time.Duration {
 	if s.spec.IdleMS <= 0 {
 		return defaultIdle
@@ -397,12 +400,19 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		ctx, cancel = context.WithTimeout(ctx, s.connectTimeout())
 		defer cancel()
 	}
-	s.broker.begun(i)
-	raw, f := i.ask(ctx, method, params, func(r rest) {
+	id, f := s.broker.startCall(ctx, i)
+	settled := func(r rest) {
+		s.broker.settleCall(i, id, r)
 		s.broker.letGo(i, r)
 		release()
-	})
-	s.broker.over(callOf(ctx), i)
+	}
+	var raw json.RawMessage
+	if f != nil {
+		settled(atRest)
+	} else {
+		raw, f = i.ask(ctx, method, params, settled)
+	}
+	s.broker.over(callOf(ctx), i, id)
 	s.broker.learn(s, probe, f)
 	return raw, f
 }

@@ -58,6 +58,8 @@ type Servers interface {
 	Tools(server string) (tools []signature.Tool, known bool)
 	// Caused is what the calls of a run made servers send. It is asked once, when the run is over.
 	Caused(run string) []controlapi.Caused
+	// Pause stops the time limits of a run's calls, or lets them go on.
+	Pause(run string, paused bool)
 }
 
 // Config configures an Executor.

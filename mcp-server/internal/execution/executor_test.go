@@ -127,6 +127,8 @@ func (t tools) Tools(server string) ([]signature.Tool, bool) {
 	return list, ok
 }
 
+func (t tools) Pause(string, bool) {}
+
 func (t tools) Caused(string) []controlapi.Caused {
 	return []controlapi.Caused{{Cause: controlapi.Cause{Call: "git.log", Among: 1}, Exchanges: []controlapi.Exchange{{URL: "https://git.example.com/"}}}}
 }

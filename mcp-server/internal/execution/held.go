@@ -32,7 +32,8 @@ func (e *Executor) holds(apis []string) bool {
 	})
 }
 
-// watchHeld stops the run's time limit while requests of it wait for a person, and asks about each, until ctx ends.
+// watchHeld stops the time limits of the run and of its calls while requests wait for a person that the run may have
+// caused, and asks about each that belongs to the run, until ctx ends.
 func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, run string) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -45,6 +46,9 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 				e.cfg.Log.Warn("the time limit of a run is not paused while it waits for approval", logline.Tag("sandbox"),
 					slog.String("run", run), slog.String("error", err.Error()))
 			}
+			if e.cfg.Servers != nil {
+				e.cfg.Servers.Pause(run, now)
+			}
 			if r.Waiting != nil {
 				r.Waiting(now)
 			}
@@ -56,7 +60,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 			}
 		}
 		for _, h := range list {
-			if asked[h.ID] != nil || h.Operator || r.Approve == nil {
+			if asked[h.ID] != nil || h.Operator || r.Approve == nil || h.Run != run {
 				continue
 			}
 			ctx, cancel := context.WithCancel(ctx)
@@ -66,6 +70,9 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 	})
 	for _, cancel := range asked {
 		cancel()
+	}
+	if waits && e.cfg.Servers != nil {
+		e.cfg.Servers.Pause(run, false)
 	}
 	if ctx.Err() == nil {
 		e.cfg.Log.Debug("a request that waited for approval is no longer known", logline.Tag("sandbox"),

@@ -84,6 +84,9 @@ func (p *Proxy) Start() {
 	}
 	mux.HandleFunc("PUT /v1/slots/{n}", p.register)
 	mux.HandleFunc("DELETE /v1/slots/{n}", p.unregister)
+	mux.HandleFunc("PUT /v1/slots/{n}/calls", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("GET /v1/events", p.events)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("codeforge_proxy_up 1\n"))

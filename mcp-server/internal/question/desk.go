@@ -66,7 +66,12 @@ func (d *Desk) Call(
 		return work(ctx, nobody)
 	}
 	if req.ProtocolVersion() < rounds {
-		return work(ctx, func(ctx context.Context, q Question) (Answer, error) {
+		return work(ctx, func(asking context.Context, q Question) (Answer, error) {
+			// In the call's context the SDK sends the question on the stream of the call. In another context it uses a stream
+			// that clients need not open.
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(asking, cancel)()
 			r, err := req.Session.Elicit(ctx, q.params())
 			if err != nil {
 				return Answer{}, err

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,4 +215,62 @@ func TestPanic(t *testing.T) {
 		}
 	}()
 	(&Desk{}).wait(t.Context(), p)
+}
+
+// TestStreamOfCall: a question of a call reaches a client that has no stream open but that of the call, in whatever
+// context it is asked, and ends with that context and with the call.
+// Promise: questions-reach-their-user
+func TestStreamOfCall(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+	ended := make(chan error, 1)
+	work := func(_ context.Context, ask Asker) *mcp.CallToolResult {
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+		defer cancel()
+		a, err := ask(ctx, form)
+		if err != nil {
+			return say(err.Error())
+		}
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+			defer cancel()
+			_, err := ask(ctx, form)
+			ended <- errors.Join(err, ctx.Err())
+		}()
+		given, end := context.WithCancel(context.Background())
+		time.AfterFunc(50*time.Millisecond, end)
+		_, err = ask(given, Question{Message: "wait"})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("given up: %v", err)
+		}
+		return say(a.Action)
+	}
+	server.AddTool(&mcp.Tool{Name: "work", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return new(Desk).Call(ctx, req, "owner", work), nil
+		})
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	defer web.Close()
+	var asked atomic.Int32
+	over := make(chan struct{})
+	opts := &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		if asked.Add(1) == 1 {
+			return &mcp.ElicitResult{Action: Decline}, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-over:
+		}
+		return nil, context.Canceled
+	}}
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, opts).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: web.URL, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	testkit.Must(t, err)
+	defer s.Close()
+	defer close(over)
+	if got := text(t, s, &mcp.CallToolParams{Name: "work", Arguments: map[string]any{}}); got != Decline {
+		t.Errorf("the call got %q", got)
+	}
+	if err := <-ended; err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the call: %v", err)
+	}
 }

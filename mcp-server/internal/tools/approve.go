@@ -52,12 +52,16 @@ func approvalForm(h approvalapi.Held) (question.Question, bool) {
 	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
 }
 
-// shown is the request as a person sees it: what decides about it first, what the code wrote last.
+// shown is the request as a person sees it: what decides about it first, what code or a server wrote last.
 func shown(h approvalapi.Held) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Code that the model wrote wants to send this request (%s). The API %s asks you about it: %s. "+
+	who := "Code that the model wrote"
+	if h.Server != "" {
+		who = "The MCP server " + visible.Line(h.Server) + ", which code of the model has called,"
+	}
+	fmt.Fprintf(&b, "%s wants to send this request (%s). The API %s asks you about it: %s. "+
 		"Token names in it are replaced by your credentials. All of it is shown, %d bytes of body:\n",
-		h.ID, visible.Line(h.API), visible.Line(h.Rule), len(h.Body))
+		who, h.ID, visible.Line(h.API), visible.Line(h.Rule), len(h.Body))
 	block(&b, h.Method+" "+h.URL, h.Headers, h.Body)
 	return b.String()
 }

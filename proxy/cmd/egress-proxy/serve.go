@@ -222,11 +222,13 @@ func (d *daemon) assemble(
 	tunnel := &broker.Broker{}
 	d.room = &hold.Room{Added: func(h approvalapi.Held) {
 		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
-			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("api", h.API), slog.String("method", h.Method))
+			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
+			slog.String("server", h.Server),
+			slog.String("api", h.API), slog.String("method", h.Method))
 	}, Decided: func(h approvalapi.Held) {
 		_ = d.record(audit.Entry{Decision: &audit.Decision{
-			Run: h.Run, API: h.API, Method: clean(h.Method), URL: clean(h.URL), Approved: h.Approved,
-			Scope: string(h.Scope),
+			Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL),
+			Approved: h.Approved, Scope: string(h.Scope),
 		}})
 	}}
 	d.plans = plan.New(plan.Config{
@@ -260,7 +262,7 @@ func (d *daemon) assemble(
 	}
 	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
-		Known:   func(h catalog.Host) bool { return d.reloader.Current().Rules.Known(h) },
+		Known:   d.knows(in.find),
 		Allow:   in.asker(),
 		Address: o.address,
 		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
@@ -397,18 +399,34 @@ func hangups() <-chan struct{} {
 	return out
 }
 
+// holder is the lease of a slot, or of the slot that an address identifies. Nil: there is none.
+func (d *daemon) holder(find func(netip.Addr) (slot.ID, bool), seat *slot.ID, from netip.Addr) *lease.Lease {
+	if seat == nil {
+		id, ok := find(from)
+		if !ok {
+			return nil
+		}
+		seat = &id
+	}
+	return d.book.Holder(*seat)
+}
+
+// knows reports whether a host has an address for what is in a slot: names of other tenants' APIs have none.
+func (d *daemon) knows(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, netip.Addr, catalog.Host) bool {
+	return func(seat *slot.ID, from netip.Addr, h catalog.Host) bool {
+		rules := d.reloader.Current().Rules
+		if l := d.holder(find, seat, from); l != nil {
+			return rules.Known(l, h)
+		}
+		return rules.Known(nil, h)
+	}
+}
+
 // asked raises the alarm for a queried name that carries what no request may. The name does not leave the machine, so
 // the alarm is about the attempt.
 func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
 	return func(seat *slot.ID, from netip.Addr, name string) {
-		if seat == nil {
-			id, ok := find(from)
-			if !ok {
-				return
-			}
-			seat = &id
-		}
-		l := d.book.Holder(*seat)
+		l := d.holder(find, seat, from)
 		if l == nil || l.Canaries == nil {
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -75,6 +76,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
+	s.mux.HandleFunc("PUT /v1/slots/{n}/calls", s.setCalls)
 	s.mux.HandleFunc("GET /v1/broker", s.broker)
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
@@ -210,7 +212,9 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 		return
 	}
 	sum.Client = s.conf.Journal.Clean(sum.Client)
-	run := audit.Run{Run: rec.Run, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count}
+	run := audit.Run{
+		Run: rec.Run, Tenant: rec.Tenant, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count,
+	}
 	if s.conf.Ledger.Append(audit.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
 		return // a lost record is counted and logged
 	}
@@ -235,7 +239,7 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 		httpjson.Fail(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
 		return
 	}
-	rec, err := s.conf.Book.Drain(id, generation)
+	rec, err := s.conf.Book.Drain(id, generation, cause.Run)
 	if err != nil {
 		httpjson.Fail(w, statusOf(err), err.Error())
 		return
@@ -245,6 +249,27 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	}
 	httpjson.Answer(w, http.StatusOK, rec)
 }
+
+// setCalls takes over which calls a server works on.
+func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := s.leaseOf(w, r)
+	if !ok {
+		return
+	}
+	var calls controlapi.ServerCalls
+	if err := json.NewDecoder(r.Body).Decode(&calls); err != nil || slices.ContainsFunc(calls.Calls, isTooLong) {
+		httpjson.Fail(w, http.StatusBadRequest, "the body is not a list of calls")
+		return
+	}
+	if err := s.conf.Book.SetCalls(id, generation, calls); err != nil {
+		httpjson.Fail(w, statusOf(err), err.Error())
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// isTooLong reports whether a call names more than a cause may.
+func isTooLong(c controlapi.ServerCall) bool { return len(c.Run) > maxRunID || len(c.Call) > maxCall }
 
 // The bounds of what a cause names, in bytes.
 const (

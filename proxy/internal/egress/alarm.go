@@ -32,7 +32,9 @@ func Guarded(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
 // Alarm records that a run carried what no request may, and ends the run. An MCP server or an installation goes on: its
 // request was refused, and no session is to blame.
 func Alarm(j *receipt.Journal, l *lease.Lease, c swap.Carried, method, host string) {
-	a := controlapi.Alarm{Run: l.Run, Kind: controlapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host}
+	a := controlapi.Alarm{
+		Run: l.Run, Tenant: l.Tenant, Kind: controlapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host,
+	}
 	if c.Canary {
 		a.Kind = controlapi.AlarmCanary
 	}

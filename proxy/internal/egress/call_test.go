@@ -339,7 +339,7 @@ func TestServerReaches(t *testing.T) {
 		t.Errorf("its own host: %d %s", resp.StatusCode, text)
 	}
 	for host, code := range map[string]string{
-		callHost: policy.CodeCallsClosed, "files.demo.test": policy.CodeAPINotInRun, demoHost: policy.CodeAPINotInRun,
+		callHost: policy.CodeCallsClosed, "files.demo.test": policy.CodeHostNotServers, demoHost: policy.CodeHostNotServers,
 		"off.demo.test": policy.CodeHostNotServers, "elsewhere.test": policy.CodeHostNotServers, "registry.demo.test": policy.CodeHostNotServers,
 		"x.codeforge.internal": policy.CodeHostUnknown,
 	} {
@@ -357,9 +357,9 @@ func TestServerReaches(t *testing.T) {
 	if got.count() != 0 || up.count() != 2 {
 		t.Errorf("%d calls, %d requests arrived", got.count(), up.count())
 	}
-	rec, err := r.book.Drain(serverSlot, 1)
+	rec, err := r.book.Drain(serverSlot, 1, "")
 	check(t, err)
-	if again, err := r.book.Drain(serverSlot, 1); err != nil || rec.Count.Exchanges != 23 || again.Count.Exchanges != 0 || again.Run != "server" {
+	if again, err := r.book.Drain(serverSlot, 1, ""); err != nil || rec.Count.Exchanges != 23 || again.Count.Exchanges != 0 || again.Run != "server" {
 		t.Errorf("drained: %+v, then %+v, %v", rec.Count, again, err)
 	}
 	_ = body(t, post(t, c, "https://notes.demo.test/", "{}"))

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -89,6 +91,53 @@ func TestDisarmed(t *testing.T) {
 			}
 		})
 	}
+	// An approval of a request of the run r1, and then a request that is not only r1's.
+	for defence, calls := range map[string][]string{"call-run": {"2 r2", "3 r1"}, "call-tenant": {"2 r3"}} {
+		t.Run(defence, func(t *testing.T) {
+			t.Setenv("CODEFORGE_DISARM", defence)
+			r := newRig(t, setup{apis: asking(holdAll)})
+			r.upstreams.https(new(seen).echo())
+			defer r.beginNotes("")()
+			for id, of := range []string{"r1 ", "r2 ", "r3 mallory"} {
+				run, tenant, _ := strings.Cut(of, " ")
+				defer r.beginNamed(run, tenant, slot.ID(id))()
+			}
+			r.setCalls(1, "1 r1")
+			if defence == "call-tenant" {
+				r.setCalls(2, calls...)
+			}
+			done := r.sendNotes("/a")
+			r.decide(r.await(1), true, approvalapi.ScopeRule)
+			<-done
+			r.setCalls(3, calls...)
+			if got := <-r.sendNotes("/a"); got != "200" {
+				t.Errorf("the attack is stopped by something else: %s", got)
+			}
+		})
+	}
+	t.Run("tenant-hosts", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "tenant-hosts")
+		r := newRig(t, setup{apis: sharing()})
+		defer r.beginNotes("alice")()
+		if got := body(t, post(t, r.clientIn(serverSlot, true), "https://notes.demo.test/", "{}")); !strings.Contains(got, "API strict") {
+			t.Errorf("the attack is stopped by something else: %s", got)
+		}
+	})
+	t.Run("call-end", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "call-end")
+		r := newRig(t, setup{apis: asking(holdAll)})
+		r.upstreams.https(new(seen).echo())
+		defer r.beginNotes("")()
+		end := r.beginNamed("r1", "", 0)
+		r.setCalls(1, "1 r1")
+		done := r.sendNotes("/a")
+		h := r.await(1)
+		end()
+		r.decide(h, true, "")
+		if got := <-done; got != "200" {
+			t.Errorf("the attack is stopped by something else: %s", got)
+		}
+	})
 	t.Run("ledger-required", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "ledger-required")
 		r := newRig(t, setup{sending: func(audit.Sending) error { return errors.New("no space left") }})

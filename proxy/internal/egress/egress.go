@@ -117,6 +117,7 @@ type exchange struct {
 	*Egress
 	conn   *entrance.Conn
 	lease  *lease.Lease
+	origin lease.Origin
 	snap   *reload.Snapshot
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -166,11 +167,13 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if conn == nil {
 		panic(http.ErrAbortHandler) // not from the entrance: it belongs to no run
 	}
-	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), began: time.Now()}
+	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), origin: conn.Lease().Origin(), began: time.Now()}
 	x.w = &responseWriter{ResponseWriter: w}
 	x.releaseDecoder = func() {}
 	x.note = receipt.Note{Slot: int(x.lease.Slot), Recorder: x.lease.Recorder}
-	x.note.Exchange = controlapi.Exchange{At: x.began.UTC(), Run: x.lease.Run, Method: r.Method}
+	x.note.Exchange = controlapi.Exchange{
+		At: x.began.UTC(), Run: x.lease.Run, Tenant: x.lease.Tenant, CausedBy: x.origin.Cause, Method: r.Method,
+	}
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer x.cancel(nil)
 	defer context.AfterFunc(x.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
@@ -322,7 +325,9 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 	if x.conf.Sending == nil || !q.Writes() && out.ContentLength == 0 {
 		return nil
 	}
-	return x.conf.Sending(audit.Sending{Run: x.lease.Run, Method: x.note.Method, URL: x.note.URL})
+	return x.conf.Sending(audit.Sending{
+		Run: x.note.Run, Tenant: x.note.Tenant, CausedBy: x.note.CausedBy, Method: x.note.Method, URL: x.note.URL,
+	})
 }
 
 // mayDecode reserves one of the run's decoders for bodies that need a large window, if this message's body does. It is

@@ -28,8 +28,15 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 		return v
 	}
 	held := hold.Request{
-		Run: x.lease.Run, Tenant: x.lease.Tenant, API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny,
+		Run: x.origin.Run, Tenant: x.origin.Tenant, Generation: x.origin.Generation, Server: x.lease.Server(),
+		API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny,
 		Catalog: x.snap.Public.Version, Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
+	}
+	if x.origin.Kind() == policy.KindRun {
+		held.Ended = x.origin.Context().Done()
+	}
+	for _, run := range x.origin.Runs() {
+		held.Pauses = append(held.Pauses, run.Run)
 	}
 	// What must not be shown must not leave either, so nobody is asked about it.
 	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
@@ -39,8 +46,10 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 	if x.conf.Current() != x.snap { // no answer could let it leave
 		return refuse(policy.CodeApprovalStale)
 	}
-	began, resume := time.Now(), x.lease.Pause()
-	id, err := x.conf.Room.Pass(x.ctx, held)
+	began, resume := time.Now(), x.origin.Pause()
+	bound, release := x.origin.Bind(x.ctx)
+	id, err := x.conf.Room.Pass(bound, held)
+	release()
 	resume()
 	x.note.HeldMS = milliseconds(time.Since(began))
 	switch {
@@ -52,8 +61,10 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 		return policy.RefuseUnanswered(id, q.Host, v.APIs)
 	case errors.Is(err, hold.ErrFull):
 		return refuse(policy.CodeApprovalFull)
+	case err != nil && x.ctx.Err() == nil:
+		return refuse(policy.CodeRunEnded)
 	case err != nil:
-		return v // the run has ended
+		return v // it was cut off
 	case x.conf.Current() != x.snap:
 		return refuse(policy.CodeApprovalStale)
 	}

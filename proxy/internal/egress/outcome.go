@@ -132,7 +132,8 @@ func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
 	n.Exchange = controlapi.Exchange{
-		At: time.Now().UTC(), Run: l.Run, Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
+		At: time.Now().UTC(), Run: l.Run, Tenant: l.Tenant, CausedBy: l.Origin().Cause,
+		Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
 	}
 	if h.NoHost() {
 		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.Hint()}

@@ -62,7 +62,8 @@ func (s *sender) exchange(ctx context.Context, r *replay, version string, most i
 	}
 	x.note = receipt.Note{Slot: int(s.lease.Slot), Recorder: s.lease.Recorder}
 	x.note.Exchange = controlapi.Exchange{
-		At: x.began.UTC(), Run: s.lease.Run, Method: r.step.Method, Host: r.step.Host.String(), Plan: s.plan, Step: r.step.N,
+		At: x.began.UTC(), Run: s.lease.Run, Tenant: s.lease.Tenant, Method: r.step.Method, Host: r.step.Host.String(),
+		Plan: s.plan, Step: r.step.N,
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, exchangeKey{}, x))
 	defer x.cancel(nil)

@@ -3,36 +3,45 @@ package hold
 import (
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-const (
-	// maxGrants bounds the grants of all runs; the oldest go first.
-	maxGrants = 1000
-	// grantTime is longer than any run.
-	grantTime = 25 * time.Hour
-)
+// maxGrants bounds the grants of all runs; the oldest go first.
+const maxGrants = 1000
 
-// grant is an approval of further requests of one run. It ends with the run, whose id no other one has, and with the
-// catalog.
+// grant is an approval of further requests of one run. It ends with the run and with the catalog.
 type grant struct {
 	of    scope
-	until time.Time
+	ended <-chan struct{}
+}
+
+// over reports whether the run has ended.
+func (g grant) over() bool {
+	select {
+	case <-g.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // scope is what requests have in common that a person approves together. method and url are empty for all of a rule.
 type scope struct {
-	run, tenant, api, rule, catalog string
-	byAny                           bool
-	method, url                     string
+	run, tenant, server, api, rule, catalog string
+	generation                              uint64
+	byAny                                   bool
+	method, url                             string
 }
 
 // scopeOf is the scope of a request, of a kind. The URL is without its query, as code wrote it.
 func (r Request) scopeOf(kind approvalapi.Scope) scope {
-	s := scope{run: r.Run, tenant: r.Tenant, api: r.API, rule: r.Rule, catalog: r.Catalog, byAny: r.ByAny}
+	s := scope{
+		run: r.Run, tenant: r.Tenant, server: r.Server, generation: r.Generation,
+		api: r.API, rule: r.Rule, catalog: r.Catalog, byAny: r.ByAny,
+	}
 	if kind == approvalapi.ScopePath {
 		s.method = r.Method
 		s.url, _, _ = strings.Cut(r.URL, "?")
@@ -41,8 +50,8 @@ func (r Request) scopeOf(kind approvalapi.Scope) scope {
 }
 
 // granted reports whether a request was approved with an earlier one. The caller holds the lock.
-func (r *Room) granted(q Request, now time.Time) bool {
-	r.grants = slices.DeleteFunc(r.grants, func(g grant) bool { return now.After(g.until) })
+func (r *Room) granted(q Request) bool {
+	r.grants = slices.DeleteFunc(r.grants, grant.over)
 	path, rule := q.scopeOf(approvalapi.ScopePath), q.scopeOf(approvalapi.ScopeRule)
 	return slices.ContainsFunc(r.grants, func(g grant) bool { return g.of == path || g.of == rule })
 }
@@ -53,7 +62,7 @@ func (r *Room) grant(e *entry, kind approvalapi.Scope) {
 	if len(r.grants) >= maxGrants {
 		r.grants = r.grants[1:]
 	}
-	r.grants = append(r.grants, grant{of, time.Now().Add(grantTime)})
+	r.grants = append(r.grants, grant{of, e.request.Ended})
 	r.held = slices.DeleteFunc(r.held, func(other *entry) bool {
 		same := other.Waiting && other.request.scopeOf(kind) == of
 		if same {
@@ -68,6 +77,9 @@ func checkScope(e *entry, a approvalapi.Answer) error {
 	switch {
 	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.Wide():
 		return &credentialapi.Refused{Code: "bad_scope", Text: "The scope is once, path or rule."}
+	case a.Approve && a.Scope.Wide() && e.request.Ended == nil && !disarm.Off("approval-run"):
+		return &credentialapi.Refused{Code: "no_run",
+			Text: "It belongs to no run, so only this one request can be approved."}
 	case a.Approve && a.Scope.Wide() && !e.Waiting:
 		return &credentialapi.Refused{Code: "run_ended",
 			Text: "Its run does not wait any more, so only this one request can be approved."}

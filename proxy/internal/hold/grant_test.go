@@ -10,7 +10,7 @@ import (
 
 // TestScopes: an approval for a path or a rule lets pass what is alike of the same run, under the same catalog, and
 // nothing else; also what waits at the time.
-// Promise: exact-approvals
+// Promise: exact-approvals, server-requests-belong-to-one-run
 func TestScopes(t *testing.T) {
 	change := func(f func(*Request)) Request { q := refund("r1"); f(&q); return q }
 	rows := map[string]struct {
@@ -29,7 +29,9 @@ func TestScopes(t *testing.T) {
 		"another rule":       {change(func(q *Request) { q.Rule = "approve" }), false, false},
 		"another API":        {change(func(q *Request) { q.API = "pay2" }), false, false},
 		"another catalog":    {change(func(q *Request) { q.Catalog = "2" }), false, false},
-		"another tenant":     {change(func(q *Request) { q.Tenant = "mallory" }), false, false}, // a server's runs have one name
+		"another tenant":     {change(func(q *Request) { q.Tenant = "mallory" }), false, false},
+		"a server's":         {change(func(q *Request) { q.Server = "acme" }), false, false},
+		"another lease":      {change(func(q *Request) { q.Generation++ }), false, false},
 		"the operator's":     {change(func(q *Request) { q.ByAny = true }), false, false},
 	}
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopeOnce, approvalapi.ScopePath, approvalapi.ScopeRule} {
@@ -62,7 +64,7 @@ func TestScopes(t *testing.T) {
 }
 
 // TestScopesEnd: a scope is of a run that waits, and ends with the catalog.
-// Promise: exact-approvals
+// Promise: exact-approvals, server-requests-belong-to-one-run
 func TestScopesEnd(t *testing.T) {
 	r := &Room{Wait: 1}
 	_, _ = r.Pass(t.Context(), refund("r1"))
@@ -75,6 +77,9 @@ func TestScopesEnd(t *testing.T) {
 	if len(r.List()) != 1 {
 		t.Error("what was asked wrongly is gone")
 	}
+	if err := decideOfNoRun(t); err == nil {
+		t.Error("a scope of no run")
+	}
 	r = &Room{Wait: testkit.Patience}
 	done, h := waiting(t.Context(), t, r, refund("r1"))
 	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
@@ -85,4 +90,29 @@ func TestScopesEnd(t *testing.T) {
 	if _, err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("after a reload: %v", err)
 	}
+	r = &Room{Wait: testkit.Patience}
+	ended, q := make(chan struct{}), refund("r1")
+	q.Ended = ended
+	done, h = waiting(t.Context(), t, r, q)
+	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pass(t.Context(), q); err != nil {
+		t.Errorf("in the run: %v", err)
+	}
+	close(ended)
+	r.Wait = 1
+	if _, err := r.Pass(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+		t.Errorf("after the run: %v", err)
+	}
+}
+
+// decideOfNoRun approves all that a rule holds of what belongs to no run.
+func decideOfNoRun(t *testing.T) error {
+	r := &Room{Wait: testkit.Patience}
+	q := refund("server-acme")
+	q.Ended = nil
+	_, h := waiting(t.Context(), t, r, q)
+	_, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+	return err
 }

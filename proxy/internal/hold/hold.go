@@ -1,10 +1,11 @@
 // Package hold keeps requests that a rule holds until a person decides.
 //
 // Threat: code that gets another request approved than the one a person saw, uses an approval twice or that of another
-// tenant, or floods the person. An approval is for the exact bytes: method, host, path, query, headers and body, except
-// for the boundary between a body's parts, which differs each time; for the tenant who sent them, and for the catalog
-// and the rule that held them. It is used once. A run holds few requests at a time, and all runs together a bounded
-// number.
+// tenant, or floods the person; an MCP server that uses an approval of one run for another. An approval is for the
+// exact bytes: method, host, path, query, headers and body, except for the boundary between a body's parts, which
+// differs each time; for the tenant and the server, if any, who sent them, and for the catalog and the rule that held
+// them. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time,
+// and all runs together a bounded number.
 package hold
 
 import (
@@ -55,6 +56,15 @@ type Request struct {
 	Run, API, Rule string
 	// Tenant is whose run it is. An approval is for the same one's alone.
 	Tenant string
+	// Server is the MCP server that sends it. Empty: code does.
+	Server string
+	// Generation is that of the lease whose requests count together: the run's, or that of an MCP server whose request
+	// belongs to no run.
+	Generation uint64
+	// Ended is closed when the run ends, and with it what was approved for the run. Nil: the request belongs to no run.
+	Ended <-chan struct{}
+	// Pauses are further runs that Waiting lists it for.
+	Pauses []string
 	// Catalog is the version of the catalog whose rule holds it.
 	Catalog           string
 	Method, URL, Body string
@@ -76,7 +86,7 @@ func (r Request) size() int {
 func (r Request) sum() [sha256.Size]byte {
 	h := sha256.New()
 	headers, body := formdata.Unbound(r.Headers, r.Body)
-	for _, s := range []string{r.Tenant, r.API, r.Rule, strconv.FormatBool(r.ByAny),
+	for _, s := range []string{r.Tenant, r.Server, r.API, r.Rule, strconv.FormatBool(r.ByAny),
 		r.Catalog, r.Method, r.URL, strings.Join(headers, "\n"), body} {
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}
@@ -159,7 +169,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(now)
-	if r.granted(q, now) {
+	if r.granted(q) {
 		return nil, nil //nolint:nilnil // it passes
 	}
 	ofRun := 0
@@ -168,7 +178,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 			r.held = slices.Delete(r.held, i, i+1)
 			return nil, nil //nolint:nilnil // it passes
 		}
-		if e.Run == q.Run {
+		if e.Run == q.Run && e.request.Tenant == q.Tenant && e.request.Generation == q.Generation {
 			ofRun++
 		}
 	}
@@ -178,8 +188,8 @@ func (r *Room) enter(q Request) (*entry, error) {
 		return nil, ErrFull
 	}
 	e := &entry{request: q, sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, API: q.API, Rule: q.Rule, Operator: !q.ByAny, Method: q.Method, URL: q.URL,
-		Headers: q.Headers, Body: q.Body,
+		ID: newID(), Run: q.Run, Tenant: q.Tenant, Server: q.Server, API: q.API, Rule: q.Rule, Operator: !q.ByAny,
+		Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}
 	r.held = append(r.held, e)
@@ -253,7 +263,8 @@ func (r *Room) List() []approvalapi.Held {
 	return out
 }
 
-// Waiting lists the requests that a run waits for, and returns what is closed at the next change of that.
+// Waiting lists the requests that a run waits for, or may wait for, and returns what is closed at the next change of
+// that. Those that another one may have caused have another Held.Run.
 func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,7 +273,7 @@ func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan stru
 	}
 	list = []approvalapi.Held{}
 	for _, e := range r.held {
-		if e.Run == run && e.Waiting {
+		if e.Waiting && (e.Run == run || slices.Contains(e.request.Pauses, run)) {
 			list = append(list, e.Held)
 		}
 	}

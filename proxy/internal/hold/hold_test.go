@@ -14,8 +14,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
+// goesOn is of runs that do not end.
+var goesOn = make(chan struct{})
+
 func refund(run string) Request {
-	return Request{Run: run, API: "pay", Rule: "approve POST", Catalog: "1", Method: "POST", URL: "https://pay.test/refunds?a=1",
+	return Request{Run: run, Ended: goesOn, API: "pay", Rule: "approve POST", Catalog: "1", Method: "POST", URL: "https://pay.test/refunds?a=1",
 		Headers: []string{"Authorization: Bearer PAY_TOKEN"}, Body: `{"amount":5}`}
 }
 
@@ -70,7 +73,7 @@ func TestLate(t *testing.T) {
 		"body": func(q *Request) { q.Body = `{"amount":50}` }, "url": func(q *Request) { q.URL += "0" },
 		"method": func(q *Request) { q.Method = "PUT" }, "header": func(q *Request) { q.Headers = append(q.Headers, "Account: x") },
 		"rule": func(q *Request) { q.Rule = "approve" }, "api": func(q *Request) { q.API = "x" }, "catalog": func(q *Request) { q.Catalog = "2" },
-		"tenant": func(q *Request) { q.Tenant = "mallory" },
+		"tenant": func(q *Request) { q.Tenant = "mallory" }, "server": func(q *Request) { q.Server = "acme" },
 	} {
 		q := refund("r2")
 		change(&q)
@@ -264,6 +267,33 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// TestServersOfTenants: held requests of one process of a server leave room for those of another tenant's, of another
+// process, and of runs.
+// Promise: tenant-sessions
+func TestServersOfTenants(t *testing.T) {
+	r := &Room{Wait: testkit.Patience}
+	of := func(tenant string, generation uint64, n int) error {
+		q := refund("server-acme")
+		q.Tenant, q.Server, q.Generation, q.Ended, q.Body = tenant, "acme", generation, nil, strconv.Itoa(n)
+		_, err := r.enter(q)
+		return err
+	}
+	for n := range maxOfRun {
+		if err := of("alice", 1, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, row := range map[string]struct {
+		tenant     string
+		generation uint64
+		full       bool
+	}{"the same": {"alice", 1, true}, "another tenant": {"bob", 1, false}, "another process": {"alice", 2, false}} {
+		if err := of(row.tenant, row.generation, maxOfRun); (err != nil) != row.full {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestWaiting: a run's own requests are listed, with whether only the operator decides, and a change of them is told.
 // Promise: exact-approvals
 func TestWaiting(t *testing.T) {
@@ -291,6 +321,12 @@ func TestWaiting(t *testing.T) {
 	}
 	if list, _ := r.Waiting("r1"); len(list) != 0 {
 		t.Errorf("%+v", list)
+	}
+	q = refund("server-acme")
+	q.Pauses = []string{"r1", "r3"}
+	waiting(t.Context(), t, r, q)
+	if list, _ := r.Waiting("r1"); len(list) != 1 || list[0].Run != "server-acme" {
+		t.Errorf("a request that it may have caused: %+v", list)
 	}
 }
 

@@ -144,10 +144,10 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l := &Lease{
 		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant, Deadline: r.Deadline,
-		Recorder: receipt.NewRecorder(r.Run, r.Generation),
+		Recorder: receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
 		Large:    make(chan struct{}, maxLarge),
 		kind:     kindOf(id, r),
-		closed:   r.Closed,
+		closed:   r.Closed || kindOf(id, r) == policy.KindServer && r.Tenant != "",
 		ctx:      ctx, cancel: cancel,
 		inFlight: make(chan struct{}, MaxExchanges),
 		decoders: make(chan struct{}, MaxDecoders),
@@ -245,14 +245,14 @@ func (b *Book) Holder(id slot.ID) *Lease {
 	return s.lease
 }
 
-// Drain returns what a slot did since its lease began or was drained last. The generation must be the one that holds
-// the slot, else ErrFenced.
-func (b *Book) Drain(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+// Drain returns what a slot did since its lease began or was drained last, without what belongs to another run than
+// this one: see receipt.Recorder. The generation must be the one that holds the slot, else ErrFenced.
+func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
 	l, err := b.Of(id, generation)
 	if err != nil {
 		return controlapi.Receipt{}, err
 	}
-	return l.Recorder.Drain(), nil
+	return l.Recorder.Drain(run), nil
 }
 
 // Attach binds a newly accepted connection to the current lease of its slot. ErrNone if there is none, ErrFull if it

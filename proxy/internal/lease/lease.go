@@ -82,6 +82,8 @@ type Lease struct {
 	conns     map[io.Closer]struct{}
 	compiling bool
 	waiting   int
+	calls     []*serverCall  // those that an MCP server works on
+	version   uint64         // of calls
 	active    sync.WaitGroup // exchanges; Add only under mu and before ended
 }
 
@@ -93,7 +95,15 @@ func (l *Lease) Includes(api string) bool {
 	return l.apis == nil || slices.Contains(l.apis, api)
 }
 
-// Closed reports whether the run may not learn of an API that it does not include.
+// Server is the API of an MCP server, or empty.
+func (l *Lease) Server() string {
+	if l.kind != policy.KindServer {
+		return ""
+	}
+	return l.apis[0]
+}
+
+// Closed reports whether the run, or a tenant's server, may not learn of an API that it does not include.
 func (l *Lease) Closed() bool { return l.closed && !disarm.Off("tenant-hosts") }
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
@@ -168,12 +178,6 @@ func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
 		return nil, err
 	}
 	return func() { <-l.inFlight; l.active.Done() }, nil
-}
-
-// Pause stops the time until the lease ends by itself, until resume is called.
-func (l *Lease) Pause() (resume func()) {
-	l.expiry.Pause()
-	return l.expiry.Resume
 }
 
 // Decode takes one of MaxDecoders tokens, without waiting. done, which is never nil, returns it.

@@ -258,16 +258,16 @@ func TestFarDeadline(t *testing.T) {
 			if _, err := b.Attach(slot.Max, &conn{}); err != nil || l.Context().Err() != nil {
 				t.Errorf("with a deadline of %v it ended: %v", deadline, err)
 			}
-			if _, err := b.Drain(slot.Max, r.Generation+1); !errors.Is(err, ErrFenced) {
+			if _, err := b.Drain(slot.Max, r.Generation+1, ""); !errors.Is(err, ErrFenced) {
 				t.Errorf("drained for another generation: %v", err)
 			}
-			if got, err := b.Drain(slot.Max, r.Generation); err != nil || got.Run != "server" || got.Generation != r.Generation || got.Exchanges == nil {
+			if got, err := b.Drain(slot.Max, r.Generation, ""); err != nil || got.Run != "server" || got.Generation != r.Generation || got.Exchanges == nil {
 				t.Errorf("drained: %+v, %v", got, err)
 			}
 			if _, err := b.End(slot.Max, r.Generation); err != nil {
 				t.Error(err)
 			}
-			if _, err := b.Drain(slot.Max, r.Generation); !errors.Is(err, ErrFenced) {
+			if _, err := b.Drain(slot.Max, r.Generation, ""); !errors.Is(err, ErrFenced) {
 				t.Errorf("drained after its end: %v", err)
 			}
 		}

@@ -61,11 +61,11 @@ func TestKinds(t *testing.T) {
 	}
 	for name, known := range map[string]bool{controlapi.ServersHost: true, "registry.test": true, "remote.test": true, "yolo.test": true,
 		"codeforge.internal": false, "x.codeforge.internal": false, "x." + controlapi.ServersHost: false} {
-		if rules.Known(host(t, name)) != known {
+		if rules.Known(nil, host(t, name)) != known {
 			t.Errorf("%s is known: %t", name, !known)
 		}
 	}
-	if none := (Rules{Catalog: apis}); none.Known(host(t, "registry.test")) || !none.Known(host(t, controlapi.ServersHost)) {
+	if none := (Rules{Catalog: apis}); none.Known(nil, host(t, "registry.test")) || !none.Known(nil, host(t, controlapi.ServersHost)) {
 		t.Error("a registry is known that there is not, or the servers' host is not")
 	}
 }

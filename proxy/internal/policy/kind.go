@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
@@ -16,12 +18,13 @@ const (
 	KindInstall      // the installation of a server's package: the package registry
 )
 
-// own refuses what does not depend on the catalog: hosts that are the proxy's own, and those that only code may reach.
-func (r Rules) own(run Run, h catalog.Host, holders int) (Verdict, bool) {
+// own refuses hosts that are the proxy's own, and those that are not the server's: it learns nothing about their APIs.
+func (r Rules) own(run Run, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
+	mine := func(a *catalog.API) bool { return run.Includes(a.Name) }
 	switch kind := run.Kind(); {
 	case catalog.Own(h):
 		return refuse(CodeHostUnknown, h, ""), false
-	case kind == KindRun, kind == KindServer && (holders > 0 || disarm.Off("server-hosts")):
+	case kind == KindRun, kind == KindServer && (slices.ContainsFunc(holders, mine) || disarm.Off("server-hosts")):
 		return Verdict{}, true
 	case kind == KindServer:
 		return refuse(CodeHostNotServers, h, ""), false

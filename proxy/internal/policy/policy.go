@@ -139,7 +139,7 @@ type Verdict struct {
 // Decide judges a request. What the run is told of it is Verdict.For.
 func (r Rules) Decide(run Run, q Request) Verdict {
 	holders := r.holders(q.Host)
-	if run.Closed() && r.hidden(run, q.Host, holders) {
+	if run.Kind() == KindRun && run.Closed() && r.hidden(run, q.Host, holders) {
 		return refuse(CodeHostUnknown, q.Host, "")
 	}
 	v := r.decide(run, q, holders)
@@ -173,7 +173,7 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if run.Kind() == KindInstall {
 		return r.install(q, holders)
 	}
-	if v, ok := r.own(run, q.Host, len(holders)); !ok {
+	if v, ok := r.own(run, q.Host, holders); !ok {
 		return v
 	}
 	if v, ok := r.unheld(q.Host, len(holders)); !ok {
@@ -279,13 +279,18 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	return v, false
 }
 
-// Known reports whether a host, of which no port is known yet, may have an address in the sandbox.
-func (r Rules) Known(h catalog.Host) bool {
-	if len(r.Catalog.Match(h)) > 0 || len(r.Catalog.Elsewhere(h)) > 0 || h.String() == controlapi.ServersHost ||
-		r.isRegistry(h) {
-		return true
+// Known reports whether a host, of which no port is known yet, may have an address for a run. A nil run is not closed.
+func (r Rules) Known(run Run, h catalog.Host) bool {
+	holders := slices.Clone(r.Catalog.Match(h))
+	for _, p := range r.Catalog.Elsewhere(h) {
+		holders = append(holders, r.Catalog.Match(h.At(p.Port()))...)
 	}
-	if catalog.Own(h) {
+	closed := run != nil && run.Closed()
+	visible := func(a *catalog.API) bool { return !closed || run.Includes(a.Name) }
+	switch {
+	case slices.ContainsFunc(holders, visible), h.String() == controlapi.ServersHost, !closed && r.isRegistry(h):
+		return true
+	case len(holders) > 0, catalog.Own(h):
 		return false
 	}
 	return r.YOLO && !r.Catalog.Holds(h)

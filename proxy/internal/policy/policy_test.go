@@ -246,7 +246,7 @@ func TestKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (Rules{Catalog: c, YOLO: row.yolo}).Known(h); got != row.want {
+		if got := (Rules{Catalog: c, YOLO: row.yolo}).Known(nil, h); got != row.want {
 			t.Errorf("%s, open %t: %t", row.host, row.yolo, got)
 		}
 	}
@@ -443,6 +443,18 @@ func TestClosed(t *testing.T) {
 	}
 	if got := ask(run{"mine", "waits"}, "PUT", "shared.mine.com"); got.Hold == nil || !got.Hold.ByAny {
 		t.Errorf("what its own rule holds: %+v, %+v", got, got.Hold)
+	}
+	for host, open := range map[string]bool{
+		"api.mine.com": true, "shared.mine.com": true, "mcp.codeforge.internal": true,
+		"api.secret.com": false, "odd.secret.com": false, "api.off.com": false, "api.tools.com": false,
+	} {
+		for _, yolo := range []bool{false, true} {
+			r.YOLO = yolo
+			h, err := catalog.ParseHost(host)
+			if err != nil || r.Known(mine, h) != open || r.Known(run{"mine"}, h) != (host != "api.off.com") {
+				t.Errorf("%s, YOLO %v: its address is wrong", host, yolo)
+			}
+		}
 	}
 	if got := r.notFound(mine, "tools"); got != r.notFound(mine, "absent-server") {
 		t.Errorf("the server of another: %+v", got)

@@ -78,6 +78,11 @@ func (j *Journal) Record(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
 	e.Method = visible.Cut(e.Method, maxMethod, "...")
+	if e.CausedBy != nil {
+		cause := *e.CausedBy
+		cause.Call = j.conf.Clean(cause.Call)
+		e.CausedBy = &cause
+	}
 	for _, list := range [][]controlapi.Swap{e.Swapped, e.Scrubbed} {
 		for i := range list {
 			list[i].In = j.conf.Clean(list[i].In)
@@ -113,8 +118,8 @@ func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
 		_ = j.conf.Ledger(audit.Entry{Alarm: &a}) // the ledger counts what it has lost
 	}
 	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.What()+" was to be sent", logline.Tag("alarm"),
-		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("method", a.Method), slog.String("host", a.Host),
-		slog.String("in", a.In))
+		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("tenant", a.Tenant), slog.String("method", a.Method),
+		slog.String("host", a.Host), slog.String("in", a.In))
 	j.Publish(controlapi.Event{Alarm: &a})
 }
 
@@ -142,6 +147,12 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 		logline.Tag(tag), slog.Int("slot", n.Slot), slog.String("run", e.Run), slog.Int("status", e.Status),
 		slog.String("outcome", e.Outcome), slog.Int64("up", e.BytesUp), slog.Int64("down", e.BytesDown),
 		slog.String("took", time.Duration(e.Milliseconds*float64(time.Millisecond)).Round(time.Microsecond).String()),
+	}
+	if e.Tenant != "" {
+		attrs = append(attrs, slog.String("tenant", e.Tenant))
+	}
+	if e.CausedBy != nil {
+		attrs = append(attrs, slog.String("caused_by", e.CausedBy.Run))
 	}
 	if e.Code != "" {
 		attrs = append(attrs, slog.String("code", e.Code))

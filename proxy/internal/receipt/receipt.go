@@ -30,9 +30,11 @@ type Recorder struct {
 	r  controlapi.Receipt
 }
 
-// NewRecorder starts the receipt of a run.
-func NewRecorder(run string, generation uint64) *Recorder {
-	return &Recorder{r: controlapi.Receipt{Run: run, Generation: generation, Exchanges: []controlapi.Exchange{}}}
+// NewRecorder starts the receipt of a tenant's run.
+func NewRecorder(run, tenant string, generation uint64) *Recorder {
+	return &Recorder{r: controlapi.Receipt{
+		Run: run, Tenant: tenant, Generation: generation, Exchanges: []controlapi.Exchange{},
+	}}
 }
 
 // Add counts an exchange and, below the bound, keeps it. Each hint is kept once.
@@ -110,12 +112,21 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	return out
 }
 
-// Drain returns what was recorded since the last Drain and forgets it.
-func (r *Recorder) Drain() controlapi.Receipt {
+// Drain returns what was recorded since the last Drain and forgets it, except for exchanges that belong to another run
+// than this one. An empty run gets all.
+func (r *Recorder) Drain(run string) controlapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := r.r
-	r.r = controlapi.Receipt{Run: out.Run, Generation: out.Generation, Exchanges: []controlapi.Exchange{}}
+	out, all := r.r, r.r.Exchanges
+	r.r = controlapi.Receipt{Run: out.Run, Tenant: out.Tenant, Generation: out.Generation}
+	out.Exchanges, r.r.Exchanges = []controlapi.Exchange{}, []controlapi.Exchange{}
+	for _, e := range all {
+		if run != "" && e.CausedBy != nil && e.CausedBy.Run != run {
+			r.r.Exchanges = append(r.r.Exchanges, e)
+		} else {
+			out.Exchanges = append(out.Exchanges, e)
+		}
+	}
 	return out
 }
 

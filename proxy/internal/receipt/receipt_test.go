@@ -17,7 +17,7 @@ import (
 
 // TestBounds: beyond the bounds there are only counters.
 func TestBounds(t *testing.T) {
-	r := NewRecorder("run", 3)
+	r := NewRecorder("run", "", 3)
 	for i := range MaxExchanges + 50 {
 		r.Add(controlapi.Exchange{
 			Outcome: controlapi.OutcomeDenied, URL: strings.Repeat("u", 100_000), BytesUp: 1, BytesDown: 2, Sanitized: 3,
@@ -51,7 +51,7 @@ func TestRefusedInLedger(t *testing.T) {
 		kept[e.Exchange.Outcome]++
 		return nil
 	}})
-	rec := NewRecorder("run", 1)
+	rec := NewRecorder("run", "", 1)
 	const refused = maxRefused + 100
 	for range refused {
 		j.Record(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeDenied}, Recorder: rec})
@@ -70,7 +70,7 @@ func TestLastClean(t *testing.T) {
 	j := NewJournal(Config{Log: logline.New(&logs, "text", clean), Clean: clean})
 	events, cancel := j.Subscribe(controlapi.RequestEvents)
 	defer cancel()
-	rec := NewRecorder("run", 1)
+	rec := NewRecorder("run", "", 1)
 	for _, outcome := range []string{controlapi.OutcomeServed, controlapi.OutcomeDenied, controlapi.OutcomeFailed, controlapi.OutcomeAborted} {
 		j.Record(Note{
 			Exchange: controlapi.Exchange{

@@ -29,8 +29,8 @@ const (
 
 // Config holds what a Resolver needs.
 type Config struct {
-	// Known reports whether a host has an address.
-	Known func(catalog.Host) bool
+	// Known reports whether a host has an address for what asks, which is as in Asked.
+	Known func(seat *slot.ID, from netip.Addr, h catalog.Host) bool
 	// Address is what the resolver answers with. Zero means slot.SyntheticAddr.
 	Address netip.Addr
 	// Allow reports whether a query from this address is answered. With nil all are, which is right where only a slot's
@@ -136,13 +136,13 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 			r.conf.Asked(r.seat, from, question.Name)
 		}
 	}
-	if a := r.answer(q); a != nil {
+	if a := r.answer(q, from); a != nil {
 		_ = w.WriteMsg(a)
 	}
 }
 
 // answer returns the response to a query. Nil means that it gets none.
-func (r *Resolver) answer(q *dns.Msg) *dns.Msg {
+func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
 	if q.Response {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (r *Resolver) answer(q *dns.Msg) *dns.Msg {
 		a.SetEdns0(udpSize, false)
 	}
 	host, err := catalog.ParseHost(question.Name)
-	if err != nil || question.Qclass != dns.ClassINET || !r.conf.Known(host) {
+	if err != nil || question.Qclass != dns.ClassINET || !r.conf.Known(r.seat, from, host) {
 		a.Rcode = dns.RcodeNameError
 		return a
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-func known(h catalog.Host) bool { return h.String() == "api.demo.test" }
+func known(_ *slot.ID, _ netip.Addr, h catalog.Host) bool { return h.String() == "api.demo.test" }
 
 // start serves on loopback sockets and returns their addresses.
 func start(t *testing.T, allow func(netip.Addr) bool) (udp, tcp string) {
@@ -122,13 +123,13 @@ func FuzzPacket(f *testing.F) {
 		b, _ := new(dns.Msg).SetQuestion(name, dns.TypeA).Pack()
 		f.Add(b)
 	}
-	r := New(Config{Known: known})
+	r := handler{Resolver: New(Config{Known: known})}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q := new(dns.Msg)
 		if q.Unpack(b) != nil {
 			return
 		}
-		a := r.answer(q)
+		a := r.answer(q, netip.Addr{})
 		if a == nil {
 			return
 		}

@@ -35,6 +35,8 @@ export async function decide(h, approve) {
   if (app.route.id === h.id && !app.held.some((x) => x.id === h.id)) go("held", "", "", true); // to what waits next
 }
 export const mine = (h) => !h.operator;
+/** ofRun says whether a request belongs to a run: one of an MCP server may not. */
+const ofRun = (h) => !h.run.startsWith("server-");
 /** current is what is shown of what waits, a request or a plan: what the address names, or what waits longest. */
 const current = () => app.route.id ? [...app.held, ...app.plans].find((x) => x.id === app.route.id) : needs()[0] ?? app.held[0] ?? app.plans[0];
 
@@ -80,7 +82,7 @@ function Request({ h, now }) {
   const run = runs.runs.find((r) => r.run === h.run), before = app.decided?.find((x) => x.approve && x.held.api === h.api && x.held.method === h.method && parts(x.held.url).host + parts(x.held.url).rest.split("?")[0] === u.host + u.rest.split("?")[0]);
   const kind = (h.headers ?? []).find((x) => /^content-type:/i.test(x))?.slice(13).trim();
   return html`<div class="page" tabindex="-1">
-    <div class="hero"><div class="row wrap"><a class="btn quiet small back" href=${address("held")} aria-label="Back to the list">←</a><span class="status held"><span class="held row"><${Icon} name="held" />${h.approved ? "Approved, not used yet" : h.waiting ? "Held " + ms(now - new Date(h.since)) : "Its run has ended"}</span></span><span class="faint">by run <a class="mono soft" href=${address("runs", h.run)}>${shown(h.run)}</a></span></div>
+    <div class="hero"><div class="row wrap"><a class="btn quiet small back" href=${address("held")} aria-label="Back to the list">←</a><span class="status held"><span class="held row"><${Icon} name="held" />${h.approved ? "Approved, not used yet" : h.waiting ? "Held " + ms(now - new Date(h.since)) : "Its run has ended"}</span></span><span class="faint">${ofRun(h) ? html`by run <a class="mono soft" href=${address("runs", h.run)}>${shown(h.run)}</a>` : "by no run"}</span></div>
       <p class="verb">${shown(h.method)} <span class="faint">${shown(u.scheme)}</span>${shown(u.host)}<span class="ember">${shown(u.rest)}</span></p>
       ${run?.title ? html`<p class="soft">${shown(run.title)}. <span class="faint">That is what the model says in its first comment; below is what is sent.</span></p>` : null}</div>
     ${strange.hidden ? html`<${Note} cls="held"><b>${plural(strange.hidden, "character")} in it cannot be seen</b>${strange.turning ? ", and " + (strange.turning === strange.hidden ? "they turn" : strange.turning + " of them turn") + " the text that follows around" : ""}. They are shown by their number.</${Note}>` : null}
@@ -88,8 +90,8 @@ function Request({ h, now }) {
       <section class="card" aria-label="What is sent"><header><h2 class="grow">What is sent</h2>${kind && html`<${Chip}>${shown(kind)}</${Chip}>`}<span class="faint num small">${bytes(new TextEncoder().encode(h.body ?? "").length)}, all of it</span></header>
         <${Headers} list=${h.headers} />${h.body ? html`<${Body} text=${h.body} />` : html`<p class="faint pad">It has no body.</p>`}</section>
       ${before && html`<section class="card" aria-label="Against the last one that you approved"><header><h2 class="grow">Against the last one that you approved</h2><span class="faint small">${clock(before.at, false)}</span></header>${(before.held.body ?? "") === (h.body ?? "") ? html`<p class="pad soft">The same body.</p>` : html`<${Diff} label="What differs" lines=${changes(pretty(before.held.body ?? ""), body)} />`}</section>`}</div>
-    <div class="cols2"><${SoFar} run=${h.run} h=${h} />
-      <${Card} title="Why it is held"><div class="body"><dl class="facts"><${Fact} title="API">${h.api.split(", ").map((api) => html`<a class="soft" href=${address("apis", api)}>${shown(api)} </a>`)}</${Fact}><${Fact} title="Rule"><span class="mono soft wrapany">${shown(h.rule)}</span></${Fact}><${Fact} title="If nobody comes">it is not sent, and the model is told that nobody has answered yet</${Fact}><${Fact} title="Who may say yes">${mine(h) ? "you, here or with codeforge approve" : "only whoever runs CodeForge, in a terminal"}</${Fact}></dl></div></${Card}></div>
+    <div class=${ofRun(h) ? "cols2" : ""}>${ofRun(h) && html`<${SoFar} run=${h.run} h=${h} />`}
+      <${Card} title="Why it is held"><div class="body"><dl class="facts"><${Fact} title="API">${h.api.split(", ").map((api) => html`<a class="soft" href=${address("apis", api)}>${shown(api)} </a>`)}</${Fact}><${Fact} title="Rule"><span class="mono soft wrapany">${shown(h.rule)}</span></${Fact}>${h.server && html`<${Fact} title="Sent by">the MCP server ${shown(h.server)}</${Fact}>`}${h.tenant && html`<${Fact} title="Tenant">${shown(h.tenant)}</${Fact}>`}<${Fact} title="If nobody comes">it is not sent, and the model is told that nobody has answered yet</${Fact}><${Fact} title="Who may say yes">${mine(h) ? "you, here or with codeforge approve" : "only whoever runs CodeForge, in a terminal"}</${Fact}></dl></div></${Card}></div>
   </div>`;
 }
 

@@ -1,0 +1,68 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/countdown"
+)
+
+// limits are the time limits of the calls of a run that are in flight.
+type limits struct {
+	paused bool
+	clocks map[*countdown.Countdown]struct{}
+}
+
+// limitCall calls end after d. The time in which requests of the run wait for a person does not count, up to
+// countdown.MostPaused in all.
+func (b *Broker) limitCall(run string, d time.Duration, end func()) (stop func()) {
+	clock := countdown.New(d, countdown.MostPaused, end)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.limitsOf(run)
+	l.clocks[clock] = struct{}{}
+	if l.paused {
+		clock.Pause()
+	}
+	return func() {
+		clock.Stop()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(l.clocks, clock)
+		b.dropLimits(run)
+	}
+}
+
+// Pause stops the time limits of a run's calls, or lets them go on.
+func (b *Broker) Pause(run string, paused bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.limitsOf(run)
+	if l.paused != paused {
+		l.paused = paused
+		for clock := range l.clocks {
+			if paused {
+				clock.Pause()
+			} else {
+				clock.Resume()
+			}
+		}
+	}
+	b.dropLimits(run)
+}
+
+// limitsOf are the limits of a run. b.mu is held.
+func (b *Broker) limitsOf(run string) *limits {
+	l := b.limits[run]
+	if l == nil {
+		l = &limits{clocks: map[*countdown.Countdown]struct{}{}}
+		b.limits[run] = l
+	}
+	return l
+}
+
+// dropLimits forgets the limits of a run that has no calls and is not paused. b.mu is held.
+func (b *Broker) dropLimits(run string) {
+	if l := b.limits[run]; l != nil && !l.paused && len(l.clocks) == 0 {
+		delete(b.limits, run)
+	}
+}

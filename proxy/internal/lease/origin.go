@@ -1,0 +1,179 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+)
+
+// serverCall is a call that an MCP server works on, or has worked on.
+type serverCall struct {
+	controlapi.ServerCall
+	run    *Lease          // nil: no run, or one of another proxy
+	ctx    context.Context //nolint:containedctx // ends when no request of the call may wait any more
+	cancel context.CancelCauseFunc
+	open   atomic.Bool // the server has not answered
+}
+
+// SetCalls replaces the calls that the server in a slot works on. The generation must be the one that holds the slot,
+// else ErrFenced. A call is a run's only if the run is under way, may use the server and is of the server's tenant:
+// mcp-server alone cannot bring requests under another tenant's approval.
+func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
+	l, err := b.Of(id, generation)
+	if err != nil {
+		return err
+	}
+	server := l.Server()
+	if server == "" {
+		return fmt.Errorf("%w: calls: only MCP servers have them", errRegistration)
+	}
+	runs := b.Leases()
+	find := func(run string) *Lease {
+		i := slices.IndexFunc(runs, func(r *Lease) bool {
+			return r.kind == policy.KindRun && r.Run == run && r.Includes(server) &&
+				(r.Tenant == l.Tenant || disarm.Off("call-tenant"))
+		})
+		if i < 0 {
+			return nil
+		}
+		return runs[i]
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.Version <= l.version {
+		return nil
+	}
+	old := l.calls
+	l.calls, l.version = nil, s.Version
+	for _, c := range s.Calls {
+		i := slices.IndexFunc(old, func(o *serverCall) bool { return o.ID == c.ID })
+		if i < 0 {
+			old, i = append(old, newServerCall(c, find(c.Run))), len(old)
+		}
+		if l.calls = append(l.calls, old[i]); c.GivenUp {
+			old[i].cancel(ErrEnded)
+		}
+	}
+	for _, o := range old {
+		if !slices.Contains(l.calls, o) {
+			o.end()
+		}
+	}
+	return nil
+}
+
+func newServerCall(c controlapi.ServerCall, run *Lease) *serverCall {
+	parent := context.Background()
+	if run != nil {
+		parent = run.ctx
+	}
+	out := &serverCall{ServerCall: c, run: run}
+	out.open.Store(true)
+	out.ctx, out.cancel = context.WithCancelCause(parent)
+	return out
+}
+
+// end records that the server has answered. What it still sends for a run that is known may wait until the run ends.
+func (c *serverCall) end() {
+	c.open.Store(false)
+	if c.run == nil && c.Run != "" {
+		c.cancel(ErrEnded)
+	}
+}
+
+// Origin is what a request belongs to from its beginning to its end.
+type Origin struct {
+	// Lease is the run whose request it is, or for which an MCP server sends it. If that is no run or not the only one
+	// that it can be, it is the server's own.
+	*Lease
+	// Cause is set for a request of an MCP server that one run has caused.
+	Cause *controlapi.Cause
+
+	calls []*serverCall // that may have caused it
+}
+
+// Origin returns what a request belongs to that begins now.
+func (l *Lease) Origin() Origin {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := Origin{Lease: l, calls: slices.Clone(l.calls)}
+	if len(o.calls) == 0 {
+		return o
+	}
+	last := o.calls[len(o.calls)-1]
+	several := slices.ContainsFunc(o.calls, func(c *serverCall) bool { return c.Run != last.Run || c.run != last.run })
+	if last.Run == "" || several && !disarm.Off("call-run") {
+		return o
+	}
+	o.Cause = &controlapi.Cause{Run: last.Run, Among: len(o.calls)}
+	if len(o.calls) == 1 {
+		o.Cause.Call = last.Call
+	}
+	if last.run != nil {
+		o.Lease = last.run
+	}
+	return o
+}
+
+// Runs are the runs that may have caused the request.
+func (o Origin) Runs() []*Lease {
+	if o.kind == policy.KindRun {
+		return []*Lease{o.Lease}
+	}
+	var runs []*Lease
+	for _, c := range o.calls {
+		if c.run != nil && !slices.Contains(runs, c.run) {
+			runs = append(runs, c.run)
+		}
+	}
+	return runs
+}
+
+// Pause stops the time until these runs end by themselves, until resume is called.
+func (o Origin) Pause() (resume func()) {
+	runs := o.Runs()
+	for _, r := range runs {
+		r.expiry.Pause()
+	}
+	return func() {
+		for _, r := range runs {
+			r.expiry.Resume()
+		}
+	}
+}
+
+// Bind returns a context for the wait of a request. It ends with ctx, with the last call that may have caused the
+// request, and if one of several runs ends whose call the server has not answered: the request may be that run's.
+func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()) {
+	bound, cancel := context.WithCancelCause(ctx)
+	if disarm.Off("call-end") {
+		return bound, func() { cancel(nil) }
+	}
+	var left atomic.Int64
+	left.Store(int64(len(o.calls)))
+	alone := o.Cause != nil
+	var stops []func() bool
+	for _, c := range o.calls {
+		end := c.ctx
+		if end.Err() != nil && c.run != nil { // it was given up before, and the server may still work on it
+			end = c.run.ctx
+		}
+		stops = append(stops, context.AfterFunc(end, func() {
+			if left.Add(-1) == 0 || !alone && c.open.Load() {
+				cancel(ErrEnded)
+			}
+		}))
+	}
+	return bound, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
