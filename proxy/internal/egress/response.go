@@ -46,7 +46,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		_ = upstreamBody.Close()
 		return x.failureResponse(err)
 	}
-	if !x.mayDecode(resp.Header) { // it was not asked for either
+	if !x.mayDecode(coding.ParseResponse(resp.Header)) { // it was not asked for either
 		_ = upstreamBody.Close()
 		return x.failureResponse(scrub.ErrEncoding)
 	}

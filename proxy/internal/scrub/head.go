@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
 // response is one response that is being scrubbed.
@@ -83,10 +84,10 @@ func hasPrefixFold(s, prefix string) bool {
 
 // noBody corrects the head of a response without a body: what it says about the body's bytes is about the encoded ones.
 func (x *response) noBody() {
-	if x.resp.Header.Get("Content-Encoding") != "" {
-		x.resp.Header.Del("Content-Encoding")
+	if encodings, err := coding.ParseResponse(x.resp.Header); err != nil || len(encodings) > 0 {
 		x.resp.Header.Del("Content-Length")
 		x.resp.ContentLength = -1
 	}
+	x.resp.Header.Del("Content-Encoding")
 	dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }

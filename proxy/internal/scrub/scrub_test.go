@@ -221,7 +221,7 @@ func TestStacked(t *testing.T) {
 // TestMislabelled: what servers name by mistake, and no client decodes, is no reason to refuse a response. Beside
 // another encoding it is.
 func TestMislabelled(t *testing.T) {
-	for _, name := range []string{"utf-8", "UTF8", " us-ascii", "ISO-8859-1", "base64", "binary", "none", "7bit", "8bit", "utf-8, identity"} {
+	for _, name := range []string{"utf-8", "UTF8", " us-ascii", "ISO-8859-1", "base64", "binary", "none", "7bit", "8bit", "utf-8, identity", "aws-chunked", "AWS-Chunked,identity"} {
 		resp := respond(-1, strings.NewReader("a "+canary+" b"), "Content-Encoding", name)
 		if _, err := New(creds()).Response(resp, Options{}); err != nil {
 			t.Errorf("%q: %v", name, err)
@@ -243,7 +243,7 @@ func TestMislabelled(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, header := range [][]string{
 		{"Content-Encoding", "compress"}, {"Content-Encoding", "gzip, gzip, gzip"}, {"Content-Encoding", "gzip", "Content-Encoding", "odd"},
-		{"Content-Encoding", "gzip;q=1"}, {"Content-Encoding", "aws-chunked"}, {"Grpc-Encoding", "gzip"}, {"Connect-Content-Encoding", "br"},
+		{"Content-Encoding", "gzip;q=1"}, {"Content-Encoding", "aws-chunked, odd"}, {"Content-Encoding", "aws-chunked, utf-8, gzip"}, {"Grpc-Encoding", "gzip"}, {"Connect-Content-Encoding", "br"},
 	} {
 		resp := respond(-1, strings.NewReader(canary), header...)
 		if _, err := New(creds()).Response(resp, Options{}); !errors.Is(err, ErrEncoding) {
@@ -312,6 +312,12 @@ func TestWithoutBody(t *testing.T) {
 		_, err := New(creds()).Response(resp, Options{Method: tc.method, Sent: []string{"STRIPE_AUTH_TOKEN"}})
 		if err != nil || len(resp.Header) != 0 || resp.ContentLength != -1 {
 			t.Errorf("%s %d encoded: %v, %v", tc.method, tc.status, err, resp.Header)
+		}
+		resp = respond(1234, http.NoBody, "Content-Encoding", "aws-chunked")
+		resp.StatusCode = tc.status
+		_, err = New(creds()).Response(resp, Options{Method: tc.method})
+		if err != nil || resp.ContentLength != 1234 || resp.Header.Get("Content-Length") != "1234" || len(resp.Header) != 1 {
+			t.Errorf("%s %d aws-chunked: %v, %v", tc.method, tc.status, err, resp.Header)
 		}
 	}
 }
