@@ -400,6 +400,9 @@ type Hint struct {
 	Host   string `json:"host,omitempty"`
 }
 
+// HintETag is the code of the hint about a response whose ETag was removed. Code that reads no ETag does not need it.
+const HintETag = "etag_removed"
+
 // About names the request that the hint is about, to precede its text, or is empty.
 func (h Hint) About() string {
 	if h.Method == "" || h.Host == "" {

@@ -48,6 +48,26 @@ func TestNotJSON(t *testing.T) {
 	}
 }
 
+// TestETagHint: the hint on a removed ETag is for code that may read one. Others are for all code.
+func TestETagHint(t *testing.T) {
+	for code, shown := range map[string]bool{
+		"console.log(r.headers.get('ETag'))": true, "await s3.send(new HeadObjectCommand(x))": true, "h = {'If-None-Match': e}": true,
+		"import { save } from '/skills/store.ts'": true, "s3.head_object(Key=k)": true,
+		"console.log(await r.json())": false, "matches = [x for x in y if not x]": false, "": false,
+	} {
+		r := rendered("")
+		r.code = code
+		r.outcome.Receipt.Hints = []controlapi.Hint{{Code: controlapi.HintETag, Text: "ETag removed."}, {Code: "other", Text: "Other."}}
+		want := "Other."
+		if shown {
+			want = "ETag removed.\nOther."
+		}
+		if got := toModel(r.hints()); got != want {
+			t.Errorf("%s: %q", code, got)
+		}
+	}
+}
+
 // TestShort: what a model reads of the commonest slips takes no more than 60 tokens, of about four characters each.
 func TestShort(t *testing.T) {
 	cat := controlapi.Catalog{APIs: []controlapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}}}}

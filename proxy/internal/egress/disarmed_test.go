@@ -70,6 +70,17 @@ func TestDisarmed(t *testing.T) {
 			check(t, err)
 			return len(body(t, resp)) > 64
 		},
+		"etag": func(t *testing.T, r *rig, _, _ *seen) bool {
+			defer r.begin("keyed")()
+			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Etag", `"1"`) }))
+			req, err := http.NewRequest(http.MethodHead, "https://keyed.demo.test/", nil)
+			check(t, err)
+			req.Header.Set("Authorization", "Bearer KEYED_AUTH_TOKEN")
+			resp, err := r.client(true).Do(req)
+			check(t, err)
+			_ = body(t, resp)
+			return resp.Header.Get("Etag") != ""
+		},
 	} {
 		t.Run(defence, func(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", defence)

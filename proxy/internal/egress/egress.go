@@ -148,6 +148,7 @@ type exchange struct {
 	redacted       *redact.Report
 	swapped        swapReport
 	minted         mintedUse
+	ranged         bool // a Range header was removed
 	scrubbed       *scrub.Report
 	unsigned       *scrub.Report // of signatures
 	ws             *wsrelay.Report

@@ -85,6 +85,26 @@ func (x *exchange) about() {
 	}
 }
 
+// removed says which headers the proxy took out of a request, or its response, that code may rely on.
+func (x *exchange) removed() (out []controlapi.Hint) {
+	n := &x.note
+	if x.ranged && n.Outcome == "" {
+		out = append(out, hintOf("range_removed", n.Host, voice.Say("left without its Range header, because a part of a "+
+			"response can show a part of a credential. The response is the whole content: take the part in code.")))
+	}
+	switch {
+	case !x.scrubbed.RemovedETag() && !x.unsigned.RemovedETag():
+	case x.scrubbed.Count()+x.unsigned.Count() > 0:
+		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with a credential and an ETag. The proxy "+
+			"removed the ETag, because it can be a digest of the response.")))
+	default:
+		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with an ETag. The proxy removed it, because "+
+			"it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
+			"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
+	}
+	return out
+}
+
 // rejected says what an upstream's 401 or 403 most likely means. Its own words often repeat the token name, which is
 // then in the place of the credential, and reads as if it had not been swapped.
 func (x *exchange) rejected() []controlapi.Hint {

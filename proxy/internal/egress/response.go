@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
@@ -51,10 +52,11 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		return x.failureResponse(scrub.ErrEncoding)
 	}
 	whole := resp.ContentLength > 0
-	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
+	o := scrub.Options{Method: method, Sent: x.sent(), KeepETag: keepsETag(x.snap.Rules.Catalog.Match(x.host))}
+	report, err := x.snap.Scrub.Response(resp, o)
 	x.scrubbed = report
 	if err == nil {
-		err = x.scrubSignature(resp, method)
+		err = x.scrubSignature(resp, scrub.Options{Method: method, KeepETag: o.KeepETag})
 	}
 	if err != nil {
 		_ = upstreamBody.Close()
@@ -108,9 +110,18 @@ func mediaType(h http.Header) string {
 	return t
 }
 
-// sent lists the token names that were swapped so far.
+// keepsETag reports whether all APIs that hold a host and have credentials keep the ETag of responses.
+func keepsETag(holders []*catalog.API) bool {
+	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return len(a.Credentials) > 0 && !a.KeepETag })
+}
+
+// sent lists the token names whose credentials left so far. A key that signs does not leave, but a session token beside
+// the signature does.
 func (x *exchange) sent() []string {
 	var out []string
+	if x.minted.token {
+		out = append(out, x.minted.signed[0].Name)
+	}
 	for _, s := range x.swapped.swaps() {
 		out = append(out, s.Name)
 	}

@@ -66,15 +66,17 @@ var digests = []string{
 	"Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "X-Goog-Hash", "X-Checksum", "X-Content-Digest",
 }
 
-// dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from.
-func dropDigests(h http.Header, etag bool) {
+// dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from, and with
+// etag the ETag, which can be such a hash.
+func (x *response) dropDigests(h http.Header, etag bool) {
 	for name := range h {
 		if slices.Contains(digests, name) || hasPrefixFold(name, "x-amz-checksum-") || hasPrefixFold(name, "x-checksum-") {
 			delete(h, name)
 		}
 	}
-	if etag {
+	if etag && len(h["Etag"]) > 0 && !x.options.KeepETag && !disarm.Off("etag") {
 		h.Del("Etag")
+		x.report.etagged.Store(true)
 	}
 }
 
@@ -89,5 +91,5 @@ func (x *response) noBody() {
 		x.resp.ContentLength = -1
 	}
 	x.resp.Header.Del("Content-Encoding")
-	dropDigests(x.resp.Header, len(x.options.Sent) > 0)
+	x.dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }
