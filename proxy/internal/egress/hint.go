@@ -27,17 +27,10 @@ func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot, run policy.R
 func hints(
 	swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot, run policy.Run,
 ) []controlapi.Hint {
-	swapped := map[string]bool{}
-	for _, w := range swaps {
-		swapped[w.Name] = true
-	}
 	var out []controlapi.Hint
 	for _, seen := range all {
 		if seen.Code == swap.CodeUnknown {
 			out = append(out, unknown(host, snap.Rules.Catalog, run))
-			continue
-		}
-		if seen.Code == swap.CodeRepeated && swapped[seen.Name] {
 			continue
 		}
 		api, cred := owner(snap.Rules.Catalog, seen.Name)
@@ -47,6 +40,15 @@ func hints(
 		if run.Closed() && !run.Includes(api.Name) { // as a word that is not a token name
 			if seen.Where == "header" {
 				out = append(out, unknown(host, snap.Rules.Catalog, run))
+			}
+			continue
+		}
+		if seen.Code == swap.CodeRepeated {
+			if seen.Where == "header" { // elsewhere it is most likely text that speaks of the name
+				text := voice.Say("%NAME was put in %PLACES, and is unchanged where a header has it a second time: each surface is "+
+					"swapped once. For two headers {the user can declare|declare} both in its \"in\"{| in apis/%API/config.json}, e.g. "+
+					"[\"header:Authorization\", \"header:apikey\"].", "%NAME", seen.Name, "%API", api.Name, "%PLACES", placesOf(toSwaps(swaps), cred))
+				out = append(out, hintOf("not_swapped_"+seen.Code, host.String(), text))
 			}
 			continue
 		}
@@ -112,21 +114,26 @@ func (x *exchange) rejected() []controlapi.Hint {
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
 	}
-	var names []string
+	var put []string
 	for _, s := range n.Swapped {
-		if !slices.Contains(names, s.Name) {
-			names = append(names, s.Name)
+		_, cred := owner(x.snap.Rules.Catalog, s.Name)
+		text := s.Name + " was put in " + placesOf(n.Swapped, cred)
+		if s.In == "signature" {
+			text = s.Name + " signed the request"
+		}
+		if !slices.Contains(put, text) {
+			put = append(put, text)
 		}
 	}
 	switch {
-	case len(names) > 0:
+	case len(put) > 0:
 		why := ", so it is probably wrong or expired, or lacks rights{: only the user can change that|}."
 		if x.w.status == http.StatusUnauthorized {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %NAMES was "+
-			"put in"+why, "%STATUS", strconv.Itoa(x.w.status), "%NAMES", strings.Join(names, ", ")))}
+		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
+			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.unauthenticated()
 	}
@@ -197,8 +204,6 @@ func why(code string) string {
 		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
 	case swap.CodeInside:
 		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
-	case swap.CodeRepeated:
-		return "It is swapped once per place in a request."
 	case swap.CodeInsecure:
 		return "The request was plain http; use https. {The user can allow plain http for the API %API|To allow plain " +
 			"http, set \"allow_http\" in apis/%API/config.json}."
@@ -218,6 +223,22 @@ func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
 		}
 	}
 	return nil, catalog.Credential{}
+}
+
+// placesOf lists where a credential was put. The name of a header that is not declared is the sandbox's text.
+func placesOf(swaps []controlapi.Swap, c catalog.Credential) string {
+	var out []string
+	for _, w := range swaps {
+		place := w.In
+		declared := slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool { return s.String() == place })
+		if strings.HasPrefix(place, "header:") && place != "header:Authorization" && !declared {
+			place = "another header"
+		}
+		if w.Name == c.Name && !slices.Contains(out, place) {
+			out = append(out, place)
+		}
+	}
+	return strings.Join(out, " and ")
 }
 
 func surfaces(c catalog.Credential) string {
