@@ -400,8 +400,12 @@ type Hint struct {
 	Host   string `json:"host,omitempty"`
 }
 
-// HintETag is the code of the hint about a response whose ETag was removed. Code that reads no ETag does not need it.
-const HintETag = "etag_removed"
+// The codes of hints that mcp-server looks at: on a response whose ETag was removed, which code that reads no ETag does
+// not need, and on an upstream's 401 or 403.
+const (
+	HintETag     = "etag_removed"
+	HintRejected = "credential_rejected"
+)
 
 // About names the request that the hint is about, to precede its text, or is empty.
 func (h Hint) About() string {

@@ -50,7 +50,7 @@ func (r rendering) hints() []voice.Text {
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
 	}
-	for _, t := range slices.Concat(r.notJSON(printed), refusals(printed, r), r.ofLanguage(printed)) {
+	for _, t := range slices.Concat(r.failedResponses(), r.notJSON(printed), refusals(printed, r), r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
 	if !r.isPython && shortened.MatchString(stdout) {

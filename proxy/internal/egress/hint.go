@@ -132,7 +132,7 @@ func (x *exchange) rejected() []controlapi.Hint {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
+		return []controlapi.Hint{hintOf(controlapi.HintRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
 			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.unauthenticated()
@@ -154,15 +154,12 @@ func (x *exchange) unanswered() []controlapi.Hint {
 		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
-// codeRejected is the code of hints on an upstream's 401 or 403.
-const codeRejected = "credential_rejected"
-
 // unauthenticated is the hint for a 401 to a request without any token name, if its APIs have credentials.
 func (x *exchange) unauthenticated() []controlapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0]
-			return []controlapi.Hint{hintOf(codeRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
+			return []controlapi.Hint{hintOf(controlapi.HintRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
 				"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", surfaces(c)))}
 		}
 	}
