@@ -141,7 +141,7 @@ func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdi
 	case unreadable(err):
 		return policy.Refuse(policy.CodeBodyUnreadable, h, nil)
 	}
-	return policy.Refuse(policy.CodeOverrideUnseen, h, holders)
+	return policy.RefuseOverride(err, h, holders)
 }
 
 // outgoing returns the request as it leaves, before anything is swapped: absolute URL, no header of the client's

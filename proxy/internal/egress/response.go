@@ -188,7 +188,7 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	case errors.Is(err, swap.ErrCarriesValue):
 		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
 	case errors.Is(err, policy.ErrOverrideUnseen):
-		v = policy.Refuse(policy.CodeOverrideUnseen, host, x.verdict.APIs)
+		v = policy.RefuseOverride(err, host, x.verdict.APIs)
 	case x.scrubbed == nil && unreadable(err):
 		v = policy.Refuse(policy.CodeBodyUnreadable, host, nil)
 	default:
