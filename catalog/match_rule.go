@@ -65,8 +65,9 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// DependsOnPath reports whether what is decided on a request to the API's hosts depends on the request's path: on that of
-// a rule other than "/**", of an operation or of a limit, or on where a credential goes into it.
+// DependsOnPath reports whether a decision on a request to the API's hosts depends on the request's path: because of a
+// rule with another path than "/**", of the permitted operations, of a limit on a sum, or of a credential that goes into
+// the path.
 func (a *API) DependsOnPath() bool {
 	return a.Only != nil || a.Limits != nil && a.Limits.Sum != nil ||
 		slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Path != "" && r.Path != "/**" }) ||

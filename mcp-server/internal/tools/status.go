@@ -52,7 +52,8 @@ func (r rendering) failedResponses() []voice.Text {
 		broken = broken || k.status >= http.StatusInternalServerError
 		other = other || k.status < http.StatusInternalServerError && k.status != http.StatusTooManyRequests
 		if i < maxStatuses {
-			list = append(list, fmt.Sprintf("%d of %d responses of %s had status %d", failed[k], responses[k.host], k.host, k.status))
+			list = append(list, fmt.Sprintf("%d of %d responses of %s had status %d",
+				failed[k], responses[k.host], k.host, k.status))
 		}
 	}
 	text := strings.Join(list, ", ")
@@ -81,8 +82,8 @@ func (r rendering) names(host string, status int) bool {
 	word := regexp.MustCompile(`\b` + number + `\b`)
 	stdout, _ := r.stdout.Text(r.limit)
 	stderr, _ := r.stderr.Text(r.limit)
-	said := regexp.MustCompile(`(?i)(?:status|error|http|code|fail|got|->)[\w"']{0,8}[ :=(]{0,3}` + number + `\b|\b` + number +
-		` ` + http.StatusText(status))
+	said := regexp.MustCompile(`(?i)(?:status|error|http|code|fail|got|->)[\w"']{0,8}[ :=(]{0,3}` + number +
+		`\b|\b` + number + ` ` + http.StatusText(status))
 	mayExpect := status < http.StatusInternalServerError && status != http.StatusTooManyRequests &&
 		status != http.StatusRequestTimeout
 	return word.MatchString(r.code) || word.MatchString(stderr) || said.MatchString(stdout) ||

@@ -45,10 +45,7 @@ func hints(
 		}
 		if seen.Code == swap.CodeRepeated {
 			if seen.Where == "header" { // elsewhere it is most likely text that speaks of the name
-				text := voice.Say("%NAME was put in %PLACES, and is unchanged where a header has it a second time: each surface is "+
-					"swapped once. For two headers {the user can declare|declare} both in its \"in\"{| in apis/%API/config.json}, e.g. "+
-					"[\"header:Authorization\", \"header:apikey\"].", "%NAME", seen.Name, "%API", api.Name, "%PLACES", placesOf(toSwaps(swaps), cred))
-				out = append(out, hintOf("not_swapped_"+seen.Code, host.String(), text))
+				out = append(out, secondHeader(host, api, cred, placesOf(toSwaps(swaps), cred)))
 			}
 			continue
 		}
@@ -57,6 +54,14 @@ func hints(
 		out = append(out, hintOf("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
+}
+
+// secondHeader is the hint on a header that has a name which was already put in other places.
+func secondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
+	return hintOf("not_swapped_"+swap.CodeRepeated, host.String(), voice.Say("%NAME was put in %PLACES, and is unchanged "+
+		"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
+		"both in its \"in\"{| in apis/%API/config.json}, e.g. [\"header:Authorization\", \"header:apikey\"].",
+		"%NAME", cred.Name, "%API", api.Name, "%PLACES", places))
 }
 
 // hintOf makes a hint.
@@ -100,8 +105,8 @@ func (x *exchange) removed() (out []controlapi.Hint) {
 		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with a credential and an ETag. The proxy "+
 			"removed the ETag, because it can be a digest of the response.")))
 	default:
-		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with an ETag. The proxy removed it, because "+
-			"it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
+		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with an ETag. The proxy removed it, "+
+			"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
 			"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
 	}
 	return out
@@ -132,7 +137,7 @@ func (x *exchange) rejected() []controlapi.Hint {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{hintOf(controlapi.HintRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
+		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
 			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.unauthenticated()
@@ -154,12 +159,14 @@ func (x *exchange) unanswered() []controlapi.Hint {
 		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
+const codeRejected = controlapi.HintRejected
+
 // unauthenticated is the hint for a 401 to a request without any token name, if its APIs have credentials.
 func (x *exchange) unauthenticated() []controlapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0]
-			return []controlapi.Hint{hintOf(controlapi.HintRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
+			return []controlapi.Hint{hintOf(codeRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
 				"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", surfaces(c)))}
 		}
 	}

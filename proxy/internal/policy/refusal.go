@@ -88,8 +88,8 @@ var refusals = map[string]sentence{
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
 	CodeOverrideUnseen: {http.StatusForbidden,
 		"The body overrides the method, or cannot be searched for an override.",
-		"The API %API decides by the method. Some servers take it from a field of the body, as \"method\" or \"_method\" in " +
-			"JSON, a form or a part. Leave that field out, or give it another name."},
+		"The API %API decides by the method. Some servers take it from a field of the body, as \"method\" or \"_method\" " +
+			"in JSON, a form or a part. Leave that field out, or give it another name."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself, which ends the run.",
 		"Write the token name in place of the credential: " + shows + " the names."},
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
@@ -176,14 +176,17 @@ func RefuseCredential(code, name string, h catalog.Host) Verdict {
 // RefuseOverride is the verdict for an error of BodyOverrides, or of reading what it wrapped.
 func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeOverrideUnseen, h, apis)
-	const why = "The API %API decides by the method, and some servers take it from the body. "
+	send := ""
 	switch {
 	case errors.Is(err, errLongForm):
-		return v.withHint(voice.Say(why+"Send a form of at most 1 MiB.", "%API", names(apis)))
+		send = "Send a form of at most 1 MiB."
 	case errors.Is(err, errCoding):
-		return v.withHint(voice.Say(why+"Send the body without Content-Encoding, or in gzip, deflate, br or zstd.", "%API", names(apis)))
+		send = "Send the body without Content-Encoding, or in gzip, deflate, br or zstd."
+	default:
+		return v
 	}
-	return v
+	return v.withHint(voice.Say("The API %API decides by the method, and some servers take it from the body. "+send,
+		"%API", names(apis)))
 }
 
 // RefuseUnanswered is the verdict for a request on which nobody has decided yet. id is the one to approve it by.

@@ -41,8 +41,8 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	return hold, Verdict{}, true
 }
 
-// judgedPath is the path that rules decide on. If no API of the host decides by it, that is "/", which "/**" matches too: a
-// path that servers read in different ways then changes no decision, and need not be refused.
+// judgedPath is the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
+// matches too: a path that servers read in different ways then changes no decision, and need not be refused.
 func judgedPath(q Request, holders []*catalog.API) string {
 	if slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) && !disarm.Off("rule-path") {
 		return q.Path

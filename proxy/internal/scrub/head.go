@@ -66,8 +66,8 @@ var digests = []string{
 	"Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "X-Goog-Hash", "X-Checksum", "X-Content-Digest",
 }
 
-// dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from, and with
-// etag the ETag, which can be such a hash.
+// dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from. With
+// etag it also removes the ETag, which can be such a hash.
 func (x *response) dropDigests(h http.Header, etag bool) {
 	for name := range h {
 		if slices.Contains(digests, name) || hasPrefixFold(name, "x-amz-checksum-") || hasPrefixFold(name, "x-checksum-") {

@@ -218,8 +218,8 @@ var localErrors = []struct {
 }{
 	{syscall.EMFILE, "CodeForge's proxy has reached its limit of open files." + fewer + " {The user can raise|Raise} " +
 		"the limit (ulimit -n; nofile of the container)."},
-	{syscall.ENFILE, "The machine that CodeForge runs on has reached its limit of open files." + fewer + " {The user can " +
-		"raise|Raise} the limit (sysctl fs.file-max)."},
+	{syscall.ENFILE, "The machine that CodeForge runs on has reached its limit of open files." + fewer + " {The user " +
+		"can raise|Raise} the limit (sysctl fs.file-max)."},
 	{syscall.ENOBUFS, "The machine that CodeForge runs on has no network buffers left." + fewer},
 	{syscall.ENOMEM, "The machine that CodeForge runs on has no memory left for a connection." + fewer},
 	{syscall.EADDRNOTAVAIL, "The machine that CodeForge runs on has no free local port, or no address that reaches " +
