@@ -54,6 +54,8 @@ type API struct {
 	AllowHTTP bool
 	// Compress lets this API's hosts compress their responses.
 	Compress bool
+	// KeepETag lets a response keep its ETag, which can be the digest of a body that shows a credential.
+	KeepETag bool
 	// AllowPrivate lists the private ranges this API's hosts may resolve to. Empty: none.
 	AllowPrivate []netip.Prefix
 	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.

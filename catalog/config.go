@@ -18,7 +18,7 @@ type config struct {
 	restricted, allowed            []string // nil: absent
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
-	compress, internal             bool
+	compress, internal, keepETag   bool
 	clientCert                     *rawClientCert // nil: absent
 	server                         *Server        // nil: absent
 	operations                     *Operations    // nil: absent

@@ -65,6 +65,17 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
+// DependsOnPath reports whether a decision on a request to the API's hosts depends on the request's path: because of a
+// rule with another path than "/**", of the permitted operations, of a limit on a sum, or of a credential that goes into
+// the path.
+func (a *API) DependsOnPath() bool {
+	return a.Only != nil || a.Limits != nil && a.Limits.Sum != nil ||
+		slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Path != "" && r.Path != "/**" }) ||
+		slices.ContainsFunc(a.Credentials, func(c Credential) bool {
+			return slices.ContainsFunc(c.Surfaces, func(s Surface) bool { return s.Kind == SurfacePath })
+		})
+}
+
 // DecideCall returns the first rule that matches a call of an MCP server's tool, or nil. Names that are one identifier
 // in code are one name for rules: the server's tool may be called by any of them. Content is that of the arguments, nil
 // as long as they have not been read.

@@ -30,7 +30,7 @@ type validator struct {
 
 // validate checks all of a config, even after mistakes, so that one load reports every one of them.
 func (v *validator) validate(c config) *API {
-	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress}
+	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress, KeepETag: c.keepETag}
 	a.Description = v.description(c.description)
 	a.Reference = v.reference(c.reference)
 	a.Hosts = v.hosts(c.domains)
@@ -56,6 +56,11 @@ func (v *validator) validate(c config) *API {
 		v.Warn("compress", "an API with credentials whose responses may be compressed: if one contains a credential "+
 			"and text from the request, its length reveals whether that text repeats a part of the credential",
 			"true only if no response of the API ever contains a credential")
+	}
+	if a.KeepETag && len(a.Credentials) > 0 {
+		v.Warn("etag", "an API with credentials whose responses keep their ETag: if a response contains a credential, its "+
+			"ETag can be a digest by which code verifies a guess", "\"keep\" only if no response of the API ever contains a "+
+			"credential")
 	}
 	return a
 }

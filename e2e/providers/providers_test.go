@@ -26,7 +26,7 @@ import (
 var packages = map[string][]string{
 	"oidc": {"oidc-provider@9.13.3"},
 	"mcp":  {"@modelcontextprotocol/sdk@1.32.2"},
-	"s3":   {"@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "esbuild@0.25.12"},
+	"sdks": {"@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "@supabase/supabase-js@2.119.1", "esbuild@0.25.12"},
 }
 
 // zitadel is the module of another OpenID provider.
@@ -39,9 +39,6 @@ func npmDir(root, name string) string { return filepath.Join(root, ".tools", "np
 // install fetches what the tests need. A failure is printed; the tests will find it missing.
 func install(root string) {
 	for name, list := range packages {
-		if name == "s3" && os.Getenv(withS3) == "" {
-			continue
-		}
 		if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root, name), list...); err != nil {
 			fmt.Fprintln(os.Stderr, "e2e:", err)
 		}

@@ -31,6 +31,20 @@ func gateway(t *testing.T, id, key string) http.Handler {
 	}
 }
 
+// bundle is the text of a program that defines sdk, the SDKs from npm in one file.
+func bundle(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "node", "sdks.mjs", filepath.Join(dir, "sdk.js"))
+	cmd.Dir = node(t, dir, "sdks.mjs", "sdks")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	sdk, err := os.ReadFile(filepath.Join(dir, "sdk.js"))
+	testkit.Must(t, err)
+	return string(sdk)
+}
+
 // names are awkward names of objects.
 const names = `["plain.txt", "with space.txt", "a+b&c=d.txt", "ünïcode/日本語.txt", "percent%20.txt", "deep/er/a~b(c)!'*.txt", "semi;colon,comma@at:colon.txt", "😀"]`
 
@@ -40,20 +54,7 @@ func TestS3(t *testing.T) {
 	if os.Getenv(withS3) == "" {
 		t.Skip("make s3 runs it: its server takes minutes to build")
 	}
-	folder := modules(t, "s3")
-	dir := t.TempDir()
-	script, err := os.ReadFile("testdata/s3.mjs")
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "s3.mjs"), script, 0o600))
-	testkit.Must(t, os.Symlink(folder, filepath.Join(dir, "node_modules")))
-	cmd := exec.CommandContext(t.Context(), "node", "s3.mjs", filepath.Join(dir, "sdk.js"))
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	sdk, err := os.ReadFile(filepath.Join(dir, "sdk.js"))
-	testkit.Must(t, err)
-
+	sdk := bundle(t)
 	key := canary.New("S3_KEY")
 	const host = "c.wild.test"
 	api := world.API{Name: "files", Config: map[string]any{
@@ -70,7 +71,7 @@ const same = (got, want, what) => { if (JSON.stringify(got) !== JSON.stringify(w
 `
 	run := func(name, code string) {
 		t.Helper()
-		r, err := w.Do(t.Context(), w.Session(), world.Run{Code: string(sdk) + client + "try {" + code + "} catch (e) { console.log('FAILED', e.name, e.message, e.$metadata?.httpStatusCode); }", Timeout: 120})
+		r, err := w.Do(t.Context(), w.Session(), world.Run{Code: sdk + client + "try {" + code + "} catch (e) { console.log('FAILED', e.name, e.message, e.$metadata?.httpStatusCode); }", Timeout: 120})
 		if err != nil || r.Out != "done\n" {
 			t.Errorf("%s: %v\n%.3000s\n%.2000s", name, err, r.Out, r.Notes)
 		}

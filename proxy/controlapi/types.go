@@ -426,6 +426,13 @@ type Hint struct {
 	Host   string `json:"host,omitempty"`
 }
 
+// The codes of hints that mcp-server looks at: on a response whose ETag was removed, which code that reads no ETag does
+// not need, and on an upstream's 401 or 403.
+const (
+	HintETag     = "etag_removed"
+	HintRejected = "credential_rejected"
+)
+
 // About names the request that the hint is about, to precede its text, or is empty.
 func (h Hint) About() string {
 	if h.Method == "" || h.Host == "" {

@@ -79,6 +79,9 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 	case a.Rules == nil:
 		x.Verdict, x.Why = "allowed", "the API has no rules"
 	default:
+		if !a.DependsOnPath() {
+			path = "/"
+		}
 		x.byRules(a.Rules, func(one []catalog.Rule) (*catalog.Rule, error) {
 			return catalog.Decide(one, method, path, nil)
 		})

@@ -45,10 +45,14 @@ func (r rendering) hints() []voice.Text {
 		}
 	}
 	for _, h := range r.outcome.Receipt.Hints {
+		if h.Code == controlapi.HintETag && !usesETag.MatchString(r.code) {
+			continue // most responses have one, and most code reads none
+		}
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
 	}
-	for _, t := range slices.Concat(r.notJSON(printed), r.slipHints(stderr), refusals(printed, r), r.ofLanguage(printed)) {
+	for _, t := range slices.Concat(r.failedResponses(), r.notJSON(printed), r.slipHints(stderr), refusals(printed, r),
+		r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
 	if !r.isPython && shortened.MatchString(stdout) {
@@ -60,6 +64,9 @@ func (r rendering) hints() []voice.Text {
 	}
 	return out
 }
+
+// usesETag matches code that may read an ETag: a skill can do so too.
+var usesETag = regexp.MustCompile(`(?i)etag|if[-_]?(?:none[-_]?)?match|headobject|head_object|/skills/`)
 
 // What code printed when it read something else as JSON.
 var (

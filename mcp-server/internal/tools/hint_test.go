@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,79 @@ func TestNotJSON(t *testing.T) {
 	} {
 		if got := toModel(rendered(row.stderr, row.list...).hints()); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+}
+
+// TestFailedResponses: responses with an error status that code may have taken for data are counted by host and status.
+// What code names itself, or prints, is not, and a 404 is not if code looks at statuses.
+func TestFailedResponses(t *testing.T) {
+	some := func(n, status int, host string) (out []controlapi.Exchange) {
+		for range n {
+			out = append(out, controlapi.Exchange{Method: "GET", URL: "https://" + host + "/", Host: host, Outcome: controlapi.OutcomeServed, Status: status, Type: "application/json", BytesDown: 2})
+		}
+		return out
+	}
+	limited := slices.Concat(some(25, 200, "api.a.test"), some(35, 429, "api.a.test"))
+	const silent = ". Neither the code nor its output says so: data may be missing."
+	const wait, repeat, ok = " After 429 wait as Retry-After says, then send the request again.", " After 5xx repeat a request that only reads.", " Check response.ok before you use a body."
+	const all = "35 of 60 responses of api.a.test had status 429"
+	for name, row := range map[string]struct {
+		list           []controlapi.Exchange
+		code, out, err string
+		want           string
+	}{
+		"429":                    {limited, "if (!r.ok) continue;", "25 rows", "", all + silent + wait},
+		"429 in the code":        {limited, "if (r.status === 429) await retry();", "", "", ""},
+		"429 as another number":  {limited, "sleep(4290)", "{\"total\":429}", "", all + silent + wait},
+		"429 printed":            {limited, "x", "failed with HTTP 429", "", ""},
+		"429 as JSON":            {limited, "x", "{\"status\":429}", "", ""},
+		"its words printed":      {limited, "x", "429 Too Many Requests", "", ""},
+		"429 as an error":        {limited, "x", "", "Error: request failed (429)", ""},
+		"all well":               {some(9, 200, "api.a.test"), "x", "", "", ""},
+		"500 and 404":            {slices.Concat(some(2, 500, "b.test"), some(1, 404, "a.test")), "x", "", "", "2 of 2 responses of b.test had status 500, 1 of 1 responses of a.test had status 404" + silent + repeat + ok},
+		"404 that code expects":  {some(1, 404, "a.test"), "return r.ok", "", "", ""},
+		"503 that code checks":   {some(1, 503, "a.test"), "return r.ok", "", "", "1 of 1 responses of a.test had status 503" + silent + repeat},
+		"many":                   {slices.Concat(some(9, 500, "a.test"), some(8, 501, "a.test"), some(7, 502, "a.test"), some(6, 503, "a.test"), some(5, 504, "a.test"), some(4, 505, "a.test")), "x", "", "", "9 of 39 responses of a.test had status 500, 8 of 39 responses of a.test had status 501, 7 of 39 responses of a.test had status 502, 6 of 39 responses of a.test had status 503, and 2 more statuses were errors" + silent + repeat},
+		"a host of words":        {some(1, 500, "ignore all"), "x", "", "", ""},
+		"refused by the proxy":   {[]controlapi.Exchange{{Host: "a.test", Outcome: controlapi.OutcomeDenied, Status: 429}}, "x", "", "", ""},
+		"a tool of a server":     {[]controlapi.Exchange{{Host: controlapi.ServersHost, URL: "https://" + controlapi.ServersHost + "/a/b", Outcome: controlapi.OutcomeServed, Status: 500}}, "x", "", "", ""},
+		"401 that the hint says": {some(1, 401, "hint.test"), "x", "", "", "GET hint.test: answered 401. The credential"},
+		"401 without a hint":     {some(1, 401, "a.test"), "x", "", "", "1 of 1 responses of a.test had status 401" + silent + ok},
+	} {
+		r := rendered(row.err, row.list...)
+		r.stdout.WriteString(row.out)
+		r.code = row.code
+		if strings.Contains(row.want, "hint.test") {
+			r.outcome.Receipt.Hints = []controlapi.Hint{{Code: controlapi.HintRejected, Host: "hint.test", Method: "GET", Text: "answered 401. The credential"}}
+		}
+		if got := toModel(r.hints()); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+	r := rendered("", some(1, 404, "a.test")...)
+	r.isPython, r.outcome.Receipt.Omitted = true, 7
+	if got, want := toModel(r.hints()), "1 of 1 responses of a.test had status 404 (7 more responses are not counted)"+silent+" Check the status before you use a body."; got != want {
+		t.Errorf("in Python: %s", got)
+	}
+}
+
+// TestETagHint: the hint on a removed ETag is for code that may read one. Others are for all code.
+func TestETagHint(t *testing.T) {
+	for code, shown := range map[string]bool{
+		"console.log(r.headers.get('ETag'))": true, "await s3.send(new HeadObjectCommand(x))": true, "h = {'If-None-Match': e}": true,
+		"import { save } from '/skills/store.ts'": true, "s3.head_object(Key=k)": true,
+		"console.log(await r.json())": false, "matches = [x for x in y if not x]": false, "": false,
+	} {
+		r := rendered("")
+		r.code = code
+		r.outcome.Receipt.Hints = []controlapi.Hint{{Code: controlapi.HintETag, Text: "ETag removed."}, {Code: "other", Text: "Other."}}
+		want := "Other."
+		if shown {
+			want = "ETag removed.\nOther."
+		}
+		if got := toModel(r.hints()); got != want {
+			t.Errorf("%s: %q", code, got)
 		}
 	}
 }

@@ -33,12 +33,19 @@ var (
 )
 
 // Parse reads Content-Encoding into the encodings to decode, outermost first. Nil means identity.
-func Parse(h http.Header) ([]string, error) {
+func Parse(h http.Header) ([]string, error) { return parse(h, "") }
+
+// awsChunked is the coding by which S3's clients send a signature for each chunk. Servers take it off, and some of them
+// keep its name. No client decodes it in a response.
+const awsChunked = "aws-chunked"
+
+// parse is Parse that leaves out the encoding named ignored.
+func parse(h http.Header, ignored string) ([]string, error) {
 	var list []string
 	for _, v := range h.Values("Content-Encoding") {
 		for name := range strings.SplitSeq(v, ",") {
 			switch name = strings.ToLower(strings.TrimSpace(name)); name {
-			case "", "identity":
+			case "", "identity", ignored:
 			case "x-gzip":
 				list = append(list, "gzip")
 			case "gzip", "deflate", "br", "zstd":
@@ -55,10 +62,11 @@ func Parse(h http.Header) ([]string, error) {
 	return list, nil
 }
 
-// ParseResponse is Parse for a response. There names that servers set by mistake, and that no client decodes, are
-// identity, if no encoding is beside them. In a request they are unknown, because a server may decode them.
+// ParseResponse is Parse for a response. There aws-chunked is left out. Names that servers set by mistake, and that no
+// client decodes, are identity, if no encoding is beside them. In a request they are unknown, because a server may
+// decode them.
 func ParseResponse(h http.Header) ([]string, error) {
-	list, err := Parse(h)
+	list, err := parse(h, awsChunked)
 	if err == nil {
 		return list, nil
 	}
@@ -75,7 +83,7 @@ func ParseResponse(h http.Header) ([]string, error) {
 // isMistake reports whether a name is identity, or one that belongs to another header.
 func isMistake(name string) bool {
 	switch name {
-	case "", "identity", "none", "binary", "7bit", "8bit", "base64", "utf-8", "utf8", "us-ascii", "iso-8859-1":
+	case "", "identity", awsChunked, "none", "binary", "7bit", "8bit", "base64", "utf-8", "utf8", "us-ascii", "iso-8859-1":
 		return true
 	}
 	return false

@@ -30,6 +30,28 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestParseResponse: aws-chunked is left out, because it is the coding of a request that S3 and its like store as a name.
+// A coding beside it counts.
+// Promise: scrubbed-responses
+func TestParseResponse(t *testing.T) {
+	for header, want := range map[string][]string{
+		"aws-chunked": nil, "AWS-Chunked, identity": nil, "aws-chunked,gzip": {"gzip"}, "gzip, aws-chunked": {"gzip"}, "utf-8": nil, "br": {"br"},
+	} {
+		got, err := ParseResponse(http.Header{"Content-Encoding": {header}})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, %v", header, got, err)
+		}
+	}
+	for _, header := range []string{"aws-chunked, odd", "aws-chunked, utf-8, gzip", "aws-chunked2", "gzip, gzip, aws-chunked, gzip"} {
+		if _, err := ParseResponse(http.Header{"Content-Encoding": {header}}); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%q: got %v", header, err)
+		}
+	}
+	if _, err := Parse(http.Header{"Content-Encoding": {"aws-chunked"}}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("of a request: %v", err)
+	}
+}
+
 func TestReader(t *testing.T) {
 	for _, name := range []string{"gzip", "deflate", "br", "zstd"} {
 		if got, err := io.ReadAll(NewReader(strings.NewReader(""), []string{name})); len(got) > 0 || err != nil {

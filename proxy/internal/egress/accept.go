@@ -38,7 +38,7 @@ func compressionOf(holders []*catalog.API) compression {
 
 // judge refuses a response whose body is compressed where that is not allowed.
 func (c compression) judge(resp *http.Response, method string) error {
-	encodings, err := coding.Parse(resp.Header)
+	encodings, err := coding.ParseResponse(resp.Header)
 	empty := method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||
 		resp.StatusCode == http.StatusNotModified || resp.ContentLength == 0
 	if c.accepted || err != nil || len(encodings) == 0 || empty { // an unknown coding is refused by scrub

@@ -75,20 +75,24 @@ func TestCompressedResponse(t *testing.T) {
 		apis    map[string]string
 		method  string
 		refused bool
+		coding  string
 	}{
-		"credentials":              {map[string]string{"demo": demoAPI("")}, "GET", true},
-		"of a POST":                {map[string]string{"demo": demoAPI("")}, "POST", true},
-		"of a HEAD":                {map[string]string{"demo": demoAPI("")}, "HEAD", false},
-		"allowed":                  {map[string]string{"demo": demoAPI(`, "compress": true`)}, "GET", false},
-		"no credentials":           {map[string]string{"demo": public + `}`, "other": other}, "GET", false},
-		"in two, one allows":       {map[string]string{"demo": demoAPI(""), "public": public + `, "compress": true}`}, "GET", true},
-		"in two, narrowed to one":  {map[string]string{"demo": demoAPI(""), "a": public + `, "compress": true}`}, "GET", true},
-		"in two, both that matter": {map[string]string{"demo": demoAPI(`, "compress": true`), "public": public + `}`}, "GET", false},
+		"credentials":              {map[string]string{"demo": demoAPI("")}, "GET", true, "gzip"},
+		"of a POST":                {map[string]string{"demo": demoAPI("")}, "POST", true, "gzip"},
+		"of a HEAD":                {map[string]string{"demo": demoAPI("")}, "HEAD", false, "gzip"},
+		"allowed":                  {map[string]string{"demo": demoAPI(`, "compress": true`)}, "GET", false, "gzip"},
+		"no credentials":           {map[string]string{"demo": public + `}`, "other": other}, "GET", false, "gzip"},
+		"in two, one allows":       {map[string]string{"demo": demoAPI(""), "public": public + `, "compress": true}`}, "GET", true, "gzip"},
+		"in two, narrowed to one":  {map[string]string{"demo": demoAPI(""), "a": public + `, "compress": true}`}, "GET", true, "gzip"},
+		"beside aws-chunked":       {map[string]string{"demo": demoAPI("")}, "GET", true, "gzip,aws-chunked"},
+		"inside aws-chunked":       {map[string]string{"demo": demoAPI("")}, "GET", true, "aws-chunked, gzip"},
+		"aws-chunked, allowed":     {map[string]string{"demo": demoAPI(`, "compress": true`)}, "GET", false, "aws-chunked,gzip"},
+		"in two, both that matter": {map[string]string{"demo": demoAPI(`, "compress": true`), "public": public + `}`}, "GET", false, "gzip"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{apis: tc.apis})
 			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Encoding", "gzip")
+				w.Header().Set("Content-Encoding", tc.coding)
 				w.Header().Set("Content-Length", fmt.Sprint(packed.Len()))
 				_, _ = w.Write(packed.Bytes())
 			}))

@@ -72,6 +72,25 @@ func TestDisarmed(t *testing.T) {
 			check(t, err)
 			return len(body(t, resp)) > 64
 		},
+		"rule-path": func(t *testing.T, r *rig, _, upstreams *seen) bool {
+			defer r.begin("ruled")()
+			in, _ := r.raw("ruled.demo.test", "GET //admin/x HTTP/1.1\r\nHost: ruled.demo.test\r\n\r\n")
+			resp, err := http.ReadResponse(in, nil)
+			check(t, err)
+			_ = body(t, resp)
+			return upstreams.count() == 1
+		},
+		"etag": func(t *testing.T, r *rig, _, _ *seen) bool {
+			defer r.begin("keyed")()
+			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Etag", `"1"`) }))
+			req, err := http.NewRequest(http.MethodHead, "https://keyed.demo.test/", nil)
+			check(t, err)
+			req.Header.Set("Authorization", "Bearer KEYED_AUTH_TOKEN")
+			resp, err := r.client(true).Do(req)
+			check(t, err)
+			_ = body(t, resp)
+			return resp.Header.Get("Etag") != ""
+		},
 	} {
 		t.Run(defence, func(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", defence)
@@ -81,6 +100,8 @@ func TestDisarmed(t *testing.T) {
 				"mcp": {"url": "https://remote.demo.test/mcp"}}`
 			apis["keyed"] = strings.ReplaceAll(strings.ReplaceAll(demoAPI(`, "idempotency": "Idempotency-Key"`), demoHost, "keyed.demo.test"),
 				tokenName, "KEYED_AUTH_TOKEN")
+			apis["ruled"] = strings.NewReplacer(demoHost, "ruled.demo.test", tokenName, "RULED_AUTH_TOKEN").Replace(
+				demoAPI(`, "rules": [{"path": "/admin/**", "then": "refuse"}, {"path": "/**", "then": "allow"}]`))
 			apis["signing"] = strings.ReplaceAll(signingAPI, demoHost, "sign.demo.test")
 			r := newRig(t, setup{apis: apis, yolo: true, registry: "registry.demo.test"})
 			var calls, upstreams seen

@@ -149,6 +149,7 @@ type exchange struct {
 	redacted       *redact.Report
 	swapped        swapReport
 	minted         mintedUse
+	ranged         bool // a Range header was removed
 	scrubbed       *scrub.Report
 	unsigned       *scrub.Report // of signatures
 	ws             *wsrelay.Report
@@ -261,7 +262,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	q.Early = true
 	v := x.snap.Rules.Decide(x.lease, q) // what is refused now needs no more work
 	q.Early = false
-	if v.Allow && !x.mayDecode(r.Header) {
+	if v.Allow && !x.mayDecode(coding.Parse(r.Header)) {
 		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
 	}
 	if v.Allow && x.conf.Redact.Host(chosen(q.Host.String(), v.APIs)) {
@@ -332,8 +333,7 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 
 // mayDecode reserves one of the run's decoders for bodies that need a large window, if this message's body does. It is
 // false when all are in use.
-func (x *exchange) mayDecode(h http.Header) bool {
-	encodings, err := coding.Parse(h)
+func (x *exchange) mayDecode(encodings []string, err error) bool {
 	if err != nil || !coding.Large(encodings) || x.decoding {
 		return true // an unknown encoding is not decoded
 	}

@@ -27,17 +27,10 @@ func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot, run policy.R
 func hints(
 	swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot, run policy.Run,
 ) []controlapi.Hint {
-	swapped := map[string]bool{}
-	for _, w := range swaps {
-		swapped[w.Name] = true
-	}
 	var out []controlapi.Hint
 	for _, seen := range all {
 		if seen.Code == swap.CodeUnknown {
 			out = append(out, unknown(host, snap.Rules.Catalog, run))
-			continue
-		}
-		if seen.Code == swap.CodeRepeated && swapped[seen.Name] {
 			continue
 		}
 		api, cred := owner(snap.Rules.Catalog, seen.Name)
@@ -50,11 +43,25 @@ func hints(
 			}
 			continue
 		}
+		if seen.Code == swap.CodeRepeated {
+			if seen.Where == "header" { // elsewhere it is most likely text that speaks of the name
+				out = append(out, secondHeader(host, api, cred, placesOf(toSwaps(swaps), cred)))
+			}
+			continue
+		}
 		text := voice.Say("%NAME was not swapped. "+why(seen.Code), "%NAME", seen.Name,
 			"%API", api.Name, "%IN", surfaces(cred), "%HOSTS", hosts(api), "%PLACE", place(seen.Where))
 		out = append(out, hintOf("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
+}
+
+// secondHeader is the hint on a header that has a name which was already put in other places.
+func secondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
+	return hintOf("not_swapped_"+swap.CodeRepeated, host.String(), voice.Say("%NAME was put in %PLACES, and is unchanged "+
+		"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
+		"both in its \"in\"{| in apis/%API/config.json}, e.g. [\"header:Authorization\", \"header:apikey\"].",
+		"%NAME", cred.Name, "%API", api.Name, "%PLACES", places))
 }
 
 // hintOf makes a hint.
@@ -85,6 +92,26 @@ func (x *exchange) about() {
 	}
 }
 
+// removed says which headers the proxy took out of a request, or its response, that code may rely on.
+func (x *exchange) removed() (out []controlapi.Hint) {
+	n := &x.note
+	if x.ranged && n.Outcome == "" {
+		out = append(out, hintOf("range_removed", n.Host, voice.Say("left without its Range header, because a part of a "+
+			"response can show a part of a credential. The response is the whole content: take the part in code.")))
+	}
+	switch {
+	case !x.scrubbed.RemovedETag() && !x.unsigned.RemovedETag():
+	case x.scrubbed.Count()+x.unsigned.Count() > 0:
+		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with a credential and an ETag. The proxy "+
+			"removed the ETag, because it can be a digest of the response.")))
+	default:
+		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with an ETag. The proxy removed it, "+
+			"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
+			"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
+	}
+	return out
+}
+
 // rejected says what an upstream's 401 or 403 most likely means. Its own words often repeat the token name, which is
 // then in the place of the credential, and reads as if it had not been swapped.
 func (x *exchange) rejected() []controlapi.Hint {
@@ -92,21 +119,26 @@ func (x *exchange) rejected() []controlapi.Hint {
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
 	}
-	var names []string
+	var put []string
 	for _, s := range n.Swapped {
-		if !slices.Contains(names, s.Name) {
-			names = append(names, s.Name)
+		_, cred := owner(x.snap.Rules.Catalog, s.Name)
+		text := s.Name + " was put in " + placesOf(n.Swapped, cred)
+		if s.In == "signature" {
+			text = s.Name + " signed the request"
+		}
+		if !slices.Contains(put, text) {
+			put = append(put, text)
 		}
 	}
 	switch {
-	case len(names) > 0:
+	case len(put) > 0:
 		why := ", so it is probably wrong or expired, or lacks rights{: only the user can change that|}."
 		if x.w.status == http.StatusUnauthorized {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %NAMES was "+
-			"put in"+why, "%STATUS", strconv.Itoa(x.w.status), "%NAMES", strings.Join(names, ", ")))}
+		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
+			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.unauthenticated()
 	}
@@ -127,8 +159,7 @@ func (x *exchange) unanswered() []controlapi.Hint {
 		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
-// codeRejected is the code of hints on an upstream's 401 or 403.
-const codeRejected = "credential_rejected"
+const codeRejected = controlapi.HintRejected
 
 // unauthenticated is the hint for a 401 to a request without any token name, if its APIs have credentials.
 func (x *exchange) unauthenticated() []controlapi.Hint {
@@ -177,8 +208,6 @@ func why(code string) string {
 		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
 	case swap.CodeInside:
 		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
-	case swap.CodeRepeated:
-		return "It is swapped once per place in a request."
 	case swap.CodeInsecure:
 		return "The request was plain http; use https. {The user can allow plain http for the API %API|To allow plain " +
 			"http, set \"allow_http\" in apis/%API/config.json}."
@@ -198,6 +227,22 @@ func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
 		}
 	}
 	return nil, catalog.Credential{}
+}
+
+// placesOf lists where a credential was put. The name of a header that is not declared is the sandbox's text.
+func placesOf(swaps []controlapi.Swap, c catalog.Credential) string {
+	var out []string
+	for _, w := range swaps {
+		place := w.In
+		declared := slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool { return s.String() == place })
+		if strings.HasPrefix(place, "header:") && place != "header:Authorization" && !declared {
+			place = "another header"
+		}
+		if w.Name == c.Name && !slices.Contains(out, place) {
+			out = append(out, place)
+		}
+	}
+	return strings.Join(out, " and ")
 }
 
 func surfaces(c catalog.Credential) string {

@@ -28,6 +28,8 @@ type mintedUse struct {
 	// signed is the signature as the value of the token name that the request is signed for, in each notation. Empty: it
 	// is not signed.
 	signed []catalog.Credential
+	// token is true if a session token left with the signature.
+	token bool
 }
 
 // mintedValue is a credential, and the value that it had.
@@ -86,13 +88,13 @@ func (x *exchange) ownSignature() *scrub.Scrubber {
 
 // scrubSignature replaces the request's own signature in its response by the token name, after everything else was
 // scrubbed. Nothing has to be decoded again. A search of its own costs less than a new one for everything.
-func (x *exchange) scrubSignature(resp *http.Response, method string) error {
+func (x *exchange) scrubSignature(resp *http.Response, o scrub.Options) error {
 	s := x.ownSignature()
 	if s == nil {
 		return nil
 	}
 	var err error
-	x.unsigned, err = s.Response(resp, scrub.Options{Method: method})
+	x.unsigned, err = s.Response(resp, o)
 	return err
 }
 

@@ -327,6 +327,36 @@ func TestMethods(t *testing.T) {
 	}
 }
 
+// TestOverrideHints: the hint on a body that may override the method is about that body: it speaks of forms and their length
+// to who sent a long form.
+func TestOverrideHints(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "restricted_methods": ["DELETE"]`)}})
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	const form, js = "application/x-www-form-urlencoded", "application/json"
+	for name, row := range map[string]struct{ kind, coding, body, want, not string }{
+		"method in JSON":  {js, "", `{"method": "DELETE", "id": 7}`, `"method" or "_method" in JSON`, "MiB"},
+		"_method in JSON": {js, "", `{"_method": "GET"}`, "Leave that field out, or give it another name", "MiB"},
+		"a part":          {"multipart/form-data; boundary=b", "", "--b\r\nContent-Disposition: form-data; name=\"method\"\r\n\r\nDELETE\r\n--b--\r\n", "a part", "MiB"},
+		"a long form":     {form, "", strings.Repeat("a", 1<<20+1), "Send a form of at most 1 MiB", "field"},
+		"an encoding":     {js, "odd", "{}", "without Content-Encoding", "field"},
+		"two encodings":   {"image/png", "gzip, odd", "x", "without Content-Encoding", "field"},
+	} {
+		req, err := http.NewRequest(http.MethodPost, "https://"+demoHost+"/", strings.NewReader(row.body))
+		check(t, err)
+		req.Header.Set("Content-Type", row.kind)
+		if row.coding != "" {
+			req.Header.Set("Content-Encoding", row.coding)
+		}
+		resp, err := r.client(false).Do(req)
+		check(t, err)
+		if got := refusal(t, resp); got.Code != "override_unseen" || !strings.Contains(got.Hint, row.want) || strings.Contains(got.Hint, row.not) || !strings.Contains(got.Hint, "The API demo") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestUpgrades: no upgrade but WebSocket.
 // Promise: restricted-methods
 func TestUpgrades(t *testing.T) {

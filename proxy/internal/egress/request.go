@@ -141,7 +141,7 @@ func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdi
 	case unreadable(err):
 		return policy.Refuse(policy.CodeBodyUnreadable, h, nil)
 	}
-	return policy.Refuse(policy.CodeOverrideUnseen, h, holders)
+	return policy.RefuseOverride(err, h, holders)
 }
 
 // outgoing returns the request as it leaves, before anything is swapped: absolute URL, no header of the client's
@@ -215,6 +215,8 @@ func (x *exchange) complete(out *http.Request) error {
 		signs = mint.Claim(out, o.Allowed)
 	}
 	x.guarded, x.rest = true, out.Body
+	ranged := len(swap.Ranges(out)) > 0
+	defer func() { x.ranged = ranged && len(swap.Ranges(out)) == 0 }()
 	report, err := x.guard.Request(out, o)
 	x.swapped.Report = report
 	if err != nil {
@@ -229,6 +231,7 @@ func (x *exchange) complete(out *http.Request) error {
 		return err
 	}
 	x.minted.sign(signs.Name, signature)
+	x.minted.token = out.Header.Get("X-Amz-Security-Token") != ""
 	return nil
 }
 
@@ -340,7 +343,7 @@ func (x *exchange) sum() {
 		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
 		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap, x.lease)...)
 	}
-	n.Hints = append(n.Hints, x.rejected()...)
+	n.Hints = append(append(n.Hints, x.rejected()...), x.removed()...)
 	x.about()
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
@@ -46,15 +47,16 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		_ = upstreamBody.Close()
 		return x.failureResponse(err)
 	}
-	if !x.mayDecode(resp.Header) { // it was not asked for either
+	if !x.mayDecode(coding.ParseResponse(resp.Header)) { // it was not asked for either
 		_ = upstreamBody.Close()
 		return x.failureResponse(scrub.ErrEncoding)
 	}
 	whole := resp.ContentLength > 0
-	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
+	o := scrub.Options{Method: method, Sent: x.sent(), KeepETag: keepsETag(x.snap.Rules.Catalog.Match(x.host))}
+	report, err := x.snap.Scrub.Response(resp, o)
 	x.scrubbed = report
 	if err == nil {
-		err = x.scrubSignature(resp, method)
+		err = x.scrubSignature(resp, scrub.Options{Method: method, KeepETag: o.KeepETag})
 	}
 	if err != nil {
 		_ = upstreamBody.Close()
@@ -108,9 +110,18 @@ func mediaType(h http.Header) string {
 	return t
 }
 
-// sent lists the token names that were swapped so far.
+// keepsETag reports whether all APIs that hold a host and have credentials keep the ETag of responses.
+func keepsETag(holders []*catalog.API) bool {
+	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return len(a.Credentials) > 0 && !a.KeepETag })
+}
+
+// sent lists the token names whose credentials left so far. A key that signs does not leave, but a session token beside
+// the signature does.
 func (x *exchange) sent() []string {
 	var out []string
+	if x.minted.token {
+		out = append(out, x.minted.signed[0].Name)
+	}
 	for _, s := range x.swapped.swaps() {
 		out = append(out, s.Name)
 	}
@@ -177,7 +188,7 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	case errors.Is(err, swap.ErrCarriesValue):
 		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
 	case errors.Is(err, policy.ErrOverrideUnseen):
-		v = policy.Refuse(policy.CodeOverrideUnseen, host, x.verdict.APIs)
+		v = policy.RefuseOverride(err, host, x.verdict.APIs)
 	case x.scrubbed == nil && unreadable(err):
 		v = policy.Refuse(policy.CodeBodyUnreadable, host, nil)
 	default:

@@ -3,7 +3,9 @@ package egress_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -211,6 +213,73 @@ func TestRules(t *testing.T) {
 			rec := end()
 			if resp.StatusCode/100 != 4 || len(rec.Exchanges) != 1 || rec.Exchanges[0].Code != row.code {
 				t.Errorf("got %d, the receipt says %+v", resp.StatusCode, rec)
+			}
+		})
+	}
+}
+
+// TestPathThatNoRuleReads: if each rule of the host's APIs is for all paths, and nothing else there depends on the path, a
+// path that servers read in different ways passes as it was sent. Else it is refused, whichever rule would match.
+// Promise: rules
+func TestPathThatNoRuleReads(t *testing.T) {
+	const all = `, "rules": [{"methods": ["DELETE"], "path": "/**", "then": "refuse"}, {"path": "/**", "then": "allow"}]`
+	other := func(extra string) string {
+		return strings.NewReplacer(tokenName, "OTHER_API_TOKEN", secretValue, "another-value-of-ours").Replace(demoAPI(extra))
+	}
+	inPath := strings.Replace(demoAPI(all), `"`+secretValue+`"`, `{"value": "`+secretValue+`", "in": ["header", "path"]}`, 1)
+	for name, row := range map[string]struct {
+		apis map[string]string
+		want int
+	}{
+		"all paths":                   {map[string]string{"demo": demoAPI(all)}, 200},
+		"no path":                     {map[string]string{"demo": demoAPI(`, "rules": [{"then": "allow"}]`)}, 200},
+		"limits of calls":             {map[string]string{"demo": demoAPI(all + `, "limits": {"calls": "9/h", "writes": "9/h"}`)}, 200},
+		"idempotency":                 {map[string]string{"demo": demoAPI(all + `, "idempotency": "Idempotency-Key"`)}, 200},
+		"a path of another method":    {map[string]string{"demo": demoAPI(strings.Replace(all, `"/**"`, `"/admin/**"`, 1))}, 400},
+		"a path in a later rule":      {map[string]string{"demo": demoAPI(strings.Replace(all, `"allow"}]`, `"allow"}, {"path": "/never", "then": "refuse"}]`, 1))}, 400},
+		"the path /*":                 {map[string]string{"demo": demoAPI(`, "rules": [{"path": "/*", "then": "allow"}]`)}, 400},
+		"a path in another API":       {map[string]string{"demo": demoAPI(all), "other": other(strings.Replace(all, `"/**"`, `"/admin/**"`, 1))}, 400},
+		"a sum on a path":             {map[string]string{"demo": demoAPI(all + `, "limits": {"sum": {"path": "/pay", "field": "amount", "max": "9/h"}}`)}, 400},
+		"a sum on a path of another":  {map[string]string{"demo": demoAPI(all), "other": other(`, "limits": {"sum": {"path": "/pay", "field": "amount", "max": "9/h"}}`)}, 400},
+		"a key that goes into a path": {map[string]string{"demo": inPath}, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{apis: row.apis})
+			var mu sync.Mutex
+			var got []string
+			r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, req.RequestURI)
+			}))
+			r.begin()
+			var sent []string
+			for _, path := range []string{"/a%2Fb", "/a%25b", "/a//b", "//a", "/a;b=c", "/admin%2fx"} {
+				if row.want == 200 {
+					sent = append(sent, path)
+				}
+				in, _ := r.raw(demoHost, "GET "+path+" HTTP/1.1\r\nHost: "+demoHost+"\r\n\r\n")
+				resp, err := http.ReadResponse(in, nil)
+				check(t, err)
+				if resp.StatusCode != row.want {
+					t.Errorf("%s: %d", path, resp.StatusCode)
+				}
+			}
+			for line, want := range map[string]int{"DELETE /a//b": 403, "GET /a//b;_method=DELETE": 403, "GET /a%0d%0ab": 400} {
+				if !strings.Contains(row.apis["demo"], "DELETE") || row.want != 200 {
+					continue
+				}
+				in, _ := r.raw(demoHost, line+" HTTP/1.1\r\nHost: "+demoHost+"\r\n\r\n")
+				resp, err := http.ReadResponse(in, nil)
+				check(t, err)
+				if resp.StatusCode != want {
+					t.Errorf("%s: %d", line, resp.StatusCode)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(got, sent) {
+				t.Errorf("at the upstream: %q", got)
 			}
 		})
 	}

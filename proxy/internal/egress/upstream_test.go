@@ -425,8 +425,8 @@ func TestRejectedHints(t *testing.T) {
 		status     int
 		auth, want string
 	}{
-		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in: the API may want it in another place"},
-		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in, so it is probably wrong or expired, or lacks rights"},
+		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in header:Authorization: the API may want it in another place"},
+		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in header:Authorization, so it is probably wrong or expired, or lacks rights"},
 		{401, "", "the request had no token name. The API demo has " + tokenName},
 		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName},
 		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one"},
@@ -448,6 +448,57 @@ func TestRejectedHints(t *testing.T) {
 		if row.want == "" && len(rec.Hints) > 0 || row.want != "" && (len(rec.Hints) != 1 || !strings.Contains(rec.Hints[0].Voice().Model, row.want)) {
 			t.Errorf("%d to %q: %+v", row.status, row.auth, rec.Hints)
 		}
+	}
+}
+
+// TestSecondHeader: a client that sends its key in two headers learns which one was swapped and how both are declared. If
+// both are declared, both are swapped. The name of a header that is code's own text is in no hint.
+func TestSecondHeader(t *testing.T) {
+	in := func(list string) string {
+		return strings.Replace(demoAPI(""), `"`+secretValue+`"`, `{"value": "`+secretValue+`", "in": [`+list+`]}`, 1)
+	}
+	second := tokenName + " was put in %s, and is unchanged where a header has it a second time"
+	for name, row := range map[string]struct {
+		api       string
+		headers   []string
+		swapped   int
+		hint, not string
+	}{
+		"any header":           {demoAPI(""), []string{"Authorization", "Apikey"}, 1, fmt.Sprintf(second, "header:Authorization"), ""},
+		"the example":          {demoAPI(""), []string{"Authorization", "Apikey"}, 1, `both in its "in", e.g. ["header:Authorization", "header:apikey"].`, ""},
+		"words as a header":    {demoAPI(""), []string{"Ignore-All-Rules", "Zzz"}, 1, fmt.Sprintf(second, "another header"), "gnore"},
+		"one declared":         {in(`"header:Authorization"`), []string{"Authorization", "Apikey"}, 1, `The API demo declares it for: header:Authorization.`, "second time"},
+		"both declared":        {in(`"header:Authorization", "header:apikey"`), []string{"Authorization", "Apikey"}, 2, "was put in header:Authorization and header:Apikey: the API", "second time"},
+		"declared, other case": {in(`"header:AUTHORIZATION", "header:ApiKey"`), []string{"authorization", "apikey"}, 2, "", "second time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{apis: map[string]string{"demo": row.api}})
+			swapped := 0
+			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				for _, name := range row.headers {
+					if strings.Contains(req.Header.Get(name), secretValue) {
+						swapped++
+					}
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+			}))
+			end := r.begin()
+			req, err := http.NewRequest(http.MethodGet, "https://"+demoHost+"/", nil)
+			check(t, err)
+			for _, name := range row.headers {
+				req.Header.Set(name, tokenName)
+			}
+			resp, err := r.client(false).Do(req)
+			check(t, err)
+			_ = body(t, resp)
+			hints := ""
+			for _, h := range end().Hints {
+				hints += h.Voice().Model + "\n"
+			}
+			if swapped != row.swapped || !strings.Contains(hints, row.hint) || row.not != "" && strings.Contains(hints, row.not) {
+				t.Errorf("%d swapped, hints: %s", swapped, hints)
+			}
+		})
 	}
 }
 

@@ -52,7 +52,7 @@ func (x *exchange) websocket(out *http.Request) {
 	}
 	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: out.Method, Sent: x.sent()})
 	if err == nil {
-		err = x.scrubSignature(resp, out.Method)
+		err = x.scrubSignature(resp, scrub.Options{Method: out.Method})
 	}
 	if err != nil {
 		x.fail(err)

@@ -76,6 +76,8 @@ func TestWrittenAnew(t *testing.T) {
 		form(head + "Content-Length: 7\r\nMIME-Version: 1.0\r\nContent-Transfer-Encoding: 8BIT\r\n\r\nx"): form(head + "\r\nx"),
 		form("Content-Disposition: form-data; filename=\"f\"; name=\"a\";\r\n\r\nx"):                      form("Content-Disposition: form-data; name=\"a\"; filename=\"f\"\r\n\r\nx"),
 		form("Content-Disposition: form-data; name=\"user[é.x][][0]\"; filename=\"\"\r\n\r\nx"):           "",
+		form("Content-Disposition: form-data; name=\"a\"; filename=\"C:\\temp\\b.txt\"\r\n\r\nx"):         "",
+		form("Content-Disposition: form-data; filename=\"\\\\b%22\"; name=\"a\"\r\n\r\nx"):                form("Content-Disposition: form-data; name=\"a\"; filename=\"\\\\b%22\"\r\n\r\nx"),
 	} {
 		for name, wrap := range wraps {
 			got, _, err := read(t, "multipart/form-data; boundary=b", body, wrap)
@@ -142,6 +144,13 @@ func ambiguous() map[string]string {
 		"quoted pair":                    field(`name="\a"`),
 		"quoted quote":                   field(`name="a\"; name=\"b"`),
 		"backslash before the end":       field(`name="a\\"`),
+		"backslash in a name":            field(`name="a\b"; filename="c\d"`),
+		"backslash ends a file's name":   field(`name="a"; filename="b\"`),
+		"two end a file's name":          field(`name="a"; filename="b\\"`),
+		"quoted quote in a file's name":  field(`name="a"; filename="b\"; name=\"c"`),
+		"backslash in a bare file name":  field(`name="a"; filename=b\c`),
+		"backslash in another parameter": field(`name="a"; filename="b"; filename2="c\d"`),
+		"backslash in a part's type":     form(head + "Content-Type: text/plain; filename=\"a\\b\"\r\n\r\nx"),
 		"single quotes":                  field(`name='a'`),
 		"quote that is not closed":       field(`name="a`),
 		"name in a file's name":          field(`name="a"; filename="x; name=b; y"`),
@@ -226,6 +235,11 @@ func TestAmbiguous(t *testing.T) {
 				t.Errorf("%s, %s: %q became %q, %v", name, way, body, got, err)
 			}
 		}
+	}
+	var a *Error
+	body := form("Content-Disposition: attachment; filename=\"_meth\\od\"\r\n\r\nx") // where that may be the field's name
+	if got, _, err := read(t, "multipart/mixed; boundary=b", body, wraps["whole"]); !errors.As(err, &a) {
+		t.Errorf("%q became %q, %v", body, got, err)
 	}
 }
 

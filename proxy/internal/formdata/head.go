@@ -92,7 +92,11 @@ func (p *Part) header(line string) (name string, err error) {
 
 // disposition reads Content-Disposition.
 func (p *Part) disposition(value string) error {
-	word, list, err := parameters(value)
+	file := ""
+	if p.form { // elsewhere a file's name may be the name of a field
+		file = "filename"
+	}
+	word, list, err := parameters(value, file)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func ParseType(values []string) (Type, error) {
 	case len(values) == 0 || strings.Trim(values[0], " \t") == "":
 		return Type{}, nil
 	}
-	media, params, err := parameters(strings.Trim(values[0], " \t"))
+	media, params, err := parameters(strings.Trim(values[0], " \t"), "")
 	if err != nil {
 		return Type{}, err
 	}
@@ -159,8 +159,9 @@ func isASCII(charset string) bool {
 }
 
 // parameters splits a header's value into its first word and its parameters (RFC 9110, 5.6.6). It refuses two of one
-// name, continued or encoded ones (RFC 2231), and escapes in a value.
-func parameters(s string) (word string, list []param, err error) {
+// name, continued or encoded ones (RFC 2231), and escapes in a value. Only the quoted value of the parameter named file
+// may have backslashes, and not as its last character.
+func parameters(s, file string) (word string, list []param, err error) {
 	word, rest, more := strings.Cut(s, ";")
 	word = strings.TrimRight(word, " \t")
 	for more && err == nil {
@@ -168,7 +169,7 @@ func parameters(s string) (word string, list []param, err error) {
 			break // some clients end with a semicolon
 		}
 		var p param
-		if p, rest, more, err = parameter(rest); err != nil {
+		if p, rest, more, err = parameter(rest, file); err != nil {
 			break
 		}
 		if slices.ContainsFunc(list, func(q param) bool { return q.name == p.name }) {
@@ -180,14 +181,18 @@ func parameters(s string) (word string, list []param, err error) {
 }
 
 // parameter parses the first parameter of a text. more means that a semicolon follows it.
-func parameter(s string) (p param, rest string, more bool, err error) {
+func parameter(s, file string) (p param, rest string, more bool, err error) {
 	name, s, found := strings.Cut(s, "=")
 	if !found || !isToken(name) || strings.ContainsAny(name, "*%'") && !disarm.Off("multipart") {
 		return p, "", false, &Error{"a header has a parameter with an unusual name, or none"}
 	}
 	p.name = strings.ToLower(name)
 	if quoted, ok := strings.CutPrefix(s, `"`); ok {
-		if p.value, rest, ok = strings.Cut(quoted, `"`); !ok || !isText(p.value) || strings.Contains(p.value, `\`) {
+		p.value, rest, ok = strings.Cut(quoted, `"`)
+		// To some parsers a backslash escapes what follows. Before anything but a quote that changes the value, and not where
+		// it ends: browsers write the name of a file as it is.
+		escapes := strings.Contains(p.value, `\`) && (p.name != file || strings.HasSuffix(p.value, `\`))
+		if !ok || !isText(p.value) || escapes {
 			return p, "", false, &Error{"a header has a parameter with an escape, or with a quote that is not closed"}
 		}
 	} else {

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -18,6 +19,12 @@ const MaxForm = 1 << 20
 
 // ErrOverrideUnseen is for a body that overrides the method, or is too long to be checked.
 var ErrOverrideUnseen = errors.New("the body overrides the method, or is too long to be checked")
+
+// The reasons for an ErrOverrideUnseen other than a field of the body.
+var (
+	errLongForm = fmt.Errorf("%w: a long form", ErrOverrideUnseen)
+	errCoding   = fmt.Errorf("%w: an unknown encoding", ErrOverrideUnseen)
+)
 
 // BodyOverrides looks for an override in the body of a request to an API that restricts methods. A form is read ahead,
 // and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen at a field that
@@ -42,7 +49,7 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 		return nil, err
 	}
 	if err != nil {
-		return nil, ErrOverrideUnseen
+		return nil, errCoding
 	}
 	decodeBody(r, encodings)
 	switch {
@@ -76,7 +83,7 @@ func guardOther(r *http.Request, encodings []string, err error, permits func(str
 	look := &both{&quotedNames{}, &anyForm{permits: permits}}
 	switch {
 	case err != nil && namesCoding(r.Header):
-		return ErrOverrideUnseen
+		return errCoding
 	case len(encodings) == 0: // also one that no framework takes off, as aws-chunked and aes128gcm
 	case slices.Contains(encodings, "deflate") || coding.Large(encodings):
 		decodeBody(r, encodings)
@@ -120,8 +127,11 @@ func formOverrides(r *http.Request) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(form) > MaxForm || (&quotedNames{}).scan(form) != nil { // JSON, if another of its types is believed
-		return nil, ErrOverrideUnseen
+	if len(form) > MaxForm {
+		return nil, errLongForm
+	}
+	if err := (&quotedNames{}).scan(form); err != nil { // JSON, if another of its types is believed
+		return nil, err
 	}
 	r.Body = struct {
 		io.Reader

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -86,8 +87,9 @@ var refusals = map[string]sentence{
 	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
 	CodeOverrideUnseen: {http.StatusForbidden,
-		"The body overrides the method, or is too large to be checked for an override.",
-		"The API %API restricts methods. Send no _method field, and forms of at most 1 MiB."},
+		"The body overrides the method, or cannot be searched for an override.",
+		"The API %API decides by the method. Some servers take it from a field of the body, as \"method\" or \"_method\" " +
+			"in JSON, a form or a part. Leave that field out, or give it another name."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself, which ends the run.",
 		"Write the token name in place of the credential: " + shows + " the names."},
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
@@ -169,6 +171,22 @@ func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	fill := strings.NewReplacer("%NAME", name).Replace
 	v.Refusal.Error = fill(v.Refusal.Error)
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
+}
+
+// RefuseOverride is the verdict for an error of BodyOverrides, or of reading what it wrapped.
+func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
+	v := Refuse(CodeOverrideUnseen, h, apis)
+	send := ""
+	switch {
+	case errors.Is(err, errLongForm):
+		send = "Send a form of at most 1 MiB."
+	case errors.Is(err, errCoding):
+		send = "Send the body without Content-Encoding, or in gzip, deflate, br or zstd."
+	default:
+		return v
+	}
+	return v.withHint(voice.Say("The API %API decides by the method, and some servers take it from the body. "+send,
+		"%API", names(apis)))
 }
 
 // RefuseUnanswered is the verdict for a request on which nobody has decided yet. id is the one to approve it by.

@@ -15,12 +15,13 @@ import (
 // What it returns holds the request until a person decides.
 func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	var hold *Hold
+	path := judgedPath(q, holders)
 	for _, a := range holders {
 		if a.Rules == nil || disarm.Off("rules") {
 			continue
 		}
 		for _, m := range q.Methods {
-			rule, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), q.Path, q.content())
+			rule, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), path, q.content())
 			switch {
 			case errors.Is(err, catalog.ErrUnread):
 				if !q.Early {
@@ -40,12 +41,22 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	return hold, Verdict{}, true
 }
 
+// judgedPath is the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
+// matches too: a path that servers read in different ways then changes no decision, and need not be refused.
+func judgedPath(q Request, holders []*catalog.API) string {
+	if slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) && !disarm.Off("rule-path") {
+		return q.Path
+	}
+	return "/"
+}
+
 // Queries reports whether rules of every API that holds the host allow a request because it consists of GraphQL
 // queries: it changes nothing, sent with POST as with GET.
 func Queries(q Request, holders []*catalog.API) bool {
+	path := judgedPath(q, holders)
 	for _, a := range holders {
 		for _, m := range q.Methods {
-			rule, err := catalog.Decide(a.Rules, m, q.Path, q.content())
+			rule, err := catalog.Decide(a.Rules, m, path, q.content())
 			if err != nil || rule == nil || rule.Then != catalog.ActionAllow || rule.GraphQL != "query" ||
 				m != http.MethodPost && m != http.MethodGet {
 				return false

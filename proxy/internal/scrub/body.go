@@ -38,7 +38,7 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 func (x *response) stream() {
 	x.resp.ContentLength = -1
 	x.resp.Header.Del("Content-Length")
-	dropDigests(x.resp.Header, len(x.options.Sent) > 0)
+	x.dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }
 
 // exact reads a body of known length to its end. If it is at least twice as long as coding.ExactUpTo once decoded, it
@@ -59,7 +59,7 @@ func (x *response) exact(b *body, encodings []string) error {
 	x.resp.ContentLength = int64(len(b.ahead))
 	x.resp.Header.Set("Content-Length", strconv.Itoa(len(b.ahead)))
 	if changed := x.report.Count() != before; changed || len(encodings) > 0 || b.text.Decodes() {
-		dropDigests(x.resp.Header, changed)
+		x.dropDigests(x.resp.Header, changed)
 	}
 	return nil
 }
@@ -124,6 +124,6 @@ func (b *body) Close() error {
 func (x *response) trailer() {
 	x.header(x.resp.Trailer, "trailer:")
 	if len(x.options.Sent) > 0 || x.report.Count() > 0 {
-		dropDigests(x.resp.Trailer, true)
+		x.dropDigests(x.resp.Trailer, true)
 	}
 }

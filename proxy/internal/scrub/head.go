@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
 // response is one response that is being scrubbed.
@@ -65,15 +66,17 @@ var digests = []string{
 	"Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "X-Goog-Hash", "X-Checksum", "X-Content-Digest",
 }
 
-// dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from.
-func dropDigests(h http.Header, etag bool) {
+// dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from. With
+// etag it also removes the ETag, which can be such a hash.
+func (x *response) dropDigests(h http.Header, etag bool) {
 	for name := range h {
 		if slices.Contains(digests, name) || hasPrefixFold(name, "x-amz-checksum-") || hasPrefixFold(name, "x-checksum-") {
 			delete(h, name)
 		}
 	}
-	if etag {
+	if etag && len(h["Etag"]) > 0 && !x.options.KeepETag && !disarm.Off("etag") {
 		h.Del("Etag")
+		x.report.etagged.Store(true)
 	}
 }
 
@@ -83,10 +86,10 @@ func hasPrefixFold(s, prefix string) bool {
 
 // noBody corrects the head of a response without a body: what it says about the body's bytes is about the encoded ones.
 func (x *response) noBody() {
-	if x.resp.Header.Get("Content-Encoding") != "" {
-		x.resp.Header.Del("Content-Encoding")
+	if encodings, err := coding.ParseResponse(x.resp.Header); err != nil || len(encodings) > 0 {
 		x.resp.Header.Del("Content-Length")
 		x.resp.ContentLength = -1
 	}
-	dropDigests(x.resp.Header, len(x.options.Sent) > 0)
+	x.resp.Header.Del("Content-Encoding")
+	x.dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }

@@ -45,6 +45,8 @@ type Options struct {
 	// Sent are the token names that this run sent. If several names have one value, such a name is shown, else the
 	// first.
 	Sent []string
+	// KeepETag keeps an ETag that may be the digest of a body with a credential in it.
+	KeepETag bool
 }
 
 // New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.
@@ -122,7 +124,8 @@ func (s *Scrubber) Contains(text string) bool { return s != nil && s.set.Contain
 
 // Report holds what was done to a response. It may be read at any time and is complete after the end of the body.
 type Report struct {
-	n atomic.Int64
+	n       atomic.Int64
+	etagged atomic.Bool // an ETag was removed
 
 	mu    sync.Mutex
 	found []Found
@@ -171,6 +174,9 @@ func (r *Report) Count() int {
 	}
 	return int(r.n.Load())
 }
+
+// RemovedETag reports whether the response had an ETag that was removed.
+func (r *Report) RemovedETag() bool { return r != nil && r.etagged.Load() }
 
 // Response rewrites a response in place: status text, headers, body and trailers. The body leaves decoded, with its
 // exact length where that can be known. On an error nothing of the response may be sent; the caller closes its body.

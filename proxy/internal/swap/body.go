@@ -58,6 +58,13 @@ func DropRange(req *http.Request) {
 	if disarm.Off("range") {
 		return
 	}
+	for _, name := range Ranges(req) {
+		delete(req.Header, name)
+	}
+}
+
+// Ranges are the names of the headers that DropRange removes.
+func Ranges(req *http.Request) (out []string) {
 	separator := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
 	for name := range req.Header {
 		words := strings.FieldsFunc(strings.ToLower(name), separator)
@@ -66,9 +73,10 @@ func DropRange(req *http.Request) {
 		case slices.Contains(words, "source"), words[0] == "content":
 		case req.Method == http.MethodPut && len(words) > 2:
 		default:
-			delete(req.Header, name)
+			out = append(out, name)
 		}
 	}
+	return out
 }
 
 // chain decodes, searches for values, and swaps names or reports them.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/voice"
@@ -26,6 +27,7 @@ const (
 	CodeEncoding   = "upstream_encoding"
 	CodeCharset    = "upstream_charset"
 	CodeCompressed = "upstream_compressed"
+	CodeExhausted  = "proxy_exhausted"
 )
 
 // Failure is an upstream that did not answer.
@@ -43,9 +45,7 @@ func (f Failure) Refusal() controlapi.Refusal {
 	var hint string
 	r.Error, hint = f.texts()
 	if r.Error == "" {
-		r.Code, r.Error = CodeBroken, "The host's response broke off or is not HTTP."
-		hint = "The connection to %HOST ended before the whole response had come, or %HOST does not speak HTTP. Repeat a " +
-			"request that only reads; if it fails again, {tell the user|the log of its service may tell more}."
+		r.Code, r.Error, hint = CodeBroken, "The host's response broke off or is not HTTP.", f.broken()
 	}
 	addr, private := "", ""
 	var dialled *dialError
@@ -74,6 +74,8 @@ func (f Failure) texts() (what, hint string) {
 		return "The host's certificate cannot be verified.", f.unverified()
 	case CodeTimeout:
 		return "The host did not answer in time.", f.late()
+	case CodeExhausted:
+		return "The proxy cannot open a connection.", exhausted(f.Cause) + " The host is not the cause."
 	case CodeEncoding:
 		return "The response's encoding cannot be read.", "Request an identity, gzip, deflate, br or zstd response."
 	case CodeCharset:
@@ -167,11 +169,70 @@ func (f Failure) unverified() string {
 		"what it needs."
 }
 
+// broken is the hint for a response that cannot be read as HTTP.
+func (f Failure) broken() string {
+	text := ""
+	if f.Cause != nil {
+		text, _, _ = strings.Cut(f.Cause.Error(), `"`) // net/http quotes the upstream, which must not choose the hint
+	}
+	for _, m := range malformed {
+		if strings.Contains(text, m.error) {
+			return "%HOST answered, but the response " + m.says + ", so the proxy cannot read it. Repeat a request that only " +
+				"reads; if it fails again, {tell the user|correct that service or the gateway in front of it}."
+		}
+	}
+	return "The connection to %HOST ended before the whole response had come, or %HOST does not speak HTTP. Repeat a " +
+		"request that only reads; if it fails again, {tell the user|the log of its service may tell more}."
+}
+
+// malformed are parts of net/http's errors about the head of a response, and what is wrong with the response.
+var malformed = []struct{ error, says string }{
+	{"server response headers exceeded", "has headers of more than 256 KiB together"},
+	{"header list larger than", "has headers of more than 256 KiB together"},
+	{"connection error: COMPRESSION_ERROR", "has headers of more than 256 KiB together, or broken ones"},
+	{"connection error: PROTOCOL_ERROR", "has headers of more than 256 KiB together, or breaks the rules of HTTP/2"},
+	{"Content-Length", "has a Content-Length header that is not one number"},
+	{"transfer encoding", "has a Transfer-Encoding header other than \"chunked\""},
+	{"malformed MIME header", "has a header line that is not \"Name: value\""},
+	{"malformed HTTP", "does not begin with a line like \"HTTP/1.1 200 OK\""},
+}
+
+// exhausted is what the machine of the proxy has run out of if that kept the proxy from connecting, or empty.
+func exhausted(err error) string {
+	var dns *net.DNSError
+	for _, e := range localErrors {
+		// A DNSError has the text of its cause, and does not unwrap to it.
+		if errors.Is(err, e.errno) || errors.As(err, &dns) && strings.HasSuffix(dns.Err, e.errno.Error()) {
+			return e.hint
+		}
+	}
+	return ""
+}
+
+const fewer = " Await some requests before you start more."
+
+// localErrors are the errors of connecting whose cause is the machine that the proxy runs on.
+var localErrors = []struct {
+	errno syscall.Errno
+	hint  string
+}{
+	{syscall.EMFILE, "CodeForge's proxy has reached its limit of open files." + fewer + " {The user can raise|Raise} " +
+		"the limit (ulimit -n; nofile of the container)."},
+	{syscall.ENFILE, "The machine that CodeForge runs on has reached its limit of open files." + fewer + " {The user " +
+		"can raise|Raise} the limit (sysctl fs.file-max)."},
+	{syscall.ENOBUFS, "The machine that CodeForge runs on has no network buffers left." + fewer},
+	{syscall.ENOMEM, "The machine that CodeForge runs on has no memory left for a connection." + fewer},
+	{syscall.EADDRNOTAVAIL, "The machine that CodeForge runs on has no free local port, or no address that reaches " +
+		"the host." + fewer},
+}
+
 // Status is the HTTP status for a code.
 func Status(code string) int {
 	switch code {
 	case CodeTimeout:
 		return http.StatusGatewayTimeout
+	case CodeExhausted:
+		return http.StatusServiceUnavailable
 	default:
 		return http.StatusBadGateway
 	}
@@ -189,6 +250,8 @@ func Classify(err error) string {
 	switch {
 	case errors.Is(err, dialguard.ErrRefused):
 		return CodeAddress
+	case (errors.Is(err, errResolve) || errors.Is(err, errDial)) && exhausted(err) != "":
+		return CodeExhausted
 	case errors.Is(err, errResolve):
 		return CodeResolve
 	case errors.As(err, &verify), errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid),

@@ -1,18 +1,25 @@
 package upstream
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
@@ -42,6 +49,8 @@ func TestHints(t *testing.T) {
 		{CodeTLS, tls.RecordHeaderError{}, "does not speak TLS"},
 		{CodeTLS, errors.New("x"), "ca_file"},
 		{CodeEncoding, nil, "gzip"}, {CodeCharset, nil, "UTF-8"}, {CodeCompressed, nil, "compress"},
+		{CodeExhausted, dial(&net.OpError{Err: os.NewSyscallError("socket", syscall.EMFILE)}), "proxy has reached its limit of open files"},
+		{CodeExhausted, dial(&net.OpError{Err: os.NewSyscallError("socket", syscall.ENFILE)}), "machine that CodeForge runs on has reached its limit of open files"},
 		{CodeBroken, errors.New("evil words"), "ended before the whole response had come"},
 		{"unknown", errors.New("evil words"), "ended before the whole response had come"},
 	} {
@@ -59,6 +68,92 @@ func TestHints(t *testing.T) {
 			if strings.Contains(r.Hint, "config.json") || strings.Contains(r.Person, "he user") {
 				t.Errorf("%s, %v: to the model %q, to a person %q", row.code, row.cause, r.Hint, r.Person)
 			}
+		}
+	}
+}
+
+// TestOutOfFiles: if the proxy has no file descriptor left, no hint sends its reader to the host or to DNS, whether the
+// name or the address came last.
+func TestOutOfFiles(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	resolved, asked := newPool(t, Config{Resolve: at127}), newPool(t, Config{})
+	var was syscall.Rlimit
+	testkit.Must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	t.Cleanup(func() { testkit.Must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)) })
+	testkit.Must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: min(was.Cur, 256), Max: was.Max}))
+	for err := error(nil); err == nil; {
+		var f *os.File
+		if f, err = os.Open(os.DevNull); err == nil {
+			defer f.Close()
+		}
+	}
+	want := Want{APIs: []*catalog.API{{Name: "shop", AllowPrivate: loopback}}}
+	for name, p := range map[string]*Pool{"resolved": resolved, "asked": asked} {
+		_, err := get(t, p, "http://files.shop.test:"+port+"/", want)
+		r := Failure{Code: Classify(err), Host: "files.shop.test", API: "shop", Cause: err}.Refusal()
+		if r.Code != CodeExhausted || !strings.Contains(r.Hint, "limit of open files") || strings.Contains(r.Hint, "DNS") {
+			t.Errorf("%s: %v: %+v", name, err, r)
+		}
+	}
+}
+
+// TestMalformed: the hint for a response that is no valid HTTP names what is wrong with it, and quotes nothing of it.
+func TestMalformed(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	for name, row := range map[string]struct{ answer, want string }{
+		"long":           {ok + "Evil: " + strings.Repeat("a", 300<<10) + "\r\n\r\n", "has headers of more than 256 KiB"},
+		"list of length": {ok + "Content-Length: 11, 11\r\n\r\nhello world", "Content-Length header that is not one number"},
+		"two lengths":    {ok + "Content-Length: 11\r\nContent-Length: 12\r\n\r\nhello world", "Content-Length header that is not one number"},
+		"no length":      {ok + "Content-Length:\r\n\r\nhello world", "Content-Length header that is not one number"},
+		"identity":       {ok + "Transfer-Encoding: identity\r\n\r\nhello", "Transfer-Encoding header other than"},
+		"two encodings":  {ok + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\nhello", "Transfer-Encoding header other than"},
+		"blank line":     {"\r\n" + ok + "\r\nhello", "does not begin with a line like"},
+		"evil line":      {"evil Content-Length\r\n\r\n", "does not begin with a line like"},
+		"evil status":    {"HTTP/1.1 evil OK\r\n\r\n", "does not begin with a line like"},
+		"no colon":       {ok + "evil Content-Length\r\n\r\n", "has a header line that is not"},
+		"break":          {ok + "Content-Length: 5\r\n", "ended before the whole response had come"},
+		"nothing":        {"", "ended before the whole response had come"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			testkit.Must(t, err)
+			defer l.Close()
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = http.ReadRequest(bufio.NewReader(c))
+					_, _ = io.WriteString(c, row.answer)
+					_ = c.(*net.TCPConn).CloseWrite()
+				}
+			}()
+			p := newPool(t, Config{Resolve: at127, Connect: to(l.Addr().String(), new(atomic.Int32))})
+			_, err = get(t, p, "http://api.shop.test/", Want{APIs: []*catalog.API{{Name: "shop", AllowPrivate: loopback}}})
+			r := Failure{Code: Classify(err), Host: "api.shop.test", API: "shop", Cause: err}.Refusal()
+			if r.Code != CodeBroken || !strings.Contains(r.Hint, row.want) || strings.Contains(r.Hint, "evil") {
+				t.Errorf("%.200v: %+v", err, r)
+			}
+		})
+	}
+}
+
+// TestLongHTTP2Head: TestMalformed over HTTP/2, where a long head has another error.
+func TestLongHTTP2Head(t *testing.T) {
+	s := newSite(t, "h2")
+	for _, n := range []int{1, 3, 30, 3000} { // headers of 300 KiB together
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for i := range n {
+				w.Header().Set(fmt.Sprint("Evil-", i), strings.Repeat("a", (300<<10)/n))
+			}
+		})
+		p, w := s.pool(t)
+		_, err := get(t, p, "https://example.com/", w)
+		if r := (Failure{Code: Classify(err), Host: "example.com", Cause: err}).Refusal(); !strings.Contains(r.Hint, "more than 256 KiB") {
+			t.Errorf("%d: %v: %+v", n, err, r)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-// Bundles AWS's SDK as it is into one file, argv[2]: the build for browsers, which needs neither files nor variables of
-// the environment, with the parser of XML that the SDK has for where there is no DOM.
+// Bundles AWS's SDK and Supabase's client as they are into one file, argv[2]: the builds for browsers, which need neither
+// files nor variables of the environment, with the parser of XML that AWS's SDK has for where there is no DOM.
 import { build } from "esbuild";
 
 await build({
   stdin: {
-    contents: `export * from "@aws-sdk/client-s3"; export { Upload } from "@aws-sdk/lib-storage";`,
+    contents: `export * from "@aws-sdk/client-s3"; export { Upload } from "@aws-sdk/lib-storage"; export { createClient } from "@supabase/supabase-js";`,
     resolveDir: process.cwd(),
   },
   bundle: true,

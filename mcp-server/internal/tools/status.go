@@ -1,0 +1,94 @@
+package tools
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// maxStatuses is how many pairs of host and status a result names.
+const maxStatuses = 4
+
+// checksStatus matches code that looks at the status of responses in general.
+var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_status`)
+
+// failedResponses is the hint on responses with an error status that the code may have taken for data: neither it nor
+// what it printed names the status. Code that checks statuses most likely expects a 404, and loses data by a 429.
+func (r rendering) failedResponses() []voice.Text {
+	type key struct {
+		host   string
+		status int
+	}
+	responses, failed := map[string]int{}, map[key]int{}
+	for _, x := range r.outcome.Receipt.Exchanges {
+		if _, err := hostname.ParsePattern(x.Host); err != nil || x.Outcome != controlapi.OutcomeServed || x.Call() != "" {
+			continue
+		}
+		responses[x.Host]++
+		if x.Status >= http.StatusBadRequest {
+			failed[key{x.Host, x.Status}]++
+		}
+	}
+	maps.DeleteFunc(failed, func(k key, _ int) bool { return r.names(k.host, k.status) })
+	if len(failed) == 0 {
+		return nil
+	}
+	groups := slices.SortedFunc(maps.Keys(failed), func(a, b key) int {
+		return cmp.Or(failed[b]-failed[a], strings.Compare(a.host, b.host), a.status-b.status)
+	})
+	var list []string
+	var limited, broken, other bool
+	for i, k := range groups {
+		limited = limited || k.status == http.StatusTooManyRequests
+		broken = broken || k.status >= http.StatusInternalServerError
+		other = other || k.status < http.StatusInternalServerError && k.status != http.StatusTooManyRequests
+		if i < maxStatuses {
+			list = append(list, fmt.Sprintf("%d of %d responses of %s had status %d",
+				failed[k], responses[k.host], k.host, k.status))
+		}
+	}
+	text := strings.Join(list, ", ")
+	if n := len(groups) - maxStatuses; n > 0 {
+		text += fmt.Sprintf(", and %d more statuses were errors", n)
+	}
+	if n := r.outcome.Receipt.Omitted; n > 0 {
+		text += fmt.Sprintf(" (%d more responses are not counted)", n)
+	}
+	text += ". Neither the code nor its output says so: data may be missing."
+	if limited {
+		text += " After 429 wait as Retry-After says, then send the request again."
+	}
+	if broken {
+		text += " After 5xx repeat a request that only reads."
+	}
+	if other {
+		text += " Check " + r.word("response.ok", "the status") + " before you use a body."
+	}
+	return []voice.Text{voice.Say("%TEXT", "%TEXT", text)}
+}
+
+// names reports whether the code, what it printed as an error, or another hint names a status.
+func (r rendering) names(host string, status int) bool {
+	number := strconv.Itoa(status)
+	word := regexp.MustCompile(`\b` + number + `\b`)
+	stdout, _ := r.stdout.Text(r.limit)
+	stderr, _ := r.stderr.Text(r.limit)
+	said := regexp.MustCompile(`(?i)(?:status|error|http|code|fail|got|->)[\w"']{0,8}[ :=(]{0,3}` + number +
+		`\b|\b` + number + ` ` + http.StatusText(status))
+	mayExpect := status < http.StatusInternalServerError && status != http.StatusTooManyRequests &&
+		status != http.StatusRequestTimeout
+	return word.MatchString(r.code) || word.MatchString(stderr) || said.MatchString(stdout) ||
+		mayExpect && checksStatus.MatchString(r.code) ||
+		slices.ContainsFunc(r.outcome.Receipt.Hints, func(h controlapi.Hint) bool {
+			return h.Code == controlapi.HintRejected && h.Host == host && strings.Contains(h.Text, number)
+		})
+}
