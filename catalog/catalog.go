@@ -54,6 +54,8 @@ type API struct {
 	AllowHTTP bool
 	// Compress lets this API's hosts compress their responses.
 	Compress bool
+	// MessageFraming lets each message of a stream leave the proxy when it is complete.
+	MessageFraming bool
 	// AllowPrivate lists the private ranges this API's hosts may resolve to. Empty: none.
 	AllowPrivate []netip.Prefix
 	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.

@@ -19,6 +19,7 @@ type config struct {
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
 	compress, internal             bool
+	framing                        string
 	clientCert                     *rawClientCert // nil: absent
 	server                         *Server        // nil: absent
 	operations                     *Operations    // nil: absent

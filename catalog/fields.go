@@ -79,6 +79,10 @@ var topFields = sync.OnceValue(func() specs[config] {
 		{"compress", "Lets the hosts compress their responses. Safe where no response shows a credential.",
 			schema{Type: "boolean", Default: false},
 			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.compress) }},
+		{"framing", "\"message\": each message of a stream (gRPC, Connect, JSON lines, elements of a JSON array) leaves when " +
+			"it is complete. A credential that is split over two messages is then not found.",
+			schema{Enum: []string{framingMessage}},
+			func(d *decoder, c *config, f string, n *node) { d.framing(c, f, n) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.server = d.server(n) }},
 		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",

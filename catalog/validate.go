@@ -30,7 +30,8 @@ type validator struct {
 
 // validate checks all of a config, even after mistakes, so that one load reports every one of them.
 func (v *validator) validate(c config) *API {
-	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress}
+	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress,
+		MessageFraming: c.framing == framingMessage}
 	a.Description = v.description(c.description)
 	a.Reference = v.reference(c.reference)
 	a.Hosts = v.hosts(c.domains)
@@ -57,7 +58,21 @@ func (v *validator) validate(c config) *API {
 			"and text from the request, its length reveals whether that text repeats a part of the credential",
 			"true only if no response of the API ever contains a credential")
 	}
+	if a.MessageFraming && len(a.Credentials) > 0 {
+		v.Warn("framing", "an API with credentials whose messages leave one by one: a credential that a server splits over two "+
+			"messages reaches the code", "no such field, unless a stream of the API stands still without it")
+	}
 	return a
+}
+
+// framingMessage is the only value of "framing".
+const framingMessage = "message"
+
+func (d *decoder) framing(c *config, field string, n *node) {
+	d.Str(field, n, &c.framing)
+	if n.Kind == strictjson.String && c.framing != framingMessage {
+		d.Bad(field, "something else", `"message", or no such field`)
+	}
 }
 
 // maxDescription keeps list_apis short: a model reads it. In characters.

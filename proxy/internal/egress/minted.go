@@ -92,7 +92,7 @@ func (x *exchange) scrubSignature(resp *http.Response, method string) error {
 		return nil
 	}
 	var err error
-	x.unsigned, err = s.Response(resp, scrub.Options{Method: method})
+	x.unsigned, err = s.Response(resp, scrub.Options{Method: method, Framing: x.framingOf(resp.Header)})
 	return err
 }
 

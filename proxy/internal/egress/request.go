@@ -210,6 +210,7 @@ func (x *exchange) loggable(text string) string {
 func (x *exchange) complete(out *http.Request) error {
 	x.note.HeadUp = headSize(out)
 	o := x.allowed()
+	o.Framing = x.framingOf(out.Header)
 	var signs *catalog.Credential
 	if !o.Insecure && x.conf.Mint != nil {
 		signs = mint.Claim(out, o.Allowed)
@@ -341,6 +342,7 @@ func (x *exchange) sum() {
 		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap, x.lease)...)
 	}
 	n.Hints = append(n.Hints, x.rejected()...)
+	n.Hints = append(n.Hints, x.lateHint()...)
 	x.about()
 }
 
@@ -365,11 +367,13 @@ func toSwaps(list []swap.Swap) []controlapi.Swap {
 // counted counts the bytes of a request's body.
 type counted struct {
 	io.ReadCloser
-	n counter
+	n    counter
+	late *lateness
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.n.Add(int64(n))
+	c.late.arrive(p[:n])
 	return n, err
 }

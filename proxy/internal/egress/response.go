@@ -50,8 +50,13 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		_ = upstreamBody.Close()
 		return x.failureResponse(scrub.ErrEncoding)
 	}
+	late := x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
+	if late != nil {
+		resp.Body = &arriving{resp.Body, late}
+	}
 	whole := resp.ContentLength > 0
-	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
+	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent(),
+		Framing: x.framingOf(resp.Header)})
 	x.scrubbed = report
 	if err == nil {
 		err = x.scrubSignature(resp, method)
@@ -72,7 +77,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		return resp
 	}
 	x.example, x.seen = x.learns(resp), x.sees(resp)
-	resp.Body = &watched{ReadCloser: resp.Body, x: x}
+	resp.Body = &watched{ReadCloser: resp.Body, x: x, late: late}
 	return resp
 }
 
@@ -234,11 +239,13 @@ func refusalBody(r controlapi.Refusal) []byte {
 // watched notes how an upstream's body ended, so that the answer is aborted if the body broke off.
 type watched struct {
 	io.ReadCloser
-	x *exchange
+	x    *exchange
+	late *lateness
 }
 
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.late.leave(n)
 	if e := b.x.example; e != nil {
 		e.Write(p[:min(n, shape.MaxRead-e.Len())])
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
@@ -45,6 +46,8 @@ type Options struct {
 	// Sent are the token names that this run sent. If several names have one value, such a name is shown, else the
 	// first.
 	Sent []string
+	// Framing says how the body leaves message by message. With the zero Kind it leaves as one text.
+	Framing framing.Kind
 }
 
 // New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.
