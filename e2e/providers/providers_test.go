@@ -26,6 +26,7 @@ import (
 var packages = map[string][]string{
 	"oidc": {"oidc-provider@9.13.3"},
 	"mcp":  {"@modelcontextprotocol/sdk@1.32.2"},
+	"grpc": {"@grpc/grpc-js@1.14.7", "esbuild@0.25.12"},
 	"s3":   {"@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "esbuild@0.25.12"},
 }
 
