@@ -72,6 +72,9 @@ type API struct {
 	Operations *Operations
 	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).
 	Only *operation.Routes
+	// Queries has the rule that matches GraphQL queries at the endpoint of an imported schema. It decides nothing: such a
+	// request only reads. Nil: the API's document is not a schema of GraphQL.
+	Queries []Rule
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.

@@ -40,14 +40,16 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	return hold, Verdict{}, true
 }
 
-// Queries reports whether rules of every API that holds the host allow a request because it consists of GraphQL
-// queries: it changes nothing, sent with POST as with GET.
+// Queries reports whether a request that is allowed consists of GraphQL queries, as a rule or the imported schema of
+// every API that holds the host says: it changes nothing, sent with POST as with GET.
 func Queries(q Request, holders []*catalog.API) bool {
+	matches := func(rules []catalog.Rule, method string) bool {
+		rule, err := catalog.Decide(rules, method, q.Path, q.content())
+		return err == nil && rule != nil && rule.Then == catalog.ActionAllow && rule.GraphQL == "query"
+	}
 	for _, a := range holders {
 		for _, m := range q.Methods {
-			rule, err := catalog.Decide(a.Rules, m, q.Path, q.content())
-			if err != nil || rule == nil || rule.Then != catalog.ActionAllow || rule.GraphQL != "query" ||
-				m != http.MethodPost && m != http.MethodGet {
+			if m != http.MethodPost && m != http.MethodGet || !matches(a.Rules, m) && !matches(a.Queries, m) {
 				return false
 			}
 		}
