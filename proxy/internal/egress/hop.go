@@ -19,7 +19,8 @@ var hopByHop = []string{
 // judged with it.
 var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settings"}
 
-// framingHeaders are the headers besides hopByHop that determine what a message is, where it ends, and which host it is for.
+// framingHeaders are the headers besides hopByHop that determine what a message is, where it ends, and which host it is
+// for.
 var framingHeaders = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
 
 var (

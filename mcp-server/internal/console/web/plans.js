@@ -70,6 +70,7 @@ export function Plan({ id, now }) {
       ${p.ended ? html`<${Note} cls="held"><b>The plan is incomplete.</b> ${shown(p.ended)}</${Note}>` : null}
       ${strange.hidden ? html`<${Note} cls="held"><b>${plural(strange.hidden, "character")} in it cannot be seen</b>. They are shown by their number.</${Note}>` : null}
       ${can && steps.length > 1 ? html`<div class="row"><button type="button" class="btn small" onClick=${() => all(true)}>Choose all</button><button type="button" class="btn small" onClick=${() => all(false)}>Choose none</button><span class="faint">${n} of ${steps.length} chosen, sent in this order until one fails</span></div>` : null}
+      ${steps.length > 3 && p.picture?.length ? html`<pre class="answer" tabindex="0" aria-label="In few lines">${p.picture.slice(1).map((line) => [shown(line), "\n"])}</pre>` : null}
       ${steps.map((s) => html`<${Step} key=${s.n} s=${s} p=${p} can=${can} again=${() => again((x) => x + 1)} />`)}
       ${p.audit ? html`<p class="faint">In the ledger: <span class="mono">${shown(p.audit)}</span></p>` : null}</div>
     <div class="actions" role="group" aria-label="Decide">${open(p) ? html`<div class="num count"><b>${left(p.until, now)}</b><div class="faint">to decide</div></div>` : null}<span class="grow"></span>
