@@ -25,7 +25,8 @@ function fail(message, caller) {
   throw error;
 }
 
-// slips is how many letters are wrong, too many, too few or swapped between two names. Case and separators do not count.
+// slips counts the letters that are wrong, too many, too few or swapped between two names. Case and separators do not
+// count.
 function slips(a, b) {
   [a, b] = [a, b].map((name) => name.toLowerCase().replace(/[-_. ]/g, ""));
   let row = [...b, ""].map((_, i) => i), before;
@@ -177,14 +178,15 @@ async function read(response) {
   }
 }
 
-// planned stands for the answer to a step of a dry run, which was not sent. Code that uses a field of it would go on
-// without a value.
-function planned(name, body) {
+// guardPlanned makes the answer to a step of a dry run, which was not sent, throw if code uses another field of it: a
+// later step would leave without the value.
+function guardPlanned(name, body) {
   return new Proxy(body, {
     get(target, key) {
-      if (typeof key === "symbol" || Object.hasOwn(target, key) || key === "then" || key === "toJSON") return target[key];
-      throw new TypeError(`${name} was not sent: it is step ${target.planned} of the plan of this dry run, so its answer has ` +
-        `no ${JSON.stringify(key)}. Approve the plan up to it, or run without dry_run`);
+      const isOwn = typeof key === "symbol" || Object.hasOwn(target, key);
+      if (isOwn || key === "then" || key === "toJSON") return target[key];
+      throw new TypeError(`${name} was not sent: it is step ${target.planned} of the plan of this dry run, so its answer ` +
+        `has no ${JSON.stringify(key)}. Approve the plan up to it, or run without dry_run`);
     },
   });
 }
@@ -193,7 +195,8 @@ async function exchange(name, operation, input, url, caller) {
   const at = {};
   Error.captureStackTrace(at, caller);
   const response = await send(name, operation, input, url, caller), body = await read(response);
-  if (response.status === 202 && response.headers.has("codeforge-planned") && isObject(body)) return { response, body: planned(name, body) };
+  const isPlanned = response.status === 202 && response.headers.has("codeforge-planned") && isObject(body);
+  if (isPlanned) return { response, body: guardPlanned(name, body) };
   if (response.ok) return { response, body };
   const error = new ApiError(name, response, body instanceof Blob ? await body.text() : body ?? response.statusText);
   error.stack = at.stack.replace(/^[^\n]*/, () => `ApiError: ${error.message}`);
@@ -307,8 +310,8 @@ api.raw = async function raw(operation, input = {}) {
   return await send(operation, find(operation, input, raw), input, undefined, raw);
 };
 
-/** Calls an operation that answers lists and gives their items one by one, page after page. A third argument says where in
- * an answer its list is, e.g. "result/rows". */
+/** Calls an operation that answers lists and gives their items one by one, page after page. A third argument says where
+ * in an answer its list is, e.g. "result/rows". */
 api.pages = async function* pages(operation, input = {}, place = undefined) {
   const found = find(operation, input, pages), seen = new Set();
   for (let next = { input }, before; next;) {
