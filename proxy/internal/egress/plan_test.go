@@ -138,7 +138,7 @@ func TestPlan(t *testing.T) {
 	}
 	want := []string{
 		"Plan " + p.ID + " · 3 writes, 1 API · 2 reads done · until " + p.Until.Format("15:04 UTC"),
-		` 1-2   PATCH api.demo.test/issues/{1,2}  ` + tokenName,
+		` 1-2   2 x PATCH api.demo.test/issues/{1,2}  ` + tokenName,
 		`       labels + "stale"; state "open" -> "closed"`,
 		` 3     POST  api.demo.test/messages?k=` + tokenName + `  ` + tokenName + `  channel "C024", text "Closed 2 issues"`,
 	}
