@@ -56,6 +56,8 @@ type API struct {
 	Compress bool
 	// KeepETag lets a response keep its ETag, which can be the digest of a body that shows a credential.
 	KeepETag bool
+	// MessageFraming lets each message of a stream leave the proxy when it is complete.
+	MessageFraming bool
 	// AllowPrivate lists the private ranges this API's hosts may resolve to. Empty: none.
 	AllowPrivate []netip.Prefix
 	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.
@@ -72,6 +74,9 @@ type API struct {
 	Operations *Operations
 	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).
 	Only *operation.Routes
+	// Queries has the rule that matches GraphQL queries at the endpoint of an imported schema. It decides nothing: such a
+	// request only reads. Nil: the API's document is not a schema of GraphQL.
+	Queries []Rule
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string
 	// LoadedAt is when this version was read.

@@ -18,7 +18,8 @@ type config struct {
 	restricted, allowed            []string // nil: absent
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
-	compress, internal, keepETag   bool
+	compress, internal             bool
+	etag, framing                  string         // empty: absent
 	clientCert                     *rawClientCert // nil: absent
 	server                         *Server        // nil: absent
 	operations                     *Operations    // nil: absent

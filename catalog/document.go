@@ -235,6 +235,29 @@ func (v *validator) documents(a, old *API) {
 	case a.OperationsFile != nil && o.Only && a.OperationsFile == before:
 		a.Only = old.Only
 	}
+	if a.Queries = old.Queries; a.OperationsFile != old.OperationsFile {
+		a.Queries = readQueries(a.OperationsFile)
+	}
+}
+
+// readQueries makes API.Queries from operations.jsonl, which was checked.
+func readQueries(d *Document) []Rule {
+	if d.Size() == 0 {
+		return nil
+	}
+	text := d.Open()
+	defer text.Close()
+	lines, err := operation.NewReader(text)
+	if err != nil || !lines.Head().GraphQL {
+		return nil
+	}
+	first, err := lines.Next() // all operations of a schema have one path
+	if err != nil || pathProblem(first.Path) != "" || strings.Contains(first.Path, "*") {
+		return nil
+	}
+	r := Rule{Path: first.Path, GraphQL: "query", Then: ActionAllow}
+	r.compile()
+	return []Rule{r}
 }
 
 // checkOperations reads operations.jsonl to its end. Only may be nil; else the operations are added to it.

@@ -292,7 +292,7 @@ func TestVersion(t *testing.T) {
 		{"credentials": `{"A_TOKEN": "other-value"}`}, {"credentials": `{"B_TOKEN": "first-value"}`},
 		{"credentials": `{"A_TOKEN": {"value": "first-value", "in": ["query:key"]}}`}, {"credentials": ""},
 		{"restricted_methods": `["PUT"]`}, {"restricted_methods": ""}, {"restricted_methods": "", "allowed_methods": `["POST"]`},
-		{"active": "false"}, {"allow_http": "true"}, {"compress": "true"}, {"allow_private": "true"}, {"allow_private": `["10.0.0.0/8"]`}, {"reference": `"https://x.example.com"`},
+		{"active": "false"}, {"allow_http": "true"}, {"compress": "true"}, {"framing": `"message"`}, {"allow_private": "true"}, {"allow_private": `["10.0.0.0/8"]`}, {"reference": `"https://x.example.com"`},
 	} {
 		note(strings.Join(slices.Sorted(maps.Values(change)), " "), load(change, ""))
 	}

@@ -30,7 +30,8 @@ type validator struct {
 
 // validate checks all of a config, even after mistakes, so that one load reports every one of them.
 func (v *validator) validate(c config) *API {
-	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress, KeepETag: c.keepETag}
+	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress,
+		KeepETag: c.etag == etagKeep, MessageFraming: c.framing == framingMessage}
 	a.Description = v.description(c.description)
 	a.Reference = v.reference(c.reference)
 	a.Hosts = v.hosts(c.domains)
@@ -62,7 +63,25 @@ func (v *validator) validate(c config) *API {
 			"ETag can be a digest by which code verifies a guess", "\"keep\" only if no response of the API ever contains a "+
 			"credential")
 	}
+	if a.MessageFraming && len(a.Credentials) > 0 {
+		v.Warn("framing", "an API with credentials whose messages leave one by one: a credential that a server splits over two "+
+			"messages reaches the code", "no such field, unless a stream of the API stands still without it")
+	}
 	return a
+}
+
+// The only values of "etag" and "framing".
+const (
+	etagKeep       = "keep"
+	framingMessage = "message"
+)
+
+// word reads a field that may have one value only.
+func (d *decoder) word(field string, n *node, to *string, only string) {
+	d.Str(field, n, to)
+	if n.Kind == strictjson.String && *to != only {
+		d.Bad(field, "another word", fmt.Sprintf("%q, or no such field", only))
+	}
 }
 
 // maxDescription keeps list_apis short: a model reads it. In characters.

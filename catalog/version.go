@@ -36,7 +36,8 @@ func (a *API) sum() digest {
 	h := hmac.New(sha256.New, digestKey())
 	for _, s := range []string{
 		a.Name, a.Description, a.Reference, string(a.CAs), a.Types.Digest(), a.OperationsFile.Digest(), a.Stale,
-		fmt.Sprint(a.Active, a.AllowHTTP, a.Compress, a.KeepETag, a.Internal, a.ClientCert != nil, a.Methods.Allowed != nil),
+		fmt.Sprint(a.Active, a.AllowHTTP, a.Compress, a.KeepETag, a.MessageFraming, a.Internal, a.ClientCert != nil,
+			a.Methods.Allowed != nil),
 		fmt.Sprint(len(a.Hosts), len(a.Credentials), len(a.Methods.Restricted), len(a.Methods.Allowed), len(a.AllowPrivate)),
 	} {
 		field(h, s)

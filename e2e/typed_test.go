@@ -38,6 +38,12 @@ paths:
                 reason: {type: string, enum: [duplicate, fraud]}
                 metadata: {type: object, additionalProperties: {type: string}}
       responses: {"200": {description: ok, content: {application/json: {schema: {$ref: "#/components/schemas/Echo"}}}}}
+  /anything/users('{id}'):
+    get:
+      parameters:
+        - {name: id, in: path, required: true, schema: {type: string}}
+        - {name: page-size, in: query, schema: {type: integer}}
+      responses: {"200": {description: ok, content: {application/json: {schema: {$ref: "#/components/schemas/Echo"}}}}}
   /status/404:
     get: {responses: {"200": {description: ok}}}
   /json:
@@ -115,6 +121,30 @@ console.log(answer.method, answer.url, JSON.stringify(answer.form), answer.heade
 		}
 		if where := w.Leak(res.JSON); where != "" {
 			t.Errorf("the result holds a credential: %s", where)
+		}
+	})
+	t.Run("a path with quotes", func(t *testing.T) {
+		for _, literal := range []string{`"GET /anything/users('{id}')"`, `'GET /anything/users(\'{id}\')'`} {
+			res := w.MustExecute(t, begin+`console.log((await shop(`+literal+`, { path: { id: "O'Brien" } })).url);`, "shop")
+			if want := "http://httpbin.test/anything/users('O''Brien')\n"; res.IsError || res.Out != want {
+				t.Errorf("%s: out %q, want %q\n%s", literal, res.Out, want, res.Notes)
+			}
+		}
+	})
+	t.Run("a parameter misspelt where types cannot tell", func(t *testing.T) {
+		res := w.MustExecute(t, begin+`const query: any = JSON.parse('{"page_size": 5}');
+await shop("GET /anything/users('{id}')", { path: { id: "1" }, query });`, "shop")
+		if !strings.Contains(res.JSON, `did you mean \\\"page-size\\\"`) && !strings.Contains(res.JSON, `did you mean \"page-size\"`) || len(res.Receipt.Exchanges) != 0 {
+			t.Errorf("%s %+v", res.JSON, res.Receipt)
+		}
+	})
+	t.Run("a step that needs an answer of a dry run", func(t *testing.T) {
+		code := begin + `const order = await shop("POST /anything/{id}", { path: { id: "1" }, body: { amount: 5 } });
+await shop("POST /anything/{id}", { path: { id: "2" }, body: { amount: 5, reason: (order as any).reason } });`
+		p, r := dry(t, w, "", code, "typed")
+		if p == nil || p.Writes != 1 || !strings.Contains(p.Picture[0], "INCOMPLETE") || !strings.Contains(p.Ended, "exit code 1") ||
+			!strings.Contains(r.JSON, "step 1 of the plan") || !strings.Contains(r.Notes, "INCOMPLETE") {
+			t.Errorf("%+v\n%s\n%s", p, r.Out, r.Notes)
 		}
 	})
 	t.Run("answers that the document does not tell", func(t *testing.T) {

@@ -51,6 +51,7 @@ var promisesOf = map[string][]string{
 	"mcp-owner":          {"mcp-endpoint"},
 	"memory-limit":       {"memory-limits"},
 	"memory-sum":         {"memory-limits"},
+	"message-framing":    {"scrubbed-responses"},
 	"message-bounds":     {"bounded-work"},
 	"mint-echo":          {"scrubbed-before-use"},
 	"minted-layer":       {"scrubbed-before-use"},

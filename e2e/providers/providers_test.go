@@ -26,6 +26,7 @@ import (
 var packages = map[string][]string{
 	"oidc": {"oidc-provider@9.13.3"},
 	"mcp":  {"@modelcontextprotocol/sdk@1.32.2"},
+	"grpc": {"@grpc/grpc-js@1.14.7", "esbuild@0.25.12"},
 	"sdks": {"@aws-sdk/client-s3@3.1169.0", "@aws-sdk/lib-storage@3.1169.0", "@supabase/supabase-js@2.119.1", "esbuild@0.25.12"},
 }
 

@@ -28,6 +28,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -230,6 +231,22 @@ type Summary struct {
 	// Traceparent is of the MCP request: https://www.w3.org/TR/trace-context/
 	Traceparent string `json:"traceparent,omitempty"`
 }
+
+// WhyIncomplete says why the code may not have reached its last request, a sentence. It is empty for code that ended by
+// itself with exit code 0.
+func (s Summary) WhyIncomplete() string {
+	const missing = " Its later writes are not in the plan."
+	switch {
+	case s.Outcome != outcomeExited:
+		return "The run ended before the code did (" + cmp.Or(s.Outcome, "interrupted") + ")." + missing
+	case s.ExitCode != 0:
+		return "The code failed with exit code " + strconv.Itoa(s.ExitCode) + "." + missing
+	}
+	return ""
+}
+
+// outcomeExited is Summary.Outcome of code that ended by itself: runapi.Exited.
+const outcomeExited = "exited"
 
 // OutcomeLost is Summary.Outcome of a run whose end mcp-server did not report: one of the two has ended before.
 const OutcomeLost = "lost"

@@ -25,6 +25,38 @@ function fail(message, caller) {
   throw error;
 }
 
+// slips counts the letters that are wrong, too many, too few or swapped between two names. Case and separators do not
+// count.
+function slips(a, b) {
+  [a, b] = [a, b].map((name) => name.toLowerCase().replace(/[-_. ]/g, ""));
+  let row = [...b, ""].map((_, i) => i), before;
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1),
+        isSwap ? before[j - 2] + 1 : Infinity));
+    }
+    [before, row] = [row, next];
+  }
+  return row[b.length];
+}
+
+// checkQuery refuses parameters that the document does not have and that are most likely another one misspelt: a server
+// would ignore them. Parameters that are like no other pass, since documents are not complete.
+function checkQuery(name, given, known, caller) {
+  const longest = 64;
+  const letters = (key) => key.replace(/[0-9]/g, ""); // address1 is not a slip for address2
+  const unknown = Object.keys(given).filter((key) => !known.has(key) && key.length >= 4 && key.length <= longest);
+  for (const key of unknown.slice(0, 20)) {
+    const near = [...known].filter((k) => !Object.hasOwn(given, k) && k.length <= longest)
+      .find((k) => slips(key, k) <= key.length / 4 && letters(key) !== letters(k));
+    if (near !== undefined) {
+      fail(`${name}: query has no ${JSON.stringify(key)}; did you mean ${JSON.stringify(near)}?`, caller);
+    }
+  }
+}
+
 function find(name, input, caller) {
   const operation = operations.get(name);
   if (!operation && table.note) fail(table.note, caller);
@@ -35,6 +67,7 @@ function find(name, input, caller) {
   if (!isObject(input)) fail(`${name}: want an object with ${parts.join(", ")}`, caller);
   const odd = Object.keys(input).find((k) => !parts.includes(k));
   if (odd !== undefined) fail(`${name}: ${JSON.stringify(odd)} is no part of a request; want ${parts.join(", ")}`, caller);
+  if (isObject(input.query)) checkQuery(name, input.query, operation.query, caller);
   return operation;
 }
 
@@ -64,15 +97,18 @@ function add(params, name, value, style, deep) {
 }
 
 function address(name, operation, input, caller) {
-  const fill = (key) => {
-    const many = key.endsWith("+"), what = many ? key.slice(0, -1) : key, v = own(input.path, what);
+  const fill = (key, quoted) => {
+    const many = key.endsWith("+"), what = many ? key.slice(0, -1) : key;
+    let v = own(input.path, what);
     if (v === undefined || v === null || v === "") fail(`${name} needs path: {${JSON.stringify(what)}: ...}`, caller);
+    if (quoted) v = scalar(v).replaceAll("'", "''"); // as OData writes a quote in a string
     // A URL parser would resolve dots, also escaped ones.
     const segments = many ? scalar(v).split("/") : [scalar(v)];
     if (segments.some((s) => s === "." || s === "..")) fail(`${name}: ${JSON.stringify(v)} is no ${what}`, caller);
     return segments.map(encodeURIComponent).join("/");
   };
-  const path = name.slice(name.indexOf(" ") + 1).replace(/\{([^{}]+)\}/g, (_, key) => fill(key));
+  const path = name.slice(name.indexOf(" ") + 1).replace(/('?)\{([^{}]+)\}(?=('?))/g,
+    (_, before, key, after) => before + fill(key, before === "'" && after === "'"));
   const params = new URLSearchParams();
   for (const [key, v] of Object.entries(input.query ?? {})) add(params, key, v, operation.styles.get(key), false);
   for (const a of table.auth ?? []) if (a.query && !params.has(a.query)) params.set(a.query, a.value);
@@ -142,10 +178,25 @@ async function read(response) {
   }
 }
 
+// guardPlanned makes the answer to a step of a dry run, which was not sent, throw if code uses another field of it: a
+// later step would leave without the value.
+function guardPlanned(name, body) {
+  return new Proxy(body, {
+    get(target, key) {
+      const isOwn = typeof key === "symbol" || Object.hasOwn(target, key);
+      if (isOwn || key === "then" || key === "toJSON") return target[key];
+      throw new TypeError(`${name} was not sent: it is step ${target.planned} of the plan of this dry run, so its answer ` +
+        `has no ${JSON.stringify(key)}. Approve the plan up to it, or run without dry_run`);
+    },
+  });
+}
+
 async function exchange(name, operation, input, url, caller) {
   const at = {};
   Error.captureStackTrace(at, caller);
   const response = await send(name, operation, input, url, caller), body = await read(response);
+  const isPlanned = response.status === 202 && response.headers.has("codeforge-planned") && isObject(body);
+  if (isPlanned) return { response, body: guardPlanned(name, body) };
   if (response.ok) return { response, body };
   const error = new ApiError(name, response, body instanceof Blob ? await body.text() : body ?? response.statusText);
   error.stack = at.stack.replace(/^[^\n]*/, () => `ApiError: ${error.message}`);
@@ -155,11 +206,14 @@ async function exchange(name, operation, input, url, caller) {
 // lists are the properties of an answer that hold its list, the likeliest first.
 const lists = ["data", "items", "results", "value", "values", "entries", "records", "objects", "nodes", "elements"];
 
-function list(body) {
+// list is the list of an answer: at the place that code names, at a usual one, or where the document has it.
+function list(body, place, documented) {
+  if (place !== undefined) return ((v) => Array.isArray(v) ? v : undefined)(lookup(body, place));
   if (Array.isArray(body)) return body;
-  for (const key of lists) if (Array.isArray(own(body, key))) return body[key];
-  const arrays = isObject(body) ? Object.values(body).filter(Array.isArray) : [];
-  if (arrays.length === 1) return arrays[0];
+  for (const key of [...lists, documented]) if (Array.isArray(own(body, key))) return body[key];
+  let arrays = isObject(body) ? Object.keys(body).filter((key) => Array.isArray(body[key])) : [];
+  if (arrays.length > 1) arrays = arrays.filter((key) => !/^(_?links|errors|warnings)$/i.test(key));
+  if (arrays.length === 1) return body[arrays[0]];
   return lists.some((key) => own(body, key) === null) ? [] : undefined; // how some say that it is empty
 }
 
@@ -256,8 +310,9 @@ api.raw = async function raw(operation, input = {}) {
   return await send(operation, find(operation, input, raw), input, undefined, raw);
 };
 
-/** Calls an operation that answers lists and gives their items one by one, page after page. */
-api.pages = async function* pages(operation, input = {}) {
+/** Calls an operation that answers lists and gives their items one by one, page after page. A third argument says where
+ * in an answer its list is, e.g. "result/rows". */
+api.pages = async function* pages(operation, input = {}, place = undefined) {
   const found = find(operation, input, pages), seen = new Set();
   for (let next = { input }, before; next;) {
     const request = next.input ?? input;
@@ -268,8 +323,13 @@ api.pages = async function* pages(operation, input = {}) {
       if (next.probe && [400, 404, 416, 422].includes(error.status)) return; // how some say that there is no such page
       throw error;
     }
-    const { response, body } = answer, items = list(body);
-    if (!items) fail(`${operation} answers no list: ${JSON.stringify(Object.keys(body ?? {})).slice(0, 200)}`, pages);
+    const { response, body } = answer, items = list(body, place, found.list);
+    if (!items) {
+      const keys = Object.keys(body ?? {}), some = keys.find((key) => Array.isArray(body[key]));
+      fail(`${operation} answers no list${place === undefined ? "" : ` at ${JSON.stringify(place)}`}: ` +
+        JSON.stringify(keys).slice(0, 200) + (some === undefined ? "" : `; name the right one: ${table.call}.pages(` +
+        `${JSON.stringify(operation)}, {...}, ${JSON.stringify(some)})`), pages);
+    }
     if (next.guess && items.some(isObject) && JSON.stringify(items) === JSON.stringify(before)) return; // has one page
     yield* items;
     next = following(operation, found,

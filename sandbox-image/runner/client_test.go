@@ -98,6 +98,10 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 		body = map[string]any{"items": items, "total": 7}
 	case "after":
 		body = map[string]any{"data": items, "has_more": more}
+	case "links":
+		body = map[string]any{"_links": []any{map[string]any{"rel": "self"}}, "links": []any{}, "tickets": items[:1]}
+	case "two":
+		body = map[string]any{"tickets": items[:1], "users": []any{map[string]any{"id": 9}}, "deep": map[string]any{"rows": items[1:2]}}
 	case "none":
 		body = map[string]any{"a": 1}
 	}
@@ -113,6 +117,12 @@ func TestClient(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusPaymentRequired)
 		_, _ = io.WriteString(w, `{"error":"no money"}`)
+	})
+	mux.HandleFunc("/planned", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Codeforge-Planned", "3")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, `{"planned": 3}`)
 	})
 	mux.HandleFunc("/empty", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -137,6 +147,8 @@ func TestClient(t *testing.T) {
 			{Key: "GET /pages/capped", Query: []string{"offset", "limit"}}, {Key: "GET /pages/counted", Query: only("offset")},
 			{Key: "GET /pages/beyond", Query: []string{"page", "per_page"}}, {Key: "GET /pages/whole", Query: []string{"page", "per_page"}},
 			{Key: "GET /pages/spring", Query: only("page")}, {Key: "GET /pages/zero", Query: only("page")},
+			{Key: "GET /pages/links"}, {Key: "GET /pages/two"}, {Key: "GET /pages/two#", List: "users"}, {Key: "POST /planned"},
+			{Key: "GET /users('{id}')/x(a='{a}',b={b})"}, {Key: "GET /dash", Query: []string{"page-size", "address1", "sort"}},
 			{Key: "GET /pages/null", Query: only("page")}, {Key: "GET /pages/uri", Query: []string{"Page", "PageToken"}},
 		},
 	}
@@ -166,10 +178,22 @@ func TestClient(t *testing.T) {
 		`await ids("GET /pages/whole")`:  "12",
 		`await ids("GET /pages/spring")`: "1234567", `await ids("GET /pages/zero", {query: {page: 0}})`: "1234567",
 		`await ids("GET /pages/null")`: "1234567", `await ids("GET /pages/null", {query: {page: 3}})`: "7", `await ids("GET /pages/uri")`: "1234567",
-		`await ids("GET /pages/again")`:                                                               "123123",
-		`await ids("GET /pages/elsewhere").catch((e) => e.message)`:                                   `GET /pages/elsewhere: the next page is at https://evil.test`,
-		`await ids("GET /pages/none").catch((e) => e.message)`:                                        `GET /pages/none answers no list: ["a"]`,
-		`await (async () => { for await (const i of shop.pages("GET /pages/link")) return i.id; })()`: "1",
+		`await ids("GET /pages/again")`:                             "123123",
+		`await ids("GET /pages/elsewhere").catch((e) => e.message)`: `GET /pages/elsewhere: the next page is at https://evil.test`,
+		`await ids("GET /pages/links")`:                             "1", `await ids("GET /pages/two#")`: "9",
+		`await (async () => { let all = ""; for await (const i of shop.pages("GET /pages/two", {}, "deep/rows")) all += i.id; return all; })()`: "2",
+		`await ids("GET /pages/two").catch((e) => e.message)`:                                             `GET /pages/two answers no list: ["deep","tickets","users"]; name the right one: shop.pages("GET /pages/two", {...}, "tickets")`,
+		`await shop.pages("GET /pages/two", {}, "deep").next().catch((e) => e.message.slice(0, 44))`:      `GET /pages/two answers no list at "deep": ["`,
+		`await shop("GET /users('{id}')/x(a='{a}',b={b})", {path: {id: "O'Brien/x", a: "')/y('", b: 5}})`: "GET /users('O''Brien%2Fx')/x(a=''')%2Fy(''',b=5)?key=QUERY_KEY" + auth + " | ",
+		`await shop("GET /dash", {query: {page_size: 5}}).catch((e) => e.message)`:                        `GET /dash: query has no "page_size"; did you mean "page-size"?`,
+		`await shop("GET /dash", {query: {pageSizes: 5}}).catch((e) => e.message)`:                        `GET /dash: query has no "pageSizes"; did you mean "page-size"?`,
+		`await shop("GET /dash", {query: {address2: 5, other: 1, "page-size": 2, page_size: 3}})`:         "GET /dash?address2=5&other=1&page-size=2&page_size=3&key=QUERY_KEY" + auth + " | ",
+		`await shop("GET /dash", {query: {pgae_size: 5}}).catch((e) => e.message)`:                        `GET /dash: query has no "pgae_size"; did you mean "page-size"?`,
+		`await shop("POST /planned").then((r) => Deno.inspect(r) + JSON.stringify([r]) + r.planned)`:      `{ planned: 3 }[{"planned":3}]3`,
+		`await shop("POST /planned").then(({ id }) => id).catch((e) => e.message)`:                        `POST /planned was not sent: it is step 3 of the plan of this dry run, so its answer has no "id". Approve the plan up to it, or run without dry_run`,
+		`await shop("POST /planned").then((r) => "/x/" + r).catch((e) => e.name)`:                         `TypeError`,
+		`await ids("GET /pages/none").catch((e) => e.message)`:                                            `GET /pages/none answers no list: ["a"]`,
+		`await (async () => { for await (const i of shop.pages("GET /pages/link")) return i.id; })()`:     "1",
 	} {
 		if got := runClient(t, table, code); got != want {
 			t.Errorf("%s\n got %s\nwant %s", code, got, want)

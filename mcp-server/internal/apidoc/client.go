@@ -57,6 +57,7 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 		}
 		o.Query = append(fieldNames(l.Query), fieldNames(d.Head.Common)...)
 		o.Fields = fieldNames(d.resolved(l.Body))
+		o.List = d.findList(l)
 		t.Operations = append(t.Operations, o)
 		if variants[key] > 1 { // one method and path for several operations, of which the body tells which
 			c.open(key)
@@ -117,6 +118,55 @@ func fieldNames(ts string) []string {
 		}
 	}
 	return out
+}
+
+// findList returns the property of an operation's answer that holds its list: of several arrays the one of objects that
+// are not links, or else the one that the path names. Empty: there is no such property.
+func (d *Doc) findList(l operation.Line) string {
+	all, _ := members(d.resolved(l.Answer))
+	var arrays, objects []string
+	for _, m := range all {
+		name, ts, ok := property(m)
+		item, isArray := strings.CutSuffix(d.resolved(ts), "[]")
+		switch {
+		case !ok || !isArray || slices.Contains(besideLists, strings.ToLower(name)):
+		case isPlain(d.resolved(item)):
+			arrays = append(arrays, name)
+		default:
+			arrays, objects = append(arrays, name), append(objects, name)
+		}
+	}
+	if len(objects) == 1 {
+		return objects[0]
+	}
+	for _, name := range arrays {
+		if strings.EqualFold(name, findLastWord(l.Path)) {
+			return name
+		}
+	}
+	if len(arrays) == 1 {
+		return arrays[0]
+	}
+	return ""
+}
+
+// besideLists are properties of answers that are arrays, but not their list, in lower case. client.js has them too.
+var besideLists = []string{"links", "_links", "errors", "warnings"}
+
+// isPlain reports whether a type is one of words and numbers.
+func isPlain(ts string) bool {
+	return ts == "string" || ts == "number" || ts == "boolean" || strings.HasPrefix(ts, `"`) || strings.HasPrefix(ts, `("`)
+}
+
+// findLastWord returns the last segment of a path that is not a parameter, without a file type.
+func findLastWord(path string) string {
+	for _, s := range slices.Backward(strings.Split(path, "/")) {
+		if s != "" && !strings.Contains(s, "{") {
+			word, _, _ := strings.Cut(s, ".")
+			return word
+		}
+	}
+	return ""
 }
 
 // property splits a member of an object in its name and its type. It is false for an index signature.
@@ -389,7 +439,7 @@ const clientTypes = `type ITEM<A> = A extends readonly (infer T)[] ? T
 interface CLIENT {
   <K extends keyof OPERATIONS>(operation: K, ...input: OPERATIONS[K]["input"]): Promise<OPERATIONS[K]["answer"]>;
   raw<K extends keyof OPERATIONS>(operation: K, ...input: OPERATIONS[K]["input"]): Promise<any>;
-  pages<K extends keyof OPERATIONS>(operation: K, ...input: OPERATIONS[K]["input"]):
+  pages<K extends keyof OPERATIONS>(operation: K, ...input: [...OPERATIONS[K]["input"], list?: string]):
     AsyncGenerator<ITEM<OPERATIONS[K]["answer"]>, void, void>;
 }
 declare const api: CLIENT;

@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
@@ -32,6 +35,38 @@ const hostile = `{"format":1,"title":"*/ ` + "`" + `${x}","server":"https://api.
 
 // client is what a client begins with: one string of printable ASCII, in which every quote is written as a number.
 var clientText = regexp.MustCompile(`^const table = JSON\.parse\("(?:[ !#%&()+,\-.:;=?@A-Z\[\]^_a-z{|}~0-9]|\\u[0-9a-f]{4}|\\u\{[0-9a-f]{5,6}\})*"\);\n`)
+
+// TestFindKeys: code names operations in quotes of each kind, also those whose paths have quotes.
+func TestFindKeys(t *testing.T) {
+	for code, want := range map[string]string{
+		`shop("GET /users('{id}')/x")`: "GET /users('{id}')/x", `shop('GET /users(\'{id}\')')`: "GET /users('{id}')",
+		"shop(`GET /users('{id}')`)": "GET /users('{id}')", `shop('GET /a', "x"); y = "b"`: "GET /a",
+		`"GET /a b"`: "", `'GET /a"`: "", `"GET /a\n"`: "",
+	} {
+		if got := slices.Sorted(maps.Keys(findKeys(code))); strings.Join(got, " ") != want {
+			t.Errorf("%s names %q, want %q", code, got, want)
+		}
+	}
+}
+
+// TestFindList: of several arrays in an answer, the list is the one of objects, or the one that the path names.
+func TestFindList(t *testing.T) {
+	d := read(t, `{"format":1,"server":"https://a.test","operations":1,"types":3}
+{"type":"Link","ts":"{ rel: string }"}
+{"type":"Tickets","ts":"Ticket[]"}
+{"type":"Ticket","ts":"{ id: number }"}
+{"m":"GET","p":"/x"}
+`)
+	for answer, want := range map[string]string{
+		"{ _links?: Link[]; links: Link[]; tickets?: Ticket[]; total: number }": "tickets", "{ links: Link[]; tickets: Tickets }": "tickets",
+		"{ tags: string[]; rows: Ticket[]; \"kinds\"?: (\"a\" | \"b\")[] }": "rows", "{ users: Ticket[]; tickets: Ticket[] }": "tickets",
+		"{ ids: string[]; names: string[] }": "", "{ id: number }": "", "Ticket[]": "", "{ users: Ticket[]; groups: Ticket[] }": "", "{ Errors: Link[]; Result: Ticket[] }": "Result",
+	} {
+		if got := d.findList(operation.Line{Path: "/v1/{id}/tickets.json", Answer: answer}); got != want {
+			t.Errorf("%s: %q, want %q", answer, got, want)
+		}
+	}
+}
 
 // TestDeclarations: what is generated of a document compiles strictly, whatever names the document has, and nothing of
 // it is code but one literal.

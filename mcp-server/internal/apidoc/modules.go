@@ -24,9 +24,18 @@ const (
 var (
 	importsClient = regexp.MustCompile("[\"'`]/apis/([a-z0-9_-]{1,64})\\.ts[\"'`]")
 	importsSkill  = regexp.MustCompile("[\"'`](?:/skills|\\.)/([A-Za-z0-9_-]{1,64})\\.ts[\"'`]")
-	// namesOperation is an operation as code and operations.jsonl have it, a literal of its own.
-	namesOperation = regexp.MustCompile("[\"'`]((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /[^\"'`\\s\\\\]*)[\"'`]")
+	// namesOperation is an operation as code and operations.jsonl have it, a literal of its own. Paths of OData have
+	// quotes: "GET /users('{id}')".
+	namesOperation = regexp.MustCompile(literalOperation(`"`) + "|" + literalOperation("'") + "|" + literalOperation("`"))
 )
+
+// literalOperation matches an operation between two quotes of a kind.
+func literalOperation(quote string) string {
+	return quote + `((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /(?:[^` + quote + `\s\\]|\\[` + "\"'`" + `])*)` + quote
+}
+
+// unquote removes the backslashes before quotes in a literal.
+var unquote = strings.NewReplacer(`\"`, `"`, `\'`, "'", "\\`", "`")
 
 // Modules are the typed clients that code imports, and the skills that it imports, each with the operations that these
 // name. Code that imports none costs nothing. source is the source of a skill, empty if there is none.
@@ -49,10 +58,7 @@ func (l *Library) Modules(
 	if len(names) == 0 {
 		return nil
 	}
-	keys := map[string]bool{}
-	for _, m := range namesOperation.FindAllStringSubmatch(text, -1) {
-		keys[m[1]] = true
-	}
+	keys := findKeys(text)
 	docs := l.Docs(ctx)
 	var out []runapi.Module
 	for _, api := range cat.APIs {
@@ -74,6 +80,15 @@ func (l *Library) Modules(
 		}
 	}
 	return fitting(out)
+}
+
+// findKeys returns the operations that code names.
+func findKeys(code string) map[string]bool {
+	keys := map[string]bool{}
+	for _, m := range namesOperation.FindAllStringSubmatch(code, -1) {
+		keys[unquote.Replace(m[1]+m[2]+m[3])] = true // one of them matched
+	}
+	return keys
 }
 
 // fitting leaves out what a run has no room for: first types, then clients.

@@ -81,6 +81,9 @@ func planForm(p planapi.Plan) (question.Question, bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
 		"credentials. All of it is shown:\n", p.Writes)
+	if p.Ended != "" {
+		fmt.Fprintf(&b, "\nThe plan is incomplete. %s\n", visible.Line(p.Ended))
+	}
 	for _, step := range p.Steps {
 		fmt.Fprintf(&b, "\n  %d (%s)\n", step.N, visible.Line(strings.Join(step.APIs, ", ")))
 		first := step.Method + " " + step.URL

@@ -195,6 +195,9 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 		httpjson.Fail(w, http.StatusBadRequest, "the body is not a summary")
 		return
 	}
+	if l, err := s.conf.Book.Of(id, generation); err == nil && l.Plan != nil {
+		l.Plan.Cut(sum.WhyIncomplete())
+	}
 	rec, err := s.conf.Book.End(id, generation)
 	if err != nil {
 		httpjson.Fail(w, statusOf(err), err.Error())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
@@ -26,7 +27,7 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 	out := x.outgoing(r, "")
 	length := out.ContentLength                        // redaction makes it unknown
 	encoded := len(out.Header["Content-Encoding"]) > 0 // which redaction would leave as it is
-	x.redacted = x.conf.Redact.Request(out)
+	x.redacted = x.conf.Redact.Request(out, framing.None)
 	v, path := x.judgeCall(q, out)
 	x.setVerdict(v)
 	x.describe(out)

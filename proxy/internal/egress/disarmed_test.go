@@ -62,6 +62,10 @@ func TestDisarmed(t *testing.T) {
 			}
 			return len(keys) == 2 && keys[0] != keys[1]
 		},
+		"message-framing": func(t *testing.T, r *rig, _, _ *seen) bool {
+			defer r.begin("keyed")()
+			return strings.Contains(splitKey(t, r, "keyed.demo.test"), secretValue)
+		},
 		"signature": func(t *testing.T, r *rig, _, _ *seen) bool {
 			defer r.begin("signing")()
 			r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { _, _ = io.WriteString(w, req.Header.Get("X-Hex")) }))

@@ -133,6 +133,9 @@ type exchange struct {
 	alarm          sync.Once
 	verdict        policy.Verdict
 	compression    compression
+	byMessage      bool             // the API's messages leave one by one
+	watches        []*lateness      // of its bodies
+	late           atomic.Bool      // a complete message was held back for too long
 	insecure       bool             // plain HTTP
 	approved       bool             // by a person, to be sent once
 	attempted      func(known bool) // ends the attempt of its idempotency key. Nil if it has none
@@ -272,7 +275,8 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	out := r
 	if v.Allow {
 		out = x.outgoing(r, q.Upgrade)
-		x.redacted = x.conf.Redact.Request(out)
+		x.useFraming()
+		x.redacted = x.conf.Redact.Request(out, x.framingOf(out.Header))
 		v = x.judgeFinal(q, out)
 	}
 	x.leave(v, q, out)
@@ -309,6 +313,7 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 		x.fail(err)
 		return
 	}
+	x.watchRequest(out)
 	if err := x.conf.Pool.Check(x.ctx, x.want(out), out.URL); err != nil {
 		x.fail(err)
 		return

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -207,6 +210,125 @@ func TestGRPCKinds(t *testing.T) {
 		body(t, resp)
 		if (resp.StatusCode == http.StatusBadGateway) != needs || (up.count() == 0) != needs {
 			t.Errorf("%q: %d, %d requests arrived", kind, resp.StatusCode, up.count())
+		}
+	}
+}
+
+// pingPong exchanges small messages over one stream and returns how long the slowest answer took. It gives up after a
+// while.
+func pingPong(t *testing.T, r *rig, patience time.Duration) (slowest time.Duration, ok bool) {
+	out, in := io.Pipe()
+	defer in.Close()
+	resp := r.grpcCall("Stream", out)
+	for _, text := range []string{"ping", "a", "b"} {
+		began := time.Now()
+		go func() { _, _ = in.Write(message(text)) }()
+		answer := make(chan string, 1)
+		go func() {
+			got, _ := nextMessage(resp.Body)
+			answer <- got
+		}()
+		select {
+		case got := <-answer:
+			if got != "answer to "+text {
+				t.Errorf("got %q", got)
+			}
+		case <-time.After(patience):
+			return 0, false
+		}
+		slowest = max(slowest, time.Since(began))
+	}
+	return slowest, true
+}
+
+// TestMessageFraming: with "framing": "message", small messages go both ways at once. Without it they wait, and after
+// two seconds the receipt names the setting.
+// Promise: no-oracle
+func TestMessageFraming(t *testing.T) {
+	t.Run("with", func(t *testing.T) {
+		r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "framing": "message"`)}, redact: []string{"a word that is redacted"}})
+		r.upstreams.http2(grpcServer(t))
+		end := r.begin()
+		took, ok := pingPong(t, r, testkit.Patience)
+		t.Logf("the slowest answer took %v", took)
+		eventually(t, func() bool { return r.handler.InFlight() == 0 })
+		if rec := end(); !ok || len(rec.Exchanges) != 1 || len(rec.Hints) > 0 {
+			t.Errorf("%v, the receipt says %+v", ok, rec.Exchanges)
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		r := newRig(t, setup{})
+		r.upstreams.http2(grpcServer(t))
+		end := r.begin()
+		if _, ok := pingPong(t, r, 3*time.Second); ok {
+			t.Error("small messages were not held back")
+		}
+		rec := end()
+		if len(rec.Exchanges) != 1 || !strings.Contains(fmt.Sprint(rec.Hints), `"framing": "message" in apis/demo/config.json`) {
+			t.Errorf("the receipt says %+v", rec.Exchanges)
+		}
+	})
+	t.Run("an answer that is held back", func(t *testing.T) {
+		r := newRig(t, setup{})
+		r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `[{"n":1}`)
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(2200 * time.Millisecond)
+			_, _ = io.WriteString(w, `]`)
+		}))
+		end := r.begin()
+		_ = body(t, post(t, r.client(true), "https://"+demoHost+"/", "{}"))
+		if rec := end(); len(rec.Exchanges) != 1 || !strings.Contains(fmt.Sprint(rec.Hints), `"framing"`) {
+			t.Errorf("the receipt says %+v", rec.Exchanges)
+		}
+	})
+	t.Run("an upstream that is slow", func(t *testing.T) {
+		r := newRig(t, setup{})
+		r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"list":[{"n":1}`)
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(2200 * time.Millisecond)
+			_, _ = io.WriteString(w, `]}`)
+		}))
+		end := r.begin()
+		_ = body(t, post(t, r.client(true), "https://"+demoHost+"/", "{}"))
+		if rec := end(); len(rec.Exchanges) != 1 || len(rec.Hints) > 0 {
+			t.Errorf("the receipt says %+v", rec.Exchanges)
+		}
+	})
+}
+
+// splitKey answers with a credential in which one message ends and another one begins, and returns what code sees.
+func splitKey(t *testing.T, r *rig, host string) string {
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/connect+json")
+		first := message("it begins: " + secretValue[:9])
+		_, _ = w.Write(append(first, secretValue[9:]...))
+	}))
+	return body(t, post(t, r.client(true), "https://"+host+"/", "{}"))
+}
+
+// TestSplitOverMessages: by default a credential that continues in the next message is found. With "framing": "message"
+// it is not, on a host all of whose APIs have that setting.
+// Promise: no-oracle
+func TestSplitOverMessages(t *testing.T) {
+	with, without := demoAPI(`, "framing": "message"`), strings.ReplaceAll(demoAPI(""), tokenName, "ANOTHER_TOKEN")
+	for name, c := range map[string]struct {
+		apis  map[string]string
+		found bool
+	}{
+		"default":           {map[string]string{"demo": demoAPI("")}, true},
+		"set":               {map[string]string{"demo": with}, false},
+		"set in one of two": {map[string]string{"demo": with, "more": without}, true},
+	} {
+		r := newRig(t, setup{apis: c.apis})
+		end := r.begin()
+		got := splitKey(t, r, demoHost)
+		end()
+		if strings.Contains(got, secretValue) == c.found {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -19,8 +19,9 @@ var hopByHop = []string{
 // judged with it.
 var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settings"}
 
-// framing are the headers besides hopByHop that determine what a message is, where it ends, and which host it is for.
-var framing = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
+// framingHeaders are the headers besides hopByHop that determine what a message is, where it ends, and which host it is
+// for.
+var framingHeaders = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
 
 var (
 	errConnection = errors.New("the Connection header names another header")
@@ -84,7 +85,7 @@ func lookalike(name string) bool {
 		}
 		return c
 	}, name))
-	return slices.Contains(hopByHop, folded) || slices.Contains(framing, folded)
+	return slices.Contains(hopByHop, folded) || slices.Contains(framingHeaders, folded)
 }
 
 // odd is a character that a token may have and no known header does.

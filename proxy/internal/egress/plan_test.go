@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -137,7 +139,7 @@ func TestPlan(t *testing.T) {
 	}
 	want := []string{
 		"Plan " + p.ID + " · 3 writes, 1 API · 2 reads done · until " + p.Until.Format("15:04 UTC"),
-		` 1-2   PATCH api.demo.test/issues/{1,2}  ` + tokenName,
+		` 1-2   2 x PATCH api.demo.test/issues/{1,2}  ` + tokenName,
 		`       labels + "stale"; state "open" -> "closed"`,
 		` 3     POST  api.demo.test/messages?k=` + tokenName + `  ` + tokenName + `  channel "C024", text "Closed 2 issues"`,
 	}
@@ -283,6 +285,30 @@ func TestPlanQueries(t *testing.T) {
 		r.ask(http.MethodPost, "/graphql", query, "X-HTTP-Method-Override: DELETE")
 		if p := end().Plan; len(up.writes()) != sent || p == nil || p.Writes != 4-sent {
 			t.Errorf("%s: %q were sent, %+v", rules, up.writes(), p)
+		}
+	}
+	// An imported schema says where queries are sent, and no rule is needed. It permits nothing that a rule refuses.
+	const head, line = `{"format":1,"server":"https://` + demoHost + `","graphql":true,"operations":1,"types":0}`, `{"m":"POST","p":"/graphql","id":"query me"}`
+	for _, c := range []struct {
+		document, rules, path string
+		sent                  int
+	}{
+		{head + "\n" + line, "", "/graphql", 1}, {head + "\n" + line, `, "rules": [{"then": "allow"}]`, "/graphql", 1},
+		{head + "\n" + line, "", "/other", 0}, {strings.Replace(head, `"graphql":true,`, "", 1) + "\n" + line, "", "/graphql", 0},
+		{head + "\n" + line, `, "rules": [{"methods": ["POST"], "then": "approve"}, {"then": "allow"}]`, "/graphql", 0},
+	} {
+		r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(c.rules)}})
+		check(t, os.WriteFile(filepath.Join(r.apis, "demo", "operations.jsonl"), []byte(c.document+"\n"), 0o600))
+		r.reloader.Load()
+		up := &tracker{}
+		r.upstreams.https(up)
+		end := r.beginDry(1)
+		for _, body := range []string{query, mutation, both} {
+			r.ask(http.MethodPost, c.path, body)
+		}
+		r.ask(http.MethodPost, c.path, query, "X-HTTP-Method-Override: DELETE")
+		if p := end().Plan; len(up.writes()) != c.sent || p == nil || p.Writes != 4-c.sent {
+			t.Errorf("%+v: %q were sent, %+v", c, up.writes(), p)
 		}
 	}
 }

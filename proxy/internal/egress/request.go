@@ -210,6 +210,7 @@ func (x *exchange) loggable(text string) string {
 func (x *exchange) complete(out *http.Request) error {
 	x.note.HeadUp = headSize(out)
 	o := x.allowed()
+	o.Framing = x.framingOf(out.Header)
 	var signs *catalog.Credential
 	if !o.Insecure && x.conf.Mint != nil {
 		signs = mint.Claim(out, o.Allowed)
@@ -343,7 +344,7 @@ func (x *exchange) sum() {
 		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
 		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap, x.lease)...)
 	}
-	n.Hints = append(append(n.Hints, x.rejected()...), x.removed()...)
+	n.Hints = slices.Concat(n.Hints, x.rejected(), x.removed(), x.lateHint())
 	x.about()
 }
 
@@ -368,11 +369,13 @@ func toSwaps(list []swap.Swap) []controlapi.Swap {
 // counted counts the bytes of a request's body.
 type counted struct {
 	io.ReadCloser
-	n counter
+	n    counter
+	late *lateness
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.n.Add(int64(n))
+	c.late.arrive(p[:n])
 	return n, err
 }

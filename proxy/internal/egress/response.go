@@ -51,12 +51,19 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		_ = upstreamBody.Close()
 		return x.failureResponse(scrub.ErrEncoding)
 	}
+	late := x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
+	if late != nil {
+		resp.Body = &arriving{resp.Body, late}
+	}
 	whole := resp.ContentLength > 0
-	o := scrub.Options{Method: method, Sent: x.sent(), KeepETag: keepsETag(x.snap.Rules.Catalog.Match(x.host))}
+	o := scrub.Options{
+		Method: method, Sent: x.sent(), KeepETag: keepsETag(x.snap.Rules.Catalog.Match(x.host)),
+		Framing: x.framingOf(resp.Header),
+	}
 	report, err := x.snap.Scrub.Response(resp, o)
 	x.scrubbed = report
 	if err == nil {
-		err = x.scrubSignature(resp, scrub.Options{Method: method, KeepETag: o.KeepETag})
+		err = x.scrubSignature(resp, scrub.Options{Method: method, KeepETag: o.KeepETag, Framing: o.Framing})
 	}
 	if err != nil {
 		_ = upstreamBody.Close()
@@ -74,7 +81,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		return resp
 	}
 	x.example, x.seen = x.learns(resp), x.sees(resp)
-	resp.Body = &watched{ReadCloser: resp.Body, x: x}
+	resp.Body = &watched{ReadCloser: resp.Body, x: x, late: late}
 	return resp
 }
 
@@ -245,11 +252,13 @@ func refusalBody(r controlapi.Refusal) []byte {
 // watched notes how an upstream's body ended, so that the answer is aborted if the body broke off.
 type watched struct {
 	io.ReadCloser
-	x *exchange
+	x    *exchange
+	late *lateness
 }
 
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.late.leave(n)
 	if e := b.x.example; e != nil {
 		e.Write(p[:min(n, shape.MaxRead-e.Len())])
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -182,6 +183,15 @@ func (d *Draft) Read(s Step, body []byte) {
 	d.seen[s.URL.String()] = seen{read: s, now: o, was: o}
 }
 
+// Cut notes why the plan may lack writes, a sentence. Empty: the code reached its end.
+func (d *Draft) Cut(sentence string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended == "" { // else it has ended before, for a better reason
+		d.ended = sentence
+	}
+}
+
 // Seal ends the draft: what it has recorded becomes a plan that a person may approve. It is nil if the run would have
 // changed nothing.
 func (d *Draft) Seal() *planapi.Plan {
@@ -233,6 +243,9 @@ func (e *entry) draw() []string {
 	head := []string{
 		"Plan " + e.id, count(len(steps), "write") + ", " + count(len(apis), "API"), count(e.reads, "read") + " done",
 		"until " + e.until.UTC().Format("15:04 UTC"),
+	}
+	if e.ended != "" {
+		head = slices.Insert(head, 1, "INCOMPLETE")
 	}
 	out := append([]string{strings.Join(head, " · ")}, picture(steps)...)
 	if e.ended != "" {

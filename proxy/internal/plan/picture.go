@@ -19,8 +19,8 @@ const (
 	maxNamed  = 2   // of the segments that differ in a group
 )
 
-// picture shows steps in few lines. Steps that follow each other and differ in one segment of their path alone are one
-// line: what is not shown there is the same.
+// picture shows steps in few lines. Steps that follow each other are one line if they differ only in one segment of their
+// path and in values of their body. The line shows which values differ; what it does not show is the same.
 func picture(steps []planapi.Step) []string {
 	var out []string
 	groups := folded(steps)
@@ -34,12 +34,15 @@ func picture(steps []planapi.Step) []string {
 			label = fmt.Sprintf("%d-%d", g[0].N, g[len(g)-1].N)
 		}
 		line := fmt.Sprintf(" %-5s %s", label, target(g))
+		if len(g) > 1 {
+			line = fmt.Sprintf(" %-5s %d x %s", label, len(g), target(g))
+		}
 		if names := g[0].Tokens; len(names) > 0 {
 			line += "  " + visible.Line(strings.Join(names, ", "))
 		}
 		what := changed(g[0].Changes)
 		if what == "" {
-			if what = summary(g[0]); what != "" && len(line) <= maxPath/2 {
+			if what = summary(g); what != "" && len(line) <= maxPath/2 {
 				line, what = line+"  "+what, ""
 			}
 		}
@@ -64,11 +67,13 @@ func folded(steps []planapi.Step) [][]planapi.Step {
 	return out
 }
 
-// alike reports whether a step differs from those of a group in one segment of its path at most, the same in all.
+// alike reports whether a step differs from those of a group in one segment of its path at most, the same in all, and
+// in the values of fields of its body.
 func alike(group []planapi.Step, s planapi.Step) bool {
 	a := group[0]
-	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Body != s.Body || a.Rule != s.Rule ||
-		!slices.Equal(a.Headers, s.Headers) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) {
+	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !sameFields(a, s) ||
+		!slices.Equal(a.Headers, s.Headers) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
+		!slices.Equal(a.Tokens, s.Tokens) {
 		return false
 	}
 	at := differs(a.URL, s.URL)
@@ -81,6 +86,20 @@ func alike(group []planapi.Step, s planapi.Step) bool {
 		}
 	}
 	return at != many
+}
+
+// sameFields reports whether two bodies are the same, or have the same fields in the same order. Of steps with changes a
+// line shows no other fields, so their bodies must be the same.
+func sameFields(a, b planapi.Step) bool {
+	if a.Body == b.Body {
+		return true
+	}
+	if len(a.Changes) > 0 || len(b.Changes) > 0 {
+		return false
+	}
+	names, _ := bodyFields(a)
+	others, _ := bodyFields(b)
+	return len(names) > 0 && slices.Equal(names, others)
 }
 
 // What differs in two URLs, when it is not the number of a segment.
@@ -132,25 +151,38 @@ func braces(group []planapi.Step, at int) string {
 	var values []string
 	for _, s := range group {
 		path, _, _ := strings.Cut(s.URL, "?")
-		if v := strings.Split(path, "/")[at]; !slices.Contains(values, v) {
-			values = append(values, v)
-		}
-	}
-	list := strings.Join(values[:min(len(values), maxNamed)], ",")
-	switch more := len(values) - maxNamed; {
-	case more == 1:
-		list += "," + values[maxNamed]
-	case more > 1:
-		list += fmt.Sprintf(",... %d more", more)
+		values = append(values, strings.Split(path, "/")[at])
 	}
 	path, query, hasQuery := strings.Cut(group[0].URL, "?")
 	parts := strings.Split(path, "/")
-	parts[at] = "{" + list + "}"
+	parts[at] = oneOf(values, func(segment string) string { return segment })
 	out := strings.Join(parts, "/")
 	if hasQuery {
 		out += "?" + query
 	}
 	return out
+}
+
+// oneOf is the value that all have, or their different values in braces.
+func oneOf(all []string, show func(string) string) string {
+	var values []string
+	for _, v := range all {
+		if !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 1 {
+		return show(values[0])
+	}
+	var list []string
+	for i, v := range values {
+		if i == maxNamed && len(values) > maxNamed+1 {
+			list = append(list, fmt.Sprintf("... %d more", len(values)-maxNamed))
+			break
+		}
+		list = append(list, show(v))
+	}
+	return "{" + strings.Join(list, ",") + "}"
 }
 
 // changed shows the fields that change.
@@ -211,36 +243,59 @@ func lists(before, after string) (added, removed []string, are bool) {
 	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
 }
 
-// summary shows what a step carries: the fields of JSON and of forms, or how much it is.
-func summary(s planapi.Step) string {
-	if s.Body == "" {
+// summary shows what the steps of a group carry: the fields of JSON and of forms, those that differ first, or how much
+// it is.
+func summary(group []planapi.Step) string {
+	if group[0].Body == "" {
 		return ""
 	}
-	var names []string
-	fields := map[string]string{}
-	if o := readObject([]byte(s.Body)); o != nil {
-		names, fields = inOrder(s.Body), o
-	} else if form, err := url.ParseQuery(s.Body); err == nil && isForm(s.Headers) {
-		for pair := range strings.SplitSeq(s.Body, "&") {
-			name, _, _ := strings.Cut(pair, "=")
-			if plain, err := url.QueryUnescape(name); err == nil && !slices.Contains(names, plain) {
-				names = append(names, plain)
-				fields[plain] = compact(strings.Join(form[plain], ", "))
-			}
+	names, _ := bodyFields(group[0])
+	values := map[string][]string{}
+	for _, s := range group {
+		_, fields := bodyFields(s)
+		for name, v := range fields {
+			values[name] = append(values[name], v)
 		}
 	}
+	isSame := func(name string) int {
+		if slices.ContainsFunc(values[name], func(v string) bool { return v != values[name][0] }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return isSame(a) - isSame(b) })
 	var out []string
 	for i, name := range names {
-		if i == maxFields {
+		if i >= maxFields && isSame(name) == 1 {
 			out = append(out, fmt.Sprintf("and %d more", len(names)-i))
 			break
 		}
-		out = append(out, visible.Line(short(name, maxValue))+" "+value(fields[name]))
+		out = append(out, visible.Line(short(name, maxValue))+" "+oneOf(values[name], value))
 	}
 	if len(out) == 0 {
-		return fmt.Sprintf("%d bytes", len(s.Body))
+		return fmt.Sprintf("%d bytes", len(group[0].Body))
 	}
 	return strings.Join(out, ", ")
+}
+
+// bodyFields are the fields of a body that is a JSON object or a form: their names in order, and their values.
+func bodyFields(s planapi.Step) (names []string, fields map[string]string) {
+	if o := readObject([]byte(s.Body)); o != nil {
+		return inOrder(s.Body), o
+	}
+	form, err := url.ParseQuery(s.Body)
+	if err != nil || !isForm(s.Headers) {
+		return nil, nil
+	}
+	fields = map[string]string{}
+	for pair := range strings.SplitSeq(s.Body, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil && !slices.Contains(names, plain) {
+			names = append(names, plain)
+			fields[plain] = compact(strings.Join(form[plain], ", "))
+		}
+	}
+	return names, fields
 }
 
 // inOrder are the names of an object in the order in which they are written.

@@ -393,12 +393,18 @@ func TestPicture(t *testing.T) {
 	}
 	at := func(url, body string) planapi.Step { return planapi.Step{Method: "PATCH", URL: url, Body: body} }
 	for _, c := range []struct{ got, want string }{
-		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":1}`)), " 1-2   PATCH a.test/i/{1,2}  s 1"},
-		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":2}`)), " 1     PATCH a.test/i/1  s 1\n 2     PATCH a.test/i/2  s 2"},
+		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":1}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s 1"},
+		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":2}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s {1,2}"},
+		{show(at("https://a.test/x", `{"a":1,"s":"`+strings.Repeat("y", 70)+`1"}`), at("https://a.test/x", `{"a":1,"s":"`+strings.Repeat("y", 70)+`2"}`)),
+			" 1-2   2 x PATCH a.test/x  s {\"" + strings.Repeat("y", 59) + "...,\"" + strings.Repeat("y", 59) + "...}, a 1"},
+		{show(at("https://a.test/x", `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`), at("https://a.test/x", `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":2}`)), " 1-2   2 x PATCH a.test/x  g {1,2}, a 1, b 1, c 1, d 1, e 1, and 1 more"},
+		{show(at("https://a.test/x", `{"a":1}`), at("https://a.test/x", `{"b":1}`)), " 1     PATCH a.test/x  a 1\n 2     PATCH a.test/x  b 1"},
+		{show(planapi.Step{Method: "PATCH", URL: "https://a.test/x", Body: `{"a":1,"b":1}`, Changes: []planapi.Change{{Field: "a", Before: "0", After: "1"}}}, planapi.Step{Method: "PATCH", URL: "https://a.test/x", Body: `{"a":1,"b":2}`, Changes: []planapi.Change{{Field: "a", Before: "0", After: "1"}}}),
+			" 1     PATCH a.test/x\n       a 0 -> 1\n 2     PATCH a.test/x\n       a 0 -> 1"},
 		{show(at("https://a.test/i/1", ``), at("https://b.test/i/1", ``)), " 1     PATCH a.test/i/1\n 2     PATCH b.test/i/1"},
 		{show(at("https://a.test/i/1?x=1", ``), at("https://a.test/i/2?x=2", ``)), " 1     PATCH a.test/i/1?x=1\n 2     PATCH a.test/i/2?x=2"},
-		{show(at("https://a.test/1/2", ``), at("https://a.test/3/2", ``), at("https://a.test/1/4", ``)), " 1-2   PATCH a.test/{1,3}/2\n 3     PATCH a.test/1/4"},
-		{show(at("https://a.test/1", ``), at("https://a.test/2", ``), at("https://a.test/3", ``), at("https://a.test/4", ``)), " 1-4   PATCH a.test/{1,2,... 2 more}"},
+		{show(at("https://a.test/1/2", ``), at("https://a.test/3/2", ``), at("https://a.test/1/4", ``)), " 1-2   2 x PATCH a.test/{1,3}/2\n 3     PATCH a.test/1/4"},
+		{show(at("https://a.test/1", ``), at("https://a.test/2", ``), at("https://a.test/3", ``), at("https://a.test/4", ``)), " 1-4   4 x PATCH a.test/{1,2,... 2 more}"},
 		{show(at("https://a.test/x", `{"amount": 1, "amount": 1000}`)), " 1     PATCH a.test/x  29 bytes"},
 		{show(at("https://a.test/x", "{\"a\": \"\u202e\u001b[2J\"}")), " 1     PATCH a.test/x  16 bytes"},
 		{show(at("https://a.test/x", `{"a": "\u202e"}`)), ` 1     PATCH a.test/x  a "\"\u202e\""`},
@@ -409,6 +415,30 @@ func TestPicture(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
+		}
+	}
+}
+
+// TestCut: the plan of code that did not reach its end says so, unless it had ended before.
+// Promise: a-plan-is-what-was-shown
+func TestCut(t *testing.T) {
+	b := newBook(t, &sent{})
+	for _, c := range []struct {
+		bodies []string
+		why    string
+		ended  string
+	}{
+		{[]string{"{}"}, "The code failed.", "The code failed."}, {[]string{"{}"}, "", ""},
+		{[]string{"{}", `{"a":"undefined"}`}, "The code failed.", "Step 2 depends on what step 1 answers; approve 1, or run without dry_run and be asked."},
+	} {
+		d := b.Draft("run", "", nil)
+		for _, body := range c.bodies {
+			_, _ = d.Add(write(t, "POST", "https://demo.test/x", body), "v1")
+		}
+		d.Cut(c.why)
+		p := d.Seal()
+		if text := strings.Join(p.Picture, "\n"); p.Ended != c.ended || strings.Contains(text, "INCOMPLETE") != (c.ended != "") || !strings.Contains(text, c.ended) {
+			t.Errorf("%q: %q\n%s", c.why, p.Ended, text)
 		}
 	}
 }

@@ -50,15 +50,18 @@ func judgedPath(q Request, holders []*catalog.API) string {
 	return "/"
 }
 
-// Queries reports whether rules of every API that holds the host allow a request because it consists of GraphQL
-// queries: it changes nothing, sent with POST as with GET.
+// Queries reports whether a request that is allowed consists of GraphQL queries, as a rule or the imported schema of
+// every API that holds the host says: it changes nothing, sent with POST as with GET.
 func Queries(q Request, holders []*catalog.API) bool {
-	path := judgedPath(q, holders)
+	matches := func(rules []catalog.Rule, method, path string) bool {
+		rule, err := catalog.Decide(rules, method, path, q.content())
+		return err == nil && rule != nil && rule.Then == catalog.ActionAllow && rule.GraphQL == "query"
+	}
+	judged := judgedPath(q, holders)
 	for _, a := range holders {
 		for _, m := range q.Methods {
-			rule, err := catalog.Decide(a.Rules, m, path, q.content())
-			if err != nil || rule == nil || rule.Then != catalog.ActionAllow || rule.GraphQL != "query" ||
-				m != http.MethodPost && m != http.MethodGet {
+			// An imported schema is at one path, so its queries depend on the path that leaves.
+			if m != http.MethodPost && m != http.MethodGet || !matches(a.Rules, m, judged) && !matches(a.Queries, m, q.Path) {
 				return false
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 )
 
 // Mark replaces what is redacted. It is the same in every part of a request, because no part escapes it.
@@ -67,15 +68,16 @@ func (r *Redactor) Host(name string) bool {
 	return r != nil && r.lower.ContainsFold(name)
 }
 
-// Request redacts a request in place: URL, headers and body. The host is not changed.
-func (r *Redactor) Request(req *http.Request) *Report {
+// Request redacts a request in place: URL, headers and body. The host is not changed. The body leaves message by message
+// if how says so.
+func (r *Redactor) Request(req *http.Request, how framing.Kind) *Report {
 	report := &Report{}
 	if r == nil || r.set == nil {
 		return report
 	}
 	r.url(req.URL, report)
 	r.headers(req.Header, report)
-	r.body(req, report)
+	r.body(req, how, report)
 	return report
 }
 
@@ -116,7 +118,7 @@ func (r *Redactor) headers(h http.Header, report *Report) {
 
 // body redacts a body as it streams. An encoded one leaves decoded; one in an unknown encoding is searched as it is.
 // Errors occur when the body is read.
-func (r *Redactor) body(req *http.Request, report *Report) {
+func (r *Redactor) body(req *http.Request, how framing.Kind, report *Report) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return
 	}
@@ -126,9 +128,10 @@ func (r *Redactor) body(req *http.Request, report *Report) {
 	}
 	b := coding.NewBody(req.Body)
 	b.Decode(encodings)
-	b.Through(func(src io.Reader) io.Reader {
+	redacted := func(src io.Reader) io.Reader {
 		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return Mark, nil })
-	})
+	}
+	b.Through(func(src io.Reader) io.Reader { return how.Through(src, redacted) })
 	if err := coding.Ahead(req, b, true); err != nil {
 		req.ContentLength = -1
 		req.Header.Del("Content-Length")

@@ -8,19 +8,18 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
 // body wraps the response's body.
 func (x *response) body(encodings []string, how charset.Reading) error {
 	resp := x.resp
 	known := resp.ContentLength
-	scrubbed := func(src io.Reader) *engine.Reader {
+	scrubbed := func(src io.Reader) io.Reader {
 		return x.scrubber.set.NewReader(src, func(id int) (string, error) { return x.replacement(id), nil })
 	}
 	b := &body{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
-	b.text = charset.NewReader(b.decoded, how, func(raw io.Reader) io.Reader { return scrubbed(raw) })
-	b.scrubbed = scrubbed(b.text)
+	b.text = charset.NewReader(b.decoded, how, scrubbed)
+	b.scrubbed = x.options.Framing.Through(b.text, scrubbed)
 	resp.Header.Del("Content-Encoding")
 	how.Label(resp.Header)
 	if len(x.options.Sent) > 0 {
@@ -74,7 +73,7 @@ type body struct {
 	decoded  *coding.Reader
 	text     *charset.Reader
 	mu       sync.Mutex // Close may be called while Read waits
-	scrubbed *engine.Reader
+	scrubbed io.Reader
 	buffer   *bytes.Buffer
 	ahead    []byte // the rest of buffer
 	err      error
@@ -114,7 +113,7 @@ func (b *body) Close() error {
 		buffers.Put(b.buffer)
 		b.buffer = nil
 	}
-	b.scrubbed.Stop()
+	b.scrubbed.(interface{ Stop() }).Stop()
 	b.text.Stop()
 	b.decoded.Stop()
 	return err

@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
@@ -47,6 +48,8 @@ type Options struct {
 	Sent []string
 	// KeepETag keeps an ETag that may be the digest of a body with a credential in it.
 	KeepETag bool
+	// Framing says how the body leaves message by message. With the zero Kind it leaves as one text.
+	Framing framing.Kind
 }
 
 // New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 )
 
 // TestEventsLeaveAtOnce sends an event, and the next one only after the first came through scrubbed.
@@ -77,11 +78,11 @@ func (plain) Flush() error { return nil }
 // Promise: no-oracle
 func TestNoOracle(t *testing.T) {
 	s := New(creds())
-	left := func(text string) (n int) {
+	left := func(text string, how framing.Kind) (n int) {
 		synctest.Test(t, func(t *testing.T) {
 			pr, pw := io.Pipe()
 			resp := respond(-1, pr)
-			if _, err := s.Response(resp, Options{}); err != nil {
+			if _, err := s.Response(resp, Options{Framing: how}); err != nil {
 				t.Fatal(err)
 			}
 			var got atomic.Int64
@@ -105,8 +106,28 @@ func TestNoOracle(t *testing.T) {
 	}
 	for _, before := range []string{"", "event\n", strings.Repeat("y", 3000)} {
 		for n := 4; n < len(canary); n += 5 {
-			if a, b := left(before+canary[:n]), left(before+canary[:n-1]+"~"); a != b {
+			if a, b := left(before+canary[:n], framing.None), left(before+canary[:n-1]+"~", framing.None); a != b {
 				t.Errorf("%q: %d bytes left, of a false guess %d", before+canary[:n], a, b)
+			}
+		}
+	}
+	// By message, what has left depends on the length in the head, the line feed or the bracket alone.
+	for how, frame := range map[framing.Kind]struct{ before, after string }{
+		framing.Lengths: {"\x00\x00\x00\x00\x03abc\x00\x00\x00\x00\x20" + strings.Repeat("x", 8), strings.Repeat("y", 24)},
+		framing.Lines:   {"{}\n{\"guess\": \"", "\"}\n"},
+		framing.JSON:    {"[{},{\"guess\": \"", "\"}"},
+	} {
+		for n := 4; n < len(canary); n += 5 {
+			rest := frame.after
+			if how == framing.Lengths {
+				rest = rest[:24-n]
+			}
+			right, wrong := frame.before+canary[:n], frame.before+canary[:n-1]+"~"
+			if a, b := left(right, how), left(wrong, how); a != b || a == 0 || a >= len(frame.before) {
+				t.Errorf("%q: %d bytes left, of a false guess %d", right, a, b)
+			}
+			if a, b := left(right+rest, how), left(wrong+rest, how); a != b || a != len(right+rest) {
+				t.Errorf("%q: of a complete message %d bytes left, of a false guess %d", right+rest, a, b)
 			}
 		}
 	}

@@ -87,12 +87,17 @@ func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 		b.Through(func(r io.Reader) io.Reader { return &wholeBody{x: x, src: r} })
 		return
 	}
-	b.Through(func(r io.Reader) io.Reader { return x.s.searched(r, x.o.Found) })
+	b.Through(x.inMessages(func(r io.Reader) io.Reader { return x.s.searched(r, x.o.Found) }))
 	if swaps {
 		b.Through(x.swapped)
 		return
 	}
-	b.Through(x.looker)
+	b.Through(x.inMessages(x.looker))
+}
+
+// inMessages applies a reader to each message of the body.
+func (x *rewrite) inMessages(wrap func(io.Reader) io.Reader) func(io.Reader) io.Reader {
+	return func(src io.Reader) io.Reader { return x.o.Framing.Through(src, wrap) }
 }
 
 // plainErrors turns an encoding's errors into this package's.

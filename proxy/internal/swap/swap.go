@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
@@ -59,6 +60,8 @@ type Options struct {
 	// Found, if not nil, is called with what the request carries when it is refused for that, perhaps in another
 	// goroutine.
 	Found func(Carried)
+	// Framing says how the body leaves message by message. With the zero Kind it leaves as one text.
+	Framing framing.Kind
 }
 
 // The codes of Seen: why a token name was not swapped.

@@ -38,7 +38,7 @@ export function planKeys(key, id) {
 }
 
 /** Row is a plan in the list. */
-export const Row = ({ p, now, current }) => { const [icon, cls, text] = stateOf(p); return html`<li key=${p.id}><a class="run three" href=${address("held", p.id)} aria-current=${current ? "true" : null}><span class=${"st " + cls}><${Icon} name=${icon} /></span><span class="row"><span class="t clip grow">Plan of ${plural(p.writes, "write")}</span><span class="d num held">${open(p) ? left(p.until, now) : ""}</span></span><span class="sub"><span class="clip mono">${shown((p.picture?.[1] ?? "").trim())}</span></span><span></span><span class="sub"><${Chip} cls=${cls}>${text}</${Chip}></span></a></li>`; };
+export const Row = ({ p, now, current }) => { const [icon, cls, text] = stateOf(p); return html`<li key=${p.id}><a class="run three" href=${address("held", p.id)} aria-current=${current ? "true" : null}><span class=${"st " + cls}><${Icon} name=${icon} /></span><span class="row"><span class="t clip grow">Plan of ${plural(p.writes, "write")}</span><span class="d num held">${open(p) ? left(p.until, now) : ""}</span></span><span class="sub"><span class="clip mono">${shown((p.picture?.[1] ?? "").trim())}</span></span><span></span><span class="sub">${p.ended ? html`<${Chip} cls="bad">incomplete</${Chip}> ` : null}<${Chip} cls=${cls}>${text}</${Chip}></span></a></li>`; };
 
 function Change({ c }) {
   const one = (v, cls) => html`<span class=${"mono wrapany " + cls}>${shown(v)}</span>`;
@@ -67,9 +67,10 @@ export function Plan({ id, now }) {
   return html`<div class="withbar"><div class="page" tabindex="-1">
       <div class="hero"><div class="row wrap"><a class="btn quiet small back" href=${address("held")} aria-label="Back to the list">←</a><span class=${"status " + cls}><span class=${"row " + cls}><${Icon} name=${icon} />${text}</span></span><span class="faint">by dry run <a class="mono soft" href=${address("runs", p.run)}>${shown(p.run)}</a>, ${clock(p.since, false)}</span></div>
         <p class="verb">${plural(p.writes, "write")} <span class="faint">would be sent; ${plural(p.reads, "read")} done</span></p></div>
-      ${p.ended ? html`<${Note} cls="held">${shown(p.ended)}</${Note}>` : null}
+      ${p.ended ? html`<${Note} cls="held"><b>The plan is incomplete.</b> ${shown(p.ended)}</${Note}>` : null}
       ${strange.hidden ? html`<${Note} cls="held"><b>${plural(strange.hidden, "character")} in it cannot be seen</b>. They are shown by their number.</${Note}>` : null}
       ${can && steps.length > 1 ? html`<div class="row"><button type="button" class="btn small" onClick=${() => all(true)}>Choose all</button><button type="button" class="btn small" onClick=${() => all(false)}>Choose none</button><span class="faint">${n} of ${steps.length} chosen, sent in this order until one fails</span></div>` : null}
+      ${steps.length > 3 && p.picture?.length ? html`<pre class="answer" tabindex="0" aria-label="In few lines">${p.picture.slice(1).map((line) => [shown(line), "\n"])}</pre>` : null}
       ${steps.map((s) => html`<${Step} key=${s.n} s=${s} p=${p} can=${can} again=${() => again((x) => x + 1)} />`)}
       ${p.audit ? html`<p class="faint">In the ledger: <span class="mono">${shown(p.audit)}</span></p>` : null}</div>
     <div class="actions" role="group" aria-label="Decide">${open(p) ? html`<div class="num count"><b>${left(p.until, now)}</b><div class="faint">to decide</div></div>` : null}<span class="grow"></span>

@@ -1,0 +1,186 @@
+package egress
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
+)
+
+const (
+	// tooLate is how long a complete message may be held back before the receipt names the cause.
+	tooLate = 2 * time.Second
+	// watchedUpTo is how many bytes of a body are searched for the ends of messages that are held back. A body that is
+	// longer and was never late is a download.
+	watchedUpTo = 1 << 20
+)
+
+// useFraming sets byMessage: all APIs of the host must have the setting.
+func (x *exchange) useFraming() {
+	holders := x.snap.Rules.Catalog.Match(x.host)
+	x.byMessage = len(holders) > 0 &&
+		!slices.ContainsFunc(holders, func(a *catalog.API) bool { return !a.MessageFraming })
+}
+
+// framingOf is how a body with this head leaves.
+func (x *exchange) framingOf(h http.Header) framing.Kind {
+	if !x.byMessage && !disarm.Off("message-framing") {
+		return framing.None
+	}
+	return framing.Of(h)
+}
+
+// lateness watches one direction of an exchange for a complete message that is held back while the client sends nothing.
+// The nil lateness watches nothing.
+type lateness struct {
+	x       *exchange
+	changed func() bool // lengths differ: what left cannot be compared with what arrived
+
+	mu                     sync.Mutex
+	scan                   *framing.Scanner
+	arrived, left, message int64 // bytes; message: up to the end of the last complete one
+	timer                  *time.Timer
+	runs, stopped          bool
+	sent                   int64 // by the client, when the timer was started
+}
+
+// watchLateness returns a lateness for a body of unknown length, if a setting of its API could help.
+func (x *exchange) watchLateness(h http.Header, length int64, changed func() bool) *lateness {
+	kind := framing.Of(h)
+	if x.byMessage || kind == framing.None || length >= 0 || len(x.verdict.APIs) == 0 || h.Get("Content-Encoding") != "" {
+		return nil
+	}
+	l := &lateness{x: x, changed: changed, scan: kind.NewScanner()}
+	l.timer = time.AfterFunc(tooLate, l.expire)
+	l.timer.Stop()
+	x.watches = append(x.watches, l)
+	return l
+}
+
+// arrive takes bytes before they are searched.
+func (l *lateness) arrive(p []byte) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.arrived > watchedUpTo {
+		l.stopLocked()
+	}
+	for len(p) > 0 && !l.stopped {
+		n, ended := l.scan.Next(p)
+		p, l.arrived = p[n:], l.arrived+int64(n)
+		if ended {
+			l.message = l.arrived
+		}
+	}
+	if !l.runs {
+		l.restart()
+	}
+}
+
+// leave takes the number of bytes that left.
+func (l *lateness) leave(n int) {
+	if l == nil || n == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left += int64(n)
+	l.restart()
+}
+
+// restart starts the timer if a complete message is held back. The caller holds mu.
+func (l *lateness) restart() {
+	l.runs = l.message > l.left && !l.stopped
+	if !l.runs {
+		l.timer.Stop()
+		return
+	}
+	l.sent = l.x.up.n.Load()
+	l.timer.Reset(tooLate)
+}
+
+func (l *lateness) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.runs || l.changed():
+	case l.sent != l.x.up.n.Load(): // the client does not wait for an answer
+		l.restart()
+	default:
+		l.x.late.Store(true)
+		l.stopLocked()
+	}
+}
+
+func (l *lateness) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopLocked()
+}
+
+func (l *lateness) stopLocked() {
+	l.stopped, l.runs = true, false
+	l.timer.Stop()
+}
+
+// watchRequest watches the body of a request. It is called when out is ready to leave.
+func (x *exchange) watchRequest(out *http.Request) {
+	if out.Body == nil || out.Body == http.NoBody || out.Body == x.up {
+		return
+	}
+	x.up.late = x.watchLateness(out.Header, out.ContentLength, func() bool {
+		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.swaps(), func(s controlapi.Swap) bool {
+			return s.In == "body"
+		})
+	})
+	if x.up.late != nil {
+		out.Body = &leaving{out.Body, x.up.late}
+	}
+}
+
+// leaving is a body as it leaves for the upstream.
+type leaving struct {
+	io.ReadCloser
+	late *lateness
+}
+
+func (b *leaving) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.late.leave(n)
+	return n, err
+}
+
+// arriving is an upstream's body as it arrives.
+type arriving struct {
+	io.ReadCloser
+	late *lateness
+}
+
+func (b *arriving) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.late.arrive(p[:n])
+	return n, err
+}
+
+// lateHint names the setting for messages that were held back for too long.
+func (x *exchange) lateHint() []controlapi.Hint {
+	for _, l := range x.watches {
+		l.stop()
+	}
+	if !x.late.Load() {
+		return nil
+	}
+	return []controlapi.Hint{hintOf("message_held", x.note.Host, voice.Say("had a complete message that the proxy held "+
+		"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when more "+
+		"follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves when it "+
+		"is complete.", "%API", x.verdict.APIs[0].Name))}
+}

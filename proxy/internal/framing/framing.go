@@ -1,0 +1,247 @@
+// Package framing finds where the messages of a streamed body end, so that each can leave when it is complete.
+//
+// Threat: the time at which a byte leaves must reveal nothing about credentials. Contract: where a message ends depends
+// on the body's type and on the bytes that frame it: lengths, line feeds, or the brackets, commas and quotes of JSON.
+// Each message is searched as a text by itself, so a credential that is split over two messages is not found.
+package framing
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Kind is how the messages of a body are framed. With the zero Kind, the body is one message.
+type Kind uint8
+
+// The kinds of framing.
+const (
+	None    Kind = iota
+	Lengths      // gRPC, gRPC-Web and Connect: one byte of flags and a length of four bytes before each message
+	Lines        // JSON lines: a line feed after each message
+	JSON         // the elements of one array, or values one after the other
+)
+
+// Of returns the framing of a body by its Content-Type. Events of SSE have none: they leave at their line feeds.
+func Of(h http.Header) Kind {
+	media, _, _ := strings.Cut(strings.ToLower(h.Get("Content-Type")), ";")
+	media = strings.TrimSpace(media)
+	grpc, isGRPC := strings.CutPrefix(media, "application/grpc")
+	switch {
+	case isGRPC && (grpc == "" || strings.HasPrefix(strings.TrimPrefix(grpc, "-web"), "+") || grpc == "-web"),
+		strings.HasPrefix(media, "application/connect+"):
+		return Lengths
+	case slices.Contains(lineTypes(), media):
+		return Lines
+	case media == "application/json", strings.HasSuffix(media, "+json"):
+		return JSON
+	}
+	return None
+}
+
+// lineTypes are the names in use for JSON with a value in each line.
+func lineTypes() []string {
+	return []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl",
+		"application/jsonlines", "application/x-jsonlines", "application/json-lines", "application/json-seq",
+		"application/stream+json"}
+}
+
+// Scanner finds the ends of messages in a body that comes in pieces.
+type Scanner struct {
+	kind Kind
+
+	head [5]byte // of Lengths
+	have int     // how many bytes of head there are
+	left int64   // bytes of the message after its head
+
+	depth           int  // of JSON: how many brackets are open
+	array           bool // the outermost bracket is that of an array
+	quoted, escaped bool
+	scalar          bool // an element without brackets or quotes has begun
+}
+
+// NewScanner returns a Scanner at the beginning of a body.
+func (k Kind) NewScanner() *Scanner { return &Scanner{kind: k} }
+
+// Next returns the length of the first part of p, which is not empty. The part ends with the current message (ended), or
+// with p.
+func (s *Scanner) Next(p []byte) (n int, ended bool) {
+	switch s.kind {
+	case Lengths:
+		return s.nextLength(p)
+	case Lines:
+		if i := bytes.IndexByte(p, '\n'); i >= 0 {
+			return i + 1, true
+		}
+	case JSON:
+		return s.nextJSON(p)
+	}
+	return len(p), false
+}
+
+func (s *Scanner) nextLength(p []byte) (n int, ended bool) {
+	if s.have < len(s.head) {
+		n = copy(s.head[s.have:], p)
+		if s.have += n; s.have < len(s.head) {
+			return n, false
+		}
+		s.left = int64(binary.BigEndian.Uint32(s.head[1:]))
+	}
+	// 1: compressed; 2: the end of a stream of Connect; 0x80: trailers of gRPC-Web.
+	if s.head[0]&^0x83 != 0 {
+		return len(p), false // no framing: the rest is one message
+	}
+	part := min(s.left, int64(len(p)-n))
+	if s.left -= part; s.left == 0 {
+		s.have = 0
+	}
+	return n + int(part), s.left == 0
+}
+
+func (s *Scanner) nextJSON(p []byte) (n int, ended bool) {
+	for i, c := range p {
+		if s.endsJSON(c) {
+			s.scalar = false
+			return i + 1, true
+		}
+	}
+	return len(p), false
+}
+
+// endsJSON takes one byte and reports whether a message ends with it.
+func (s *Scanner) endsJSON(c byte) bool {
+	isElement := func() bool { return s.depth == 0 || s.depth == 1 && s.array }
+	if s.quoted {
+		switch {
+		case s.escaped:
+			s.escaped = false
+		case c == '\\':
+			s.escaped = true
+		case c == '"':
+			s.quoted = false
+			return isElement()
+		}
+		return false
+	}
+	switch c {
+	case '"':
+		s.quoted = true
+	case '[', '{':
+		if s.depth == 0 {
+			s.array = c == '['
+		}
+		s.depth++
+	case ']', '}':
+		s.depth = max(s.depth-1, 0)
+		return isElement()
+	case ',':
+		return s.scalar && isElement()
+	case ' ', '\t', '\r', '\n':
+	default:
+		s.scalar = s.scalar || isElement()
+	}
+	return false
+}
+
+// Through reads src through wrap. Unless the Kind is None, each message goes through a reader that wrap makes for it
+// alone, and so leaves when it is complete, whatever that reader holds back. If wrap's readers have a Stop method, it is
+// called when they are no longer needed.
+func (k Kind) Through(src io.Reader, wrap func(io.Reader) io.Reader) io.Reader {
+	if k == None {
+		return wrap(src)
+	}
+	return &reader{message: message{src: src, scan: k.NewScanner()}, wrap: wrap}
+}
+
+// pieceSize is how many bytes of a source are read at once.
+const pieceSize = 16 << 10
+
+// reader reads messages. Its error is sticky.
+type reader struct {
+	message message
+	wrap    func(io.Reader) io.Reader
+	current io.Reader
+	err     error
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for r.err == nil {
+		if r.current == nil {
+			r.current = r.wrap(&r.message)
+		}
+		n, err := r.current.Read(p)
+		if err == io.EOF && r.message.next() { //nolint:errorlint // an io.Reader ends with this value itself
+			r.stopCurrent()
+			err = nil
+		}
+		r.err = err
+		if n > 0 {
+			return n, r.err
+		}
+	}
+	return 0, r.err
+}
+
+func (r *reader) stopCurrent() {
+	if s, ok := r.current.(interface{ Stop() }); ok {
+		s.Stop()
+	}
+	r.current = nil
+}
+
+// Stop releases the reader of the current message. Reads fail from then on.
+func (r *reader) Stop() {
+	if r.err == nil {
+		r.err = io.ErrClosedPipe
+	}
+	r.stopCurrent()
+}
+
+// message is one message of a source as an io.Reader.
+type message struct {
+	src   io.Reader
+	scan  *Scanner
+	buf   []byte
+	rest  []byte // of buf: what was read and not yet returned
+	part  int    // how many bytes of rest belong to this message
+	ended bool   // the message ends with them
+	err   error
+}
+
+func (m *message) Read(p []byte) (int, error) {
+	if m.part == 0 && m.ended {
+		return 0, io.EOF
+	}
+	if len(m.rest) == 0 {
+		if m.err != nil {
+			return 0, m.err
+		}
+		if m.buf == nil {
+			m.buf = make([]byte, pieceSize)
+		}
+		n, err := m.src.Read(m.buf)
+		m.rest, m.err = m.buf[:n], err
+		if n == 0 {
+			return 0, err
+		}
+	}
+	if m.part == 0 {
+		m.part, m.ended = m.scan.Next(m.rest)
+	}
+	n := copy(p, m.rest[:m.part])
+	m.rest, m.part = m.rest[n:], m.part-n
+	return n, nil
+}
+
+// next goes on to the next message. It is false at the end of the source.
+func (m *message) next() bool {
+	ended := m.ended
+	m.ended = false
+	return ended && (len(m.rest) > 0 || m.err != io.EOF) //nolint:errorlint // an io.Reader ends with this value itself
+}
