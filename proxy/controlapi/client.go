@@ -130,6 +130,14 @@ func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (p
 	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
 
+// MaxScrub bounds the texts of Scrub, in bytes of JSON.
+const MaxScrub = 8 << 20
+
+// Scrub returns the texts with the credentials in them replaced by their token names.
+func (c *Client) Scrub(ctx context.Context, texts []string) ([]string, error) {
+	return call[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
+}
+
 // CheckLedger asks whether the ledger is whole and fits checkpoints that runs were given. ErrNotFound when there is no
 // ledger.
 func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerCheck, error) {

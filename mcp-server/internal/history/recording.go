@@ -84,6 +84,10 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 func (r *Recording) put(run historyapi.Run) {
 	r.store.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
 	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
+		var err error
+		if run.Title, _, err = r.store.scrub(ctx, run.Title, nil); err != nil {
+			r.store.logUnscrubbed(err)
+		}
 		return putRun(ctx, tx, run, "[]")
 	}})
 }
@@ -133,6 +137,7 @@ type End struct {
 	Exit    runapi.Exit
 	Reason  string
 	Stopped bool // by its client, or by mcp-server's end
+	Frozen  bool // by an alarm of its session
 	Receipt controlapi.Receipt
 	Lost    bool // the receipt
 	// Answer is what the model was given, Detail why there was no exit.
@@ -184,6 +189,8 @@ func (r *Recording) End(e End) {
 // state is the state of a run that is over.
 func state(e End) string {
 	switch {
+	case e.Frozen || e.Receipt.Alarm != nil:
+		return historyapi.Frozen
 	case e.Stopped || e.Exit.Reason == runapi.Cancelled:
 		return historyapi.Stopped
 	case e.Exit.Reason == runapi.Exited && e.Exit.Code == 0:
@@ -288,6 +295,9 @@ func (r *Recording) end(
 	hints, err := json.Marshal(rec.Hints)
 	if err != nil {
 		return err
+	}
+	if run.Title, c, err = s.scrub(ctx, run.Title, c); err != nil {
+		s.logUnscrubbed(err)
 	}
 	if err := putRun(ctx, tx, run, string(hints)); err != nil {
 		return err

@@ -79,6 +79,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
 	s.mux.HandleFunc("POST /v1/ledger/check", s.checkLedger)
+	s.mux.HandleFunc("POST /v1/scrub", s.scrub)
 	if c.Room != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 		s.mux.HandleFunc("GET /v1/held", value(func() any { return c.Room.List() }))
@@ -100,7 +101,9 @@ func New(c Config) *Control {
 
 // ServeHTTP implements http.Handler.
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if r.URL.Path != "/v1/scrub" { // which has its own bound
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	}
 	s.mux.ServeHTTP(w, r)
 }
 
