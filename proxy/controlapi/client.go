@@ -99,6 +99,11 @@ func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
 	return call[Inspection](ctx, c, http.MethodGet, "/v1/inspection", nil)
 }
 
+// Diagnose checks what only the proxy can: the hosts of the active APIs, unless offline is set, and its certificate.
+func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) {
+	return call[Diagnosis](ctx, c, http.MethodGet, "/v1/diagnosis?offline="+strconv.FormatBool(offline), nil)
+}
+
 // NotDecidedError says why a decision about a request that waits does not hold.
 type NotDecidedError struct{ Text string }
 
