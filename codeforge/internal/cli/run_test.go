@@ -108,6 +108,8 @@ func TestOneSentence(t *testing.T) {
 	}{
 		{[]string{"skills", "show", "nope"}, ExitFailed, "codeforge: there is no skill \"nope\"; codeforge skills list lists them\n"},
 		{[]string{"run", "-e", "1", "--language", "pyton"}, ExitUsage, "codeforge: --language \"pyton\"; did you mean python?\n"},
+		{[]string{"runs", "-n", "0"}, ExitUsage, "codeforge: -n 0: want a number from 1; --all lists every run\n"},
+		{[]string{"logs", "-n", "0"}, ExitUsage, "codeforge: -n 0: want a number from 1\n"},
 		{[]string{"run", "-e", "1"}, ExitNotRun, "codeforge: That is no code.\n"},
 	} {
 		said, err := os.Create(filepath.Join(dir, "err"))
