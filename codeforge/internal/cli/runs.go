@@ -32,7 +32,8 @@ func runsCommand() command {
   runs rm RUN...    forgets runs, once you confirm; with --all every run
 
 --grep finds runs by words of their code, output and URLs; a word may be the beginning of one. --status is ok, failed,
-stopped, frozen, lost, running, waiting, or denied, for runs of which something was refused. RUN is an id or a prefix of it.
+stopped, frozen, lost, running, waiting, or denied, for runs of which something was refused. RUN is an id or a prefix of
+it.
 
 HISTORY in .env says what is kept: full, receipts or off. Code and output go after 7 days, the rest after 90.
 

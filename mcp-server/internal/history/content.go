@@ -59,13 +59,13 @@ func (c content) clean(clean func(string) string) content {
 // scrubTime bounds how long the proxy may take to scrub the texts of one run.
 const scrubTime = 2 * time.Second
 
-// scrub returns the title and the content of a run without credentials, or an error if the proxy does not answer. The
+// scrub returns a text and the content of a run without credentials, or an error if the proxy does not answer. The
 // content may be nil.
-func (s *Store) scrub(ctx context.Context, title string, c *content) (string, *content, error) {
-	if s.cfg.Scrub == nil || title == "" && c == nil {
-		return title, c, nil
+func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *content, error) {
+	if s.cfg.Scrub == nil || text == "" && c == nil {
+		return text, c, nil
 	}
-	texts := []string{title}
+	texts := []string{text}
 	if c != nil {
 		c.clean(func(text string) string {
 			texts = append(texts, text)
@@ -79,7 +79,7 @@ func (s *Store) scrub(ctx context.Context, title string, c *content) (string, *c
 		err = errors.New("the proxy answered with another number of texts")
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("taking credentials out of what a run was: %w", err)
+		return "", nil, fmt.Errorf("scrubbing the texts of a run: %w", err)
 	}
 	if c != nil {
 		scrubbed := map[string]string{}

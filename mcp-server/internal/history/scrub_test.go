@@ -32,6 +32,7 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir, func(c *Config) { c.Scrub = scrub })
 			r := s.Begin(historyapi.Run{ID: "rscrub"}, "// with "+literal+"\nfetch()")
+			s.Begin(historyapi.Run{ID: "rcut"}, "// "+strings.Repeat("x", maxTitle-9)+literal) // the title ends within it
 			r.Started(1, 1)
 			settle(t, s)
 			r.Print("the key is sk_live_01234", "") // in two pieces
@@ -66,7 +67,7 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 			shut(t, s)
 			for _, suffix := range []string{"", "-wal"} {
 				data, _ := os.ReadFile(filepath.Join(dir, Name+suffix))
-				if strings.Contains(string(data), literal) {
+				if strings.Contains(string(data), literal[:7]) {
 					t.Errorf("%s has it", Name+suffix)
 				}
 			}
