@@ -29,8 +29,8 @@ type Probe struct {
 func New(a controlapi.API, path string) (Probe, error) {
 	p := Probe{API: a.Name}
 	if a.Stale {
-		return p, fmt.Errorf("apis/%s/config.json has a mistake, so the running CodeForge still uses the version before it. "+
-			"codeforge api check %s shows the mistake", a.Name, a.Name)
+		return p, fmt.Errorf("apis/%s/config.json has a mistake, so the running CodeForge still uses the version before "+
+			"it. codeforge api check %s shows the mistake", a.Name, a.Name)
 	}
 	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
 		notAllowed := a.AllowedMethods != nil && !slices.Contains(a.AllowedMethods, m)
@@ -89,7 +89,8 @@ func (p Probe) Script() string {
 		text, _ := json.Marshal(v) // strings and maps of strings always marshal
 		return string(text)
 	}
-	return fmt.Sprintf("// test of the API %s\nconst r = await fetch(%s, { method: %s, headers: %s, redirect: \"manual\" });\n"+
+	return fmt.Sprintf("// test of the API %s\n"+
+		"const r = await fetch(%s, { method: %s, headers: %s, redirect: \"manual\" });\n"+
 		"await r.body?.cancel();\nconsole.log(r.status);\n", p.API, quote(p.URL), quote(p.Method), quote(headers))
 }
 

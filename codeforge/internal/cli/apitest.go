@@ -75,7 +75,8 @@ func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalo
 			return r, nil
 		}
 	}
-	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check says whether something is wrong", a.Name)
+	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check says whether something is wrong",
+		a.Name)
 }
 
 func printVerdict(e *Env, v probe.Verdict) {

@@ -169,7 +169,8 @@ func containerRuns(name, status string) bool {
 	if strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") {
 		return true
 	}
-	return strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") && !strings.Contains(status, "Paused")
+	return strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") &&
+		!strings.Contains(status, "Paused")
 }
 
 // unhealthy is what the last healthcheck of a container said, in parentheses.

@@ -290,13 +290,13 @@ func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
 	p.SetProgressToken("run")
 	res, err := s.mcp.CallTool(ctx, p)
 	if err != nil {
-		return Result{}, answered(fmt.Errorf("running the code: %w", err))
+		return Result{}, unwrapAnswer(fmt.Errorf("running the code: %w", err))
 	}
 	return result(res)
 }
 
-// answered is the sentence with which the server answered, without the chain of calls that led to it. Other errors stay.
-func answered(err error) error {
+// unwrapAnswer is the server's own sentence, without the chain of calls that led to it. Other errors stay.
+func unwrapAnswer(err error) error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) && e.Message != "" {
 		return errors.New(e.Message)
@@ -308,7 +308,7 @@ func answered(err error) error {
 func (s *Session) call(ctx context.Context, doing, tool string, args map[string]any) (Result, error) {
 	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
-		return Result{}, answered(fmt.Errorf("%s: %w", doing, err))
+		return Result{}, unwrapAnswer(fmt.Errorf("%s: %w", doing, err))
 	}
 	r, err := result(res)
 	if err == nil && r.Failed {

@@ -94,7 +94,8 @@ func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *co
 
 // logUnscrubbed logs that a run is stored without title, code and output.
 func (s *Store) logUnscrubbed(err error) {
-	s.cfg.Log.Warn("a run is stored without its code and output", logline.Tag("history"), slog.String("error", err.Error()))
+	s.cfg.Log.Warn("a run is stored without its code and output", logline.Tag("history"),
+		slog.String("error", err.Error()))
 }
 
 // cleanPrints cleans what was printed. If something to be removed spans two pieces, all become one piece.

@@ -446,7 +446,8 @@ func imports(code string) []string {
 	return slices.Compact(out)
 }
 
-// maxLine bounds the line from which a title is cut. The line is scrubbed before, so that no part of a credential stays.
+// maxLine bounds the line from which a title is cut, in bytes. The line is scrubbed before, so that no part of a
+// credential stays.
 const maxLine = 64 << 10
 
 // title is the title of a run whose code has this first line.
