@@ -24,8 +24,8 @@ type Probe struct {
 }
 
 // New chooses a request that changes nothing: GET, or HEAD or OPTIONS where GET is not allowed. The scheme is https,
-// except at a port of its own where the API allows plain http. An API whose file is broken is not tried: the answer would
-// be to the configuration before it.
+// except at a port of its own where the API allows plain http. An API whose file is broken is not tried: the answer
+// would be to the configuration before it.
 func New(a controlapi.API, path string) (Probe, error) {
 	p := Probe{API: a.Name}
 	if a.Stale {
