@@ -48,7 +48,7 @@ var reference = regexp.MustCompile(
 // The mistake of a credential that is a reference.
 const (
 	foundReference = "the name of a variable, which nothing replaces here"
-	wantReference  = `the credential itself, or {"file": "..."} or {"env": "NAME"} in its place`
+	wantReference  = `the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`
 )
 
 // placeholder says why a credential looks like a placeholder, or is empty.

@@ -110,3 +110,27 @@ func TestAlarms(t *testing.T) {
 		}
 	}
 }
+
+// TestFrozenRunIsNotOK: a run that catches the refusal of its key and ends with 0 is listed as frozen, a person sees why
+// at once, and the stored run has the name in place of the key: in code, title, output and answer.
+// Promise: never-printed
+func TestFrozenRunIsNotOK(t *testing.T) {
+	w := world.Start(t, world.Config{})
+	key := w.Canaries["HTTPBIN_TOKEN"].Value()
+	s := client(t, w, eras["with sessions"], nil)
+	if _, err := w.Do(within(t, 60), s, world.Run{Code: "// uses " + key + "\nconst key = \"" + key + "\";\nconsole.log(\"with\", key);\n" +
+		`await fetch("` + catalogHost + `?key=" + key).then((r) => r.status, (e) => console.log(e.message));`}); err != nil {
+		t.Fatal(err)
+	}
+	var run struct{ Run, State, Title string }
+	if err := json.Unmarshal([]byte(operate(t, w, "runs", "--json")), &run); err != nil || run.State != "frozen" || run.Title != "uses HTTPBIN_TOKEN" {
+		t.Errorf("%+v %v", run, err)
+	}
+	text := operate(t, w, "runs", "show", run.Run)
+	if !strings.Contains(text, "FROZEN: ") || !strings.Contains(text, `const key = "HTTPBIN_TOKEN";`) || !strings.Contains(text, "with HTTPBIN_TOKEN") {
+		t.Errorf("a person sees: %s", text)
+	}
+	if leak := w.Leak(text + operate(t, w, "runs", "show", run.Run, "--json")); leak != "" {
+		t.Errorf("stored: %s", leak)
+	}
+}

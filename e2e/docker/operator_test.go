@@ -62,7 +62,7 @@ func TestOperator(t *testing.T) {
 		{"inside", inside, []string{"logs", "--run", "rnone"}, code, []string{`no run "rnone" is recorded`}},
 		{"inside", inside, []string{"receipt", "rnone"}, code, []string{`no run "rnone" is recorded`}},
 		{"inside", inside, []string{"skills", "list"}, 0, nil},
-		{"host", host, []string{"status"}, 0, []string{"running in Docker", "docker exec -i codeforge-e2e-mcp-server-1 codeforge stdio", "httpbin.test"}},
+		{"host", host, []string{"status"}, 0, []string{"running in Docker", "codeforge stdio --url docker://codeforge-e2e-mcp-server-1", "httpbin.test"}},
 		{"host", host, []string{"run", "-", "--receipt"}, 0, []string{"200 HTTPBIN_TOKEN", "HTTPBIN_TOKEN in header:Authorization"}},
 		{"host", host, []string{"runs", "--api", "httpbin", "--status", "ok", "--json", "run,state"}, 0, []string{`{"run":"` + run + `","state":"ok"}`}},
 		{"host", host, []string{"receipt", run}, 0, []string{"receipt of run " + run}},

@@ -65,6 +65,8 @@ func TestChart(t *testing.T) {
 		"a shared proxy without an address": {"egress.mode=shared", "needs egress.clusterIP"},
 		"a shared proxy with MCP servers":   {"egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.servers=1", "sandbox.servers must be 0"},
 		"a shared proxy of too many pods":   {"egress.mode=shared,egress.clusterIP=10.96.77.77,sandbox.replicas=81", "knows 100 pods"},
+		"slots that are no number":          {"sandbox.slots=abc", "slots"},
+		"a value that does not exist":       {"sandbox.slot=4", "slot"},
 		"a ledger larger than its volume":   {"settings.AUDIT_SIZE=2g", "may be 1800m at most"},
 	} {
 		out, err := run("", "helm", "template", "cf", chart, "--kube-version=1.34.0", "--set", c.values)

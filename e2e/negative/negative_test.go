@@ -162,7 +162,7 @@ func groups() []group {
 // of the suite has: the slot of an MCP server, the credentials of the proxy, or a pod that shares its proxy.
 func inside() map[string][]string {
 	return map[string][]string{
-		"./proxy/internal/control":     {"held-by", "plan-by"},
+		"./proxy/internal/control":     {"held-by", "plan-by", "scrub-stored"},
 		"./proxy/internal/plan":        {"plan-once", "plan-digest"},
 		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "etag", "rule-path", "message-framing", "idempotency", "call-run", "call-tenant", "call-end", "tenant-hosts"},
 		"./proxy/internal/hold":        {"approval-run"},

@@ -81,6 +81,7 @@ var promisesOf = map[string][]string{
 	"run-connections":    {"one-run-one-identity"},
 	"scrub-body":         {"scrubbed-responses"},
 	"scrub-headers":      {"scrubbed-responses"},
+	"scrub-stored":       {"never-printed"},
 	"seccomp":            {"least-privilege", "memory-limits"},
 	"server-calls":       {"one-way-to-a-server"},
 	"server-group":       {"server-confinement"},

@@ -24,9 +24,14 @@ type Probe struct {
 }
 
 // New chooses a request that changes nothing: GET, or HEAD or OPTIONS where GET is not allowed. The scheme is https,
-// except at a port of its own where the API allows plain http.
+// except at a port of its own where the API allows plain http. An API whose file is broken is not tried: the answer
+// would be to the configuration before it.
 func New(a controlapi.API, path string) (Probe, error) {
 	p := Probe{API: a.Name}
+	if a.Stale {
+		return p, fmt.Errorf("apis/%s/config.json has a mistake, so the running CodeForge still uses the version before "+
+			"it. codeforge api check %s shows the mistake", a.Name, a.Name)
+	}
 	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
 		notAllowed := a.AllowedMethods != nil && !slices.Contains(a.AllowedMethods, m)
 		if !notAllowed && !slices.Contains(a.RestrictedMethods, m) {
@@ -84,14 +89,17 @@ func (p Probe) Script() string {
 		text, _ := json.Marshal(v) // strings and maps of strings always marshal
 		return string(text)
 	}
-	return fmt.Sprintf("const r = await fetch(%s, { method: %s, headers: %s, redirect: \"manual\" });\n"+
-		"await r.body?.cancel();\nconsole.log(r.status);\n", quote(p.URL), quote(p.Method), quote(headers))
+	return fmt.Sprintf("// test of the API %s\n"+
+		"const r = await fetch(%s, { method: %s, headers: %s, redirect: \"manual\" });\n"+
+		"await r.body?.cancel();\nconsole.log(r.status);\n", p.API, quote(p.URL), quote(p.Method), quote(headers))
 }
 
 // Verdict is the outcome of a probe.
 type Verdict struct {
-	Request Probe    `json:"request"`
-	OK      bool     `json:"ok"`
+	Request Probe `json:"request"`
+	OK      bool  `json:"ok"`
+	// Unclear means that the API answered, and that the answer does not show whether it accepts the credential.
+	Unclear bool     `json:"unclear,omitempty"`
 	Status  int      `json:"status,omitempty"`
 	Swapped bool     `json:"swapped"`
 	Text    string   `json:"text"`
@@ -134,12 +142,13 @@ func (p Probe) Judge(r controlapi.Receipt, printed string) Verdict {
 		v.Text = fmt.Sprintf("%s, and the API answered with a server error (%d)", swap, x.Status)
 	case p.Token != "" && !v.Swapped:
 		v.Text = swap + ": check \"in\" in config.json"
+	case v.Swapped && x.Status >= http.StatusMultipleChoices: // many APIs answer so before they look at the credential
+		v.Unclear = true
+		v.Text = fmt.Sprintf("%s, and the API answered %d, which does not show whether it accepts the credential: "+
+			"try a path that needs it, with --path PATH", swap, x.Status)
 	default:
 		v.OK = true
 		v.Text = fmt.Sprintf("%s, and the API answered (%d)", swap, x.Status)
-		if x.Status == http.StatusNotFound || x.Status == http.StatusMethodNotAllowed {
-			v.Text += "; the path may not exist, try another one with --path PATH"
-		}
 	}
 	return v
 }

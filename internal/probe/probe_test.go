@@ -20,6 +20,26 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// TestUnclear: an API that answers 404 may not have looked at the credential; without a credential the API is reached.
+func TestUnclear(t *testing.T) {
+	x := controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 404}
+	if v := (Probe{}).Judge(controlapi.Receipt{Exchanges: []controlapi.Exchange{x}}, ""); !v.OK || v.Unclear {
+		t.Errorf("no credential: %+v", v)
+	}
+	x.Swapped = []controlapi.Swap{{Name: "X_TOKEN"}}
+	if v := (Probe{Token: "X_TOKEN"}).Judge(controlapi.Receipt{Exchanges: []controlapi.Exchange{x}}, ""); v.OK || !v.Unclear {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestStale: an API whose file is broken is not tried with the configuration before it.
+func TestStale(t *testing.T) {
+	_, err := New(controlapi.API{Name: "shop", Domains: []string{"shop.test"}, Stale: true}, "/")
+	if err == nil || !strings.Contains(err.Error(), "apis/shop/config.json has a mistake") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestScript: a host or path cannot break out of the script.
 func TestScript(t *testing.T) {
 	p := Probe{Method: "GET", URL: `https://a.example/"); evil(); ("`, Header: "A", Value: "b\"\n"}
@@ -40,7 +60,9 @@ func TestVerdict(t *testing.T) {
 		says string
 	}{
 		{"good", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 200, Swapped: swapped}, true, "X_TOKEN was swapped"},
-		{"not found", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 404, Swapped: swapped}, true, "--path"},
+		{"not found", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 404, Swapped: swapped}, false, "--path"},
+		{"elsewhere", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 302, Swapped: swapped}, false, "does not show"},
+		{"not that method", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 405, Swapped: swapped}, false, "does not show"},
 		{"wrong credential", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 401, Swapped: swapped}, false, "check the credential"},
 		{"forbidden", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 403, Swapped: swapped}, false, "permission"},
 		{"their fault", &controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 503, Swapped: swapped}, false, "server error"},

@@ -18,6 +18,7 @@ const (
 	OK      = "ok"      // exit code 0
 	Failed  = "failed"  // any other end, by itself or for a limit
 	Stopped = "stopped" // cancelled by its client or by mcp-server's end
+	Frozen  = "frozen"  // an alarm ended it, or has frozen its session
 	Lost    = "lost"    // mcp-server ended before the run did, or could not store its end
 )
 
@@ -29,7 +30,7 @@ type Run struct {
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended,omitzero"`
 	State  string    `json:"state"`
-	// Reason is that of runapi.Exit, or "busy", "interrupted" or "unavailable" when there is none.
+	// Reason is that of runapi.Exit, or "alarm", "busy", "interrupted" or "unavailable" when there is none.
 	Reason   string `json:"reason,omitempty"`
 	ExitCode int    `json:"exit_code"`
 	// Title is the first line of a comment that the code begins with, or else of the code.
@@ -285,6 +286,9 @@ const (
 	AlertAlarm   = "alarm"    // a request carried a canary, or the value of a credential
 )
 
+// MaxTitles bounds Alert.Titles.
+const MaxTitles = 20
+
 // Alert is something that a person may want to know.
 type Alert struct {
 	Number int64     `json:"number"`
@@ -296,6 +300,9 @@ type Alert struct {
 	API    string    `json:"api,omitempty"`
 	Skill  string    `json:"skill,omitempty"`
 	Seen   bool      `json:"seen"`
+	// Further counts later alerts that have the same cause and no entry, Titles are those of the first MaxTitles of them.
+	Further int      `json:"further,omitempty"`
+	Titles  []string `json:"titles,omitempty"`
 }
 
 // Status is what is kept, and how much.

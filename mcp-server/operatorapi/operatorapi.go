@@ -6,6 +6,7 @@
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
 //	GET /operator/v1/inspection                                -> controlapi.Inspection
+//	GET /operator/v1/diagnosis?offline=                        -> controlapi.Diagnosis
 //	GET /operator/v1/tenants                                   -> Tenants
 //	GET /operator/v1/buckets                                   -> Buckets
 //	GET /operator/v1/runs?filter=&cursor=                      -> historyapi.Page
@@ -37,6 +38,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
@@ -131,6 +133,12 @@ func (c Client) Catalog(ctx context.Context) (controlapi.Catalog, error) {
 // Inspection fetches what is in apis/, and what is wrong with it.
 func (c Client) Inspection(ctx context.Context) (controlapi.Inspection, error) {
 	return fetch[controlapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
+}
+
+// Diagnose fetches what only the proxy can tell about the machine: see controlapi.Client.Diagnose.
+func (c Client) Diagnose(ctx context.Context, offline bool) (controlapi.Diagnosis, error) {
+	v := url.Values{"offline": {strconv.FormatBool(offline)}}
+	return fetch[controlapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)
 }
 
 // Removed is how many runs were removed.

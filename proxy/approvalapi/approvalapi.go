@@ -52,6 +52,9 @@ type Held struct {
 	Scope Scope `json:"scope,omitempty"`
 }
 
+// Waiting is the progress message of a run while a request of it waits for a person.
+const Waiting = "waiting for you to approve a request"
+
 // Scope is what an approval is for.
 type Scope string
 

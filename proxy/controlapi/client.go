@@ -99,6 +99,11 @@ func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
 	return call[Inspection](ctx, c, http.MethodGet, "/v1/inspection", nil)
 }
 
+// Diagnose checks what only the proxy can: the hosts of the active APIs, unless offline is set, and its certificate.
+func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) {
+	return call[Diagnosis](ctx, c, http.MethodGet, "/v1/diagnosis?offline="+strconv.FormatBool(offline), nil)
+}
+
 // NotDecidedError says why a decision about a request that waits does not hold.
 type NotDecidedError struct{ Text string }
 
@@ -128,6 +133,14 @@ func (c *Client) Plan(ctx context.Context, id string) (planapi.Plan, error) {
 // DecidePlan passes on a decision about a plan. A *NotDecidedError if the plan is the operator's, or was decided.
 func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
 	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
+}
+
+// MaxScrub bounds the texts of Scrub, in bytes of JSON.
+const MaxScrub = 8 << 20
+
+// Scrub returns the texts with the credentials in them replaced by their token names.
+func (c *Client) Scrub(ctx context.Context, texts []string) ([]string, error) {
+	return call[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
 }
 
 // CheckLedger asks whether the ledger is whole and fits checkpoints that runs were given. ErrNotFound when there is no

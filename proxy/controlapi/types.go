@@ -522,3 +522,26 @@ type Health struct {
 	Problem string `json:"problem,omitempty"`
 	Version string `json:"version"`
 }
+
+// Diagnosis is what only the proxy can tell about the machine.
+type Diagnosis struct {
+	// CA is the certificate that the sandbox trusts, in PEM.
+	CA string `json:"ca"`
+	// Hosts are the hosts of the active APIs and of the servers that give them credentials.
+	Hosts []HostCheck `json:"hosts"`
+}
+
+// HostCheck is whether the proxy reaches a host.
+type HostCheck struct {
+	Host string `json:"host"`
+	// Status is of the answer, 0 if there was none: then Code, Problem and Hint say why, as a Refusal does.
+	Status  int    `json:"status,omitempty"`
+	Code    string `json:"code,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+	// Plain means without TLS.
+	Plain        bool  `json:"plain,omitempty"`
+	Milliseconds int64 `json:"ms"`
+	// SkewMilliseconds is how far the proxy's clock is ahead of the host's. Nil: the host sent no Date.
+	SkewMilliseconds *int64 `json:"skew_ms,omitempty"`
+}

@@ -28,11 +28,15 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if !a.Active {
 		return fmt.Errorf("%s is not active: set \"active\": true in apis/%s/config.json", name, name)
 	}
-	p, err := newProbe(a, o.path)
+	c, err := o.target.config(e)
 	if err != nil {
 		return err
 	}
-	c, err := o.target.config(e)
+	running, err := o.findRunning(ctx, c, a)
+	if err != nil {
+		return err
+	}
+	p, err := probe.New(running, o.path)
 	if err != nil {
 		return err
 	}
@@ -48,17 +52,40 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	return shown(e, o.json, v, v.OK, func() { printVerdict(e, v) })
 }
 
-// newProbe chooses a request that changes nothing.
-func newProbe(a *catalog.API, path string) (probe.Probe, error) {
+// publicAPI is an API as the proxy would publish it.
+func publicAPI(a *catalog.API) controlapi.API {
 	p := public(a).API
 	p.AllowHTTP = a.AllowHTTP
-	return probe.New(p, path)
+	return p
+}
+
+// findRunning is the API as the running CodeForge has loaded it, or as its file has it if CodeForge cannot be asked.
+func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (controlapi.API, error) {
+	own := publicAPI(a)
+	op, _, isLocal, err := server.Operator(ctx, c)
+	if err != nil || !isLocal || o.target.given("apis") {
+		return own, nil
+	}
+	cat, err := op.Catalog(ctx)
+	if err != nil {
+		return own, nil //nolint:nilerr // the run will report it
+	}
+	for _, r := range cat.APIs {
+		if r.Name == a.Name {
+			return r, nil
+		}
+	}
+	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check says whether something is wrong",
+		a.Name)
 }
 
 func printVerdict(e *Env, v probe.Verdict) {
 	p := newPainter(e, e.Stdout)
 	word := p(terminal.Green, "ok")
-	if !v.OK {
+	switch {
+	case v.Unclear:
+		word = p(terminal.Yellow, "unclear")
+	case !v.OK:
 		word = p(terminal.Red, "failed")
 	}
 	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, visible.Line(v.Request.URL), word, visible.Line(v.Text))

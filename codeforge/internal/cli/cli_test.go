@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/probe"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -196,13 +198,48 @@ func TestFields(t *testing.T) {
 		{"{\"a\":1}\n{\"a\":2}\n{}\n", "a", "{\"a\":1}\n{\"a\":2}\n{\"a\":null}\n", ""},
 		{"[{\"name\": 1,\n\"x\": 2}]", "name", "[\n  {\n    \"name\": 1\n  }\n]\n", ""},
 		{`{"status":1}`, "staus", "", "did you mean status?"},
+		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
 		{`3`, "a", "", "no object"},
 		{``, "a", "", ""},
 	} {
 		var out strings.Builder
-		err := filterFields(strings.NewReader(row.in), &out, list(row.fields))
+		err := filterFields(strings.NewReader(row.in), &out, list(row.fields), &fieldNames{names: map[string]bool{}})
 		if out.String() != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
 			t.Errorf("%s of %s: %q, %v", row.fields, row.in, out.String(), err)
+		}
+	}
+}
+
+// TestFieldsOfType: a field that a value leaves out is null, and one that no value can have is a wrong command line, even
+// if the list is empty.
+func TestFieldsOfType(t *testing.T) {
+	type inner struct {
+		A int `json:"a,omitempty"`
+	}
+	type outer struct {
+		inner
+		B int `json:"b,omitempty"`
+		C int `json:"-"`
+	}
+	for _, row := range []struct {
+		v            any
+		fields, want string
+		code         int
+	}{
+		{&outer{B: 2}, "a,b", `{"a":null,"b":2}`, 0},
+		{[]outer{{}}, "a", `[{"a":null}]`, 0},
+		{[]outer{}, "b", `[]`, 0},
+		{[]outer{}, "c", "", ExitUsage},
+		{outer{}, "C", "", ExitUsage},
+	} {
+		file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		testkit.Must(t, err)
+		e := &Env{Stdout: terminal.Open(file)}
+		err = onlyFields(e, list(row.fields), func(e *Env) error { return printJSON(e.Stdout, row.v) })
+		text, _ := os.ReadFile(file.Name())
+		var exit *exitError
+		if errors.As(err, &exit); strings.Join(strings.Fields(string(text)), "") != row.want || (err == nil) != (row.code == 0) || exit != nil && exit.code != row.code {
+			t.Errorf("%T %s: %s, %v", row.v, row.fields, text, err)
 		}
 	}
 }
@@ -241,7 +278,7 @@ func TestProbe(t *testing.T) {
 		{"body", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceBody}), "GET", "https://a.example/v1", "", ""},
 		{"any query", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceQuery}), "GET", "https://a.example/v1", "", ""},
 	} {
-		p, err := newProbe(row.api, "/v1")
+		p, err := probe.New(publicAPI(row.api), "/v1")
 		if err != nil || p.Method != row.method || p.URL != row.url || p.Header != row.header || p.Value != row.value {
 			t.Errorf("%s: %+v, %v", row.name, p, err)
 		}
@@ -251,7 +288,7 @@ func TestProbe(t *testing.T) {
 		"POST only":          api(nil, []string{"POST"}, "a.example"),
 		"wildcards only":     api(nil, nil, "*.a.example"),
 	} {
-		if p, err := newProbe(a, "/"); err == nil {
+		if p, err := probe.New(publicAPI(a), "/"); err == nil {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
@@ -302,7 +339,7 @@ func TestInspect(t *testing.T) {
 		`error: .env: SANDBOX_PROGRAMS: ".env": a file; want the path of a folder`,
 		`warning: apis/foo.json: not read; want apis/foo/config.json`,
 		`warning: apis/shop/config.jsn: not read; want config.json`,
-		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} or {"env": "NAME"} in its place`,
+		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(cat.APIs()) != 1 {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -97,7 +97,7 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 	if o.json {
 		lines := map[string]string{}
 		for _, one := range clients.All() {
-			lines[one.Name] = one.Line(a.client())
+			lines[one.Name] = one.Line(a.client(e))
 		}
 		return printJSON(e.Stdout, map[string]any{"url": a.url, "token": a.token, "clients": lines})
 	}
@@ -131,7 +131,7 @@ type connection struct {
 // connect shows the change of a client's file, and makes it.
 func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Client, a access) error {
 	if e.inContainer() {
-		fmt.Fprintf(e.Stdout, "%s\n", client.Line(a.client()))
+		fmt.Fprintf(e.Stdout, "%s\n", client.Line(a.client(e)))
 		return nil // the file is on the host
 	}
 	path := o.file
@@ -145,9 +145,9 @@ func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Clie
 	if err != nil {
 		return err
 	}
-	after, err := client.Merge(before, a.client(), o.http)
+	after, err := client.Merge(before, a.client(e), o.http)
 	if errors.Is(err, jsonfile.ErrNotJSON) {
-		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err, client.Line(a.client()))
+		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err, client.Line(a.client(e)))
 	}
 	if err != nil {
 		return err

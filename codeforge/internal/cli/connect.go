@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/clients"
+	"github.com/codeforge-mcp/codeforge/codeforge/internal/docker"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
@@ -27,14 +28,16 @@ type access struct {
 func accessOf(u statedir.Up) access { return access{url: u.Endpoint(), token: u.Token, state: u.State} }
 
 // client is the access as clients see it.
-func (a access) client() clients.Access {
+func (a access) client(e *Env) clients.Access {
 	out := clients.Access{URL: a.url, Token: a.token, Tenant: a.tenant}
 	if a.tenant != "" { // who can start the program is the operator
 		return out
 	}
 	switch self, err := os.Executable(); {
-	case a.container != "":
+	case a.container != "" && (e.inContainer() || err != nil):
 		out.Command = []string{"docker", "exec", "-i", a.container, "codeforge", "stdio"}
+	case a.container != "": // it connects again after a restart of the container, which ends every docker exec
+		out.Command = []string{self, "stdio", "--url", docker.Scheme + a.container}
 	case a.state != "" && err == nil:
 		out.Command = []string{self, "stdio", "--state", a.state}
 	}
@@ -43,7 +46,7 @@ func (a access) client() clients.Access {
 
 // printConnect prints how clients connect to the server.
 func printConnect(e *Env, a access) {
-	w, to := e.Stdout, a.client()
+	w, to := e.Stdout, a.client(e)
 	fmt.Fprintf(w, "\n  MCP endpoint    %s\n", a.url)
 	fmt.Fprintf(w, "  Claude Code     %s\n", clients.ClaudeCode(to))
 	for _, name := range []string{"claude-desktop", "cursor", "vscode"} {

@@ -19,7 +19,8 @@ func doctorCommand() command {
 		details: `
 It changes nothing. Where embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
 and stops it. It sends one HEAD request, without a credential, to each host of an active API, and to each server that
-gives it credentials; --offline skips those.
+gives it credentials; --offline skips those. If CodeForge runs, its proxy sends them, because the proxy may resolve
+names in another way than this machine.
 
 --attack attacks the running CodeForge instead, from inside its sandbox and at its MCP endpoint, and prints a table of
 the results. The attacks reach no API and use no credential. They cover what needs no hostile server: ways out other
@@ -44,6 +45,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 
 					c.Settings, err = settings.Parse(w.getenv)
 				}
 				c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
+				c.OwnAPIs = target{flags: fs}.given("apis")
 				c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
 				c.Python = w.getenv("PYTHON_PATH")
 				c.OtherSettings = otherSettings(e, w)

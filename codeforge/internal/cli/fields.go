@@ -2,15 +2,18 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
@@ -50,10 +53,12 @@ func onlyFields(e *Env, fields []string, do func(*Env) error) error {
 		return err
 	}
 	inner := *e
+	known := &fieldNames{names: map[string]bool{}}
 	inner.Stdout = terminal.Open(w)
+	inner.Stdout.Encoding = known.addType
 	filtered := make(chan error, 1)
 	go func() {
-		err := filterFields(r, e.Stdout, fields)
+		err := filterFields(r, e.Stdout, fields, known)
 		_, _ = io.Copy(io.Discard, r) // the command must not wait for a reader
 		filtered <- err
 	}()
@@ -68,11 +73,58 @@ func onlyFields(e *Env, fields []string, do func(*Env) error) error {
 	return err
 }
 
-// filterFields copies JSON values with these fields only. A field that an object does not have is null; one that no
-// object has, and that looks like a misspelt one, is an error.
-func filterFields(r io.Reader, w io.Writer, fields []string) error {
+// fieldNames are the fields that objects can have: those of the type, even if a value leaves some out, and those that
+// values have. It is safe for concurrent use.
+type fieldNames struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func (f *fieldNames) add(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.names[name] = true
+}
+
+// addType adds the fields of a value's type, or of its elements'.
+func (f *fieldNames) addType(v any) {
+	t := reflect.TypeOf(v)
+	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
+		t = t.Elem()
+	}
+	if t == nil || t.Kind() != reflect.Struct {
+		return
+	}
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.IsExported() && name != "-" && (name != "" || !field.Anonymous) {
+			f.add(cmp.Or(name, field.Name))
+		}
+	}
+}
+
+// check returns an error that lists the fields if one of these is unknown.
+func (f *fieldNames) check(fields []string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := slices.Sorted(maps.Keys(f.names))
+	for _, field := range fields {
+		if f.names[field] || len(names) == 0 { // nothing was printed
+			continue
+		}
+		mean := ""
+		if near := typo.Nearest(field, slips(field), names); near != "" {
+			mean = "; did you mean " + near + "?"
+		}
+		return usageError("--json: there is no field %q%s. The fields are %s", field, mean, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// filterFields copies JSON values with these fields only. A field that an object leaves out is null. One that no object
+// can have is an error.
+func filterFields(r io.Reader, w io.Writer, fields []string, known *fieldNames) error {
 	dec := json.NewDecoder(r)
-	known := map[string]bool{}
 	for {
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil {
@@ -83,7 +135,7 @@ func filterFields(r io.Reader, w io.Writer, fields []string) error {
 		}
 		picked, err := pickFields(raw, fields, known)
 		if err == nil {
-			err = unknownField(fields, known)
+			err = known.check(fields)
 		}
 		if err != nil {
 			return err
@@ -94,18 +146,6 @@ func filterFields(r io.Reader, w io.Writer, fields []string) error {
 		}
 		if err := show(w, picked); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// unknownField is the error for a field that no object so far has, and that is like one that is there.
-func unknownField(fields []string, known map[string]bool) error {
-	names := slices.Sorted(maps.Keys(known))
-	for _, f := range fields {
-		if near := typo.Nearest(f, slips(f), names); !known[f] && near != "" {
-			return usageError("--json: there is no field %q; did you mean %s? There are %s", f, near,
-				strings.Join(names, ", "))
 		}
 	}
 	return nil
@@ -141,7 +181,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 }
 
 // pickFields is an object with these fields only, or a list of such objects.
-func pickFields(raw json.RawMessage, fields []string, known map[string]bool) (any, error) {
+func pickFields(raw json.RawMessage, fields []string, known *fieldNames) (any, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && list != nil {
 		out := make([]any, len(list))
@@ -158,7 +198,7 @@ func pickFields(raw json.RawMessage, fields []string, known map[string]bool) (an
 		return nil, errors.New("--json FIELDS: this command prints no object that has fields")
 	}
 	for name := range o.values {
-		known[name] = true
+		known.add(name)
 	}
 	return o, nil
 }

@@ -37,7 +37,7 @@ Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 			fs.StringVar(&o.filter.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
 			fs.BoolVar(&o.json, "json", false, "print JSON, one event per line")
 			return func(ctx context.Context, e *Env, args []string) error {
-				if o.last < 0 {
+				if o.last < 0 || o.last == 0 && o.target.given("n") {
 					return usageError("-n %d: want a number from 1", o.last)
 				}
 				var err error

@@ -33,10 +33,11 @@ func (o reply) err() error {
 	return errors.New(visible.Line(text))
 }
 
-// script is code that prints the reply of an expression, which has name, tool and args.
-func script(expression string, values map[string]any) string {
+// script is code that prints the reply of an expression, which has name, tool and args. The title is that of the run.
+func script(title, expression string, values map[string]any) string {
 	line, _ := json.Marshal(values) // texts and JSON
-	return fmt.Sprintf(`const { name, tool, args } = %s;
+	return fmt.Sprintf(`// %s
+const { name, tool, args } = %s;
 let out;
 try {
   out = { value: await (%s) ?? null };
@@ -44,13 +45,13 @@ try {
   out = { error: { code: e.code, message: String(e.message ?? e) } };
 }
 console.log(JSON.stringify(out));
-`, line, expression)
+`, visible.Line(title), line, expression)
 }
 
 // evaluate runs an expression in the sandbox, as any code, in a run that may use one server alone: a person who may run
 // code may call tools, and there is no other way to call one that would have to be guarded.
 func (o *mcpOptions) evaluate(
-	ctx context.Context, e *Env, name, expression string, values map[string]any,
+	ctx context.Context, e *Env, title, name, expression string, values map[string]any,
 ) (reply, server.Result, error) {
 	var out reply
 	if values == nil {
@@ -61,7 +62,7 @@ func (o *mcpOptions) evaluate(
 	if err != nil {
 		return out, server.Result{}, err
 	}
-	r, err := execute(ctx, e, c, server.Run{Code: script(expression, values), APIs: []string{name}})
+	r, err := execute(ctx, e, c, server.Run{Code: script(title, expression, values), APIs: []string{name}})
 	if err != nil {
 		return out, r, err
 	}
@@ -77,7 +78,7 @@ func (o *mcpOptions) tools(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	if o.json {
-		out, _, err := o.evaluate(ctx, e, name, "mcp[name].$tools()", nil)
+		out, _, err := o.evaluate(ctx, e, "mcp tools "+name, name, "mcp[name].$tools()", nil)
 		if err == nil {
 			err = out.err()
 		}
@@ -121,7 +122,7 @@ func (o *mcpOptions) call(ctx context.Context, e *Env, name, tool string, rest [
 	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
 		return usageError("mcp call: the arguments are no object; want JSON like '{\"query\": \"x\"}'")
 	}
-	out, _, err := o.evaluate(ctx, e, name, "mcp[name][tool].raw(args)",
+	out, _, err := o.evaluate(ctx, e, "mcp call "+name+" "+tool, name, "mcp[name][tool].raw(args)",
 		map[string]any{"tool": tool, "args": json.RawMessage(arguments)})
 	if err == nil {
 		err = out.err()

@@ -203,7 +203,7 @@ func (o *mcpOptions) writeImport(
 			return "", err
 		}
 		var program []string
-		access := a.client()
+		access := a.client(e)
 		if access.Token || strings.Contains(filepath.Base(path), "claude_desktop_config") {
 			program = access.Command
 		}

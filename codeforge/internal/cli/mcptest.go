@@ -82,7 +82,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	began := time.Now()
-	out, r, err := o.evaluate(ctx, e, name, tryExpression, map[string]any{"tool": o.tool, "args": args})
+	out, r, err := o.evaluate(ctx, e, "mcp test "+name, name, tryExpression, map[string]any{"tool": o.tool, "args": args})
 	if err != nil {
 		return err
 	}

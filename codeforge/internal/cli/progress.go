@@ -40,6 +40,12 @@ func (p *progress) say(message string) {
 	p.last = message
 }
 
+// print prints a line that stays, on a terminal or not.
+func (p *progress) print(line string) {
+	p.e.Stderr.Rewrite("")
+	fmt.Fprintln(p.e.Stderr, line)
+}
+
 func (p *progress) stop() {
 	close(p.quit)
 	p.wg.Wait()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/bundle"
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/server"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -45,6 +46,9 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 			fs.Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 			asJSON := jsonFlag(fs)
 			return func(ctx context.Context, e *Env, args []string) error {
+				if *language = strings.ToLower(*language); *language != "" && !slices.Contains(languages, *language) {
+					return usageError("--language %q%s", *language, didYouMean(*language, "", languages))
+				}
 				script := bundle.Script{Code: *code}
 				if script.Code == "" {
 					if len(args) == 0 {
@@ -84,6 +88,9 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 		},
 	}
 }
+
+// languages are what --language may be.
+var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
 
 // seconds is a flag for a time: 30s, 2m, or a number of seconds.
 type seconds time.Duration
@@ -146,7 +153,12 @@ func list(s string) []string {
 func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (server.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
-	s, err := server.Connect(ctx, c, server.Options{Progress: p.say})
+	s, err := server.Connect(ctx, c, server.Options{Progress: func(message string) {
+		p.say(message)
+		if message == approvalapi.Waiting {
+			p.print(approvalText(e))
+		}
+	}})
 	if err != nil {
 		return server.Result{}, err
 	}
@@ -155,6 +167,16 @@ func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (serv
 		p.say("running at " + s.Place.Name())
 	}
 	return s.Run(ctx, run)
+}
+
+// approvalText says how a person decides about a request that waits.
+func approvalText(e *Env) string {
+	if e.inContainer() {
+		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +
+			"it; so does the console."
+	}
+	return "A request waits for your approval. In another terminal, codeforge held shows it, codeforge approve asks you " +
+		"about it; so does codeforge console."
 }
 
 // showResult prints a result and returns the script's exit code as an error.

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/codeforge/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // serveResult makes an MCP server whose execute_code always has the same result.
@@ -86,5 +88,75 @@ func TestInterruptedAfterRun(t *testing.T) {
 	text, err := os.ReadFile(out.Name())
 	if ctx.Err() == nil || code != 0 || string(text) != "printed\n" || err != nil {
 		t.Errorf("exit code %d, %q, %v; interrupted: %v", code, text, err, ctx.Err())
+	}
+}
+
+// TestWaitsForApproval: a person at a shell, or the log of a script, learns at once that a request waits, and how to
+// decide about it.
+func TestWaitsForApproval(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	type in struct {
+		Code string `json:"code"`
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "execute_code"}, func(ctx context.Context, r *mcp.CallToolRequest, _ in) (*mcp.CallToolResult, any, error) {
+		testkit.Must(t, r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: r.Params.GetProgressToken(), Message: approvalapi.Waiting,
+		}))
+		return &mcp.CallToolResult{Meta: mcp.Meta{"codeforge/exit": map[string]any{"reason": "exited"}}}, nil, nil
+	})
+	srv := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	defer srv.Close()
+	dir := t.TempDir()
+	said, err := os.Create(filepath.Join(dir, "err"))
+	testkit.Must(t, err)
+	defer said.Close()
+	code := Run(t.Context(), &Env{
+		Args: []string{"run", "-e", "1"}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
+		Stdin: os.Stdin, Stdout: terminal.Open(os.Stdout), Stderr: terminal.Open(said),
+	})
+	text, err := os.ReadFile(said.Name())
+	if code != 0 || err != nil || !strings.Contains(string(text), "codeforge approve") {
+		t.Errorf("exit code %d, %q, %v", code, text, err)
+	}
+}
+
+// TestTitle: the run of a command for a person begins with a comment that is its title.
+func TestTitle(t *testing.T) {
+	code := script("mcp call notion a\u2028b\n", "mcp[name]", map[string]any{"name": "notion"})
+	if line, _, _ := strings.Cut(code, "\n"); !strings.HasPrefix(line, "// ") || !strings.Contains(line, "mcp call notion a") || strings.Contains(line, "\u2028") {
+		t.Errorf("%q", line)
+	}
+}
+
+// TestOneSentence: what a person at a shell typed wrongly is answered in one sentence, without the names of MCP's calls.
+func TestOneSentence(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{HasResources: true})
+	s.AddTool(&mcp.Tool{Name: "execute_code", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "That is no code."}
+	})
+	srv := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	defer srv.Close()
+	dir := t.TempDir()
+	for _, row := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"skills", "show", "nope"}, ExitFailed, "codeforge: there is no skill \"nope\"; codeforge skills list lists them\n"},
+		{[]string{"run", "-e", "1", "--language", "pyton"}, ExitUsage, "codeforge: --language \"pyton\"; did you mean python?\n"},
+		{[]string{"runs", "-n", "0"}, ExitUsage, "codeforge: -n 0: want a number from 1; --all lists every run\n"},
+		{[]string{"logs", "-n", "0"}, ExitUsage, "codeforge: -n 0: want a number from 1\n"},
+		{[]string{"run", "-e", "1"}, ExitNotRun, "codeforge: That is no code.\n"},
+	} {
+		said, err := os.Create(filepath.Join(dir, "err"))
+		testkit.Must(t, err)
+		code := Run(t.Context(), &Env{
+			Args: row.args, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
+			Stdin: os.Stdin, Stdout: terminal.Open(os.Stdout), Stderr: terminal.Open(said),
+		})
+		text, err := os.ReadFile(said.Name())
+		if code != row.code || err != nil || string(text) != row.says {
+			t.Errorf("%v: exit code %d, %q, %v", row.args, code, text, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,8 @@ import (
 
 // runStates are what --status may be.
 var runStates = []string{
-	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Lost, historyapi.Running, historyapi.Waiting,
+	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Frozen, historyapi.Lost, historyapi.Running,
+	historyapi.Waiting,
 	"denied",
 }
 
@@ -30,7 +32,8 @@ func runsCommand() command {
   runs rm RUN...    forgets runs, once you confirm; with --all every run
 
 --grep finds runs by words of their code, output and URLs; a word may be the beginning of one. --status is ok, failed,
-stopped, lost, running, waiting, or denied, for runs of which something was refused. RUN is an id or a prefix of it.
+stopped, frozen, lost, running, waiting, or denied, for runs of which something was refused. RUN is an id or a prefix of
+it.
 
 HISTORY in .env says what is kept: full, receipts or off. Code and output go after 7 days, the rest after 90.
 
@@ -44,8 +47,8 @@ Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command 
 			fs.StringVar(&o.filter.Client, "client", "", "only runs of the client of this `NAME`")
 			fs.StringVar(&o.filter.Tenant, "tenant", "", "only runs of the tenant of this `NAME`")
 			fs.StringVar(&o.filter.Skill, "skill", "", "only runs that imported the skill of this `NAME`")
-			fs.IntVar(&o.last, "n", 50, "the last `N` runs; 0: all")
-			fs.BoolVar(&o.all, "all", false, "rm: every run")
+			fs.IntVar(&o.last, "n", 50, "the last `N` runs (see --all)")
+			fs.BoolVar(&o.all, "all", false, "every run")
 			fs.BoolVar(&o.yes, "yes", false, "rm: without confirmation")
 			fs.BoolVar(&o.json, "json", false, "print JSON, one run per line")
 			return func(ctx context.Context, e *Env, args []string) error { return o.run(ctx, e, args) }
@@ -76,8 +79,11 @@ func (o runsOptions) run(ctx context.Context, e *Env, args []string) error {
 		return usageError("runs: want no argument, show RUN or rm RUN, got %q", verb)
 	case o.filter.State != "" && !slices.Contains(runStates, o.filter.State):
 		return usageError("--status %q%s", o.filter.State, didYouMean(o.filter.State, "", runStates))
-	case o.last < 0:
-		return usageError("-n %d: want a number from 0", o.last)
+	case o.last < 1:
+		return usageError("-n %d: want a number from 1; --all lists every run", o.last)
+	}
+	if o.all {
+		o.last = math.MaxInt
 	}
 	if o.filter.Since, err = parseSince(o.since, time.Now()); err != nil {
 		return err
@@ -101,16 +107,13 @@ func (o runsOptions) list(ctx context.Context, e *Env, rec record) error {
 	var runs []historyapi.Run
 	f := o.filter
 	for cursor := ""; ; {
-		f.Limit = 1000
-		if o.last > 0 {
-			f.Limit = min(1000, o.last-len(runs))
-		}
+		f.Limit = min(1000, o.last-len(runs))
 		page, err := rec.Runs(ctx, f, cursor)
 		if err != nil {
 			return err
 		}
 		runs = append(runs, page.Runs...)
-		if cursor = page.Next; cursor == "" || o.last > 0 && len(runs) >= o.last {
+		if cursor = page.Next; cursor == "" || len(runs) >= o.last {
 			break
 		}
 	}
@@ -156,7 +159,7 @@ func runLine(p painter, r historyapi.Run) string {
 
 func stateColour(r historyapi.Run) terminal.Colour {
 	switch {
-	case r.State == historyapi.Failed:
+	case r.State == historyapi.Failed || r.State == historyapi.Frozen:
 		return terminal.Red
 	case r.State == historyapi.OK && r.Count.Denied == 0:
 		return terminal.Green
@@ -184,6 +187,10 @@ func (o runsOptions) show(ctx context.Context, e *Env, rec record, id string) er
 	p := newPainter(e, e.Stdout)
 	w := e.Stdout
 	fmt.Fprintln(w, runLine(p, d.Run))
+	if d.State == historyapi.Frozen {
+		fmt.Fprintln(w, p(terminal.Red, "FROZEN: code of this session was about to send a credential or a canary. "+
+			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+visible.Line(d.Session)))
+	}
 	fact := func(name, text string) {
 		if text != "" {
 			fmt.Fprintf(w, "  %-9s %s\n", name, visible.Line(text))

@@ -19,10 +19,18 @@ func count(n int, noun string) string {
 
 // printJSON prints indented JSON.
 func printJSON(w io.Writer, v any) error {
+	encoding(w, v)
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// encoding calls Encoding of a stream.
+func encoding(w io.Writer, v any) {
+	if s, ok := w.(*terminal.Stream); ok && s.Encoding != nil {
+		s.Encoding(v)
+	}
 }
 
 // shown prints a value as JSON, or for a person by print. It fails the command, and prints no more, unless all is well.
@@ -50,6 +58,7 @@ func newPainter(e *Env, s *terminal.Stream) painter {
 
 // printJSONLine prints JSON on one line.
 func printJSONLine(w io.Writer, v any) error {
+	encoding(w, v)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)

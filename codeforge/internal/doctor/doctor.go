@@ -1,7 +1,8 @@
 // Package doctor checks everything CodeForge needs on this machine and says how to fix what is wrong.
 //
 // It changes nothing. Where embedded mode can run it starts a temporary CodeForge without APIs, runs a line of code in
-// it and stops it. The only requests it makes are one HEAD, without a credential, to each host of an active API.
+// it and stops it. The only requests it makes are one HEAD, without a credential, to each host of an active API. If
+// CodeForge runs, its proxy makes them.
 //
 // Attack instead tries on the user's own running CodeForge every attack that needs no hostile server. Those reach no
 // API and use no credential: they ask for names below .invalid, which nobody can own (RFC 2606), addresses reserved for
@@ -45,6 +46,8 @@ type Finding struct {
 type Config struct {
 	State statedir.Dir
 	APIs  string
+	// OwnAPIs says that the user named this folder: it may not be that of the running CodeForge.
+	OwnAPIs bool
 	// Dotenv is the path of .env.
 	Dotenv string
 	// Bin is the folder of the binaries. Empty: this program's.
@@ -93,6 +96,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(bounded(ctx, c, alarms))
 		report(bounded(ctx, c, mcpServers))
 		report(bounded(ctx, c, buckets))
+		report(bounded(ctx, c, outside))
 		return
 	}
 	for _, g := range []group{versions, machine, engine} {
@@ -102,7 +106,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(trial(ctx, c))
 	}
 	report(anyMode(all))
-	for _, g := range []group{running, alarms, mcpServers, buckets, port, configuration, files, authority, hosts} {
+	for _, g := range []group{running, alarms, mcpServers, buckets, port, configuration, files, outside} {
 		report(bounded(ctx, c, g))
 	}
 }

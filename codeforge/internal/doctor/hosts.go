@@ -23,10 +23,16 @@ const (
 	maxSkew = 2 * time.Minute
 )
 
+// The reasons why no host is checked.
+const (
+	notChecked = "not checked (--offline)"
+	noHost     = "no active API names a host"
+)
+
 // hosts sends one HEAD, without a credential, to each host of an active API, and to each token server of one.
 func hosts(ctx context.Context, c Config) []Finding {
 	if c.Offline {
-		return []Finding{skip("hosts", "not checked (--offline)")}
+		return []Finding{skip("hosts", notChecked)}
 	}
 	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration reports what does not load
 	type target struct {
@@ -35,11 +41,17 @@ func hosts(ctx context.Context, c Config) []Finding {
 		url  string
 	}
 	var targets []target
+	var ofContainers []Finding
 	seen := map[string]bool{}
 	for _, a := range cat.APIs() {
 		for _, h := range a.Hosts {
 			name := h.String()
 			if !a.Active || seen[name] || strings.HasPrefix(name, "*.") {
+				continue
+			}
+			if bare, _, _ := strings.Cut(name, ":"); bare == "host.docker.internal" {
+				ofContainers = append(ofContainers, skip("host "+name, "only containers know this name: start CodeForge, and "+
+					"its proxy checks the host"))
 				continue
 			}
 			seen[name] = true
@@ -52,8 +64,8 @@ func hosts(ctx context.Context, c Config) []Finding {
 			}
 		}
 	}
-	if len(targets) == 0 {
-		return []Finding{skip("hosts", "no active API names a host")}
+	if len(targets) == 0 && len(ofContainers) == 0 {
+		return []Finding{skip("hosts", noHost)}
 	}
 	out := make([]Finding, len(targets))
 	skews := make([]time.Duration, len(targets))
@@ -67,7 +79,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 		})
 	}
 	wg.Wait()
-	return append(out, clock(skews))
+	return append(append(out, ofContainers...), clock(skews))
 }
 
 // noDate is the skew of a host that sent no Date.
@@ -108,12 +120,7 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		off = time.Since(date) - took/2
 	}
-	how := "certificate verified"
-	if resp.TLS == nil {
-		how = "plain HTTP"
-	}
-	text := fmt.Sprintf("answers (%d, %d ms, %s)", resp.StatusCode, took.Milliseconds(), how)
-	return ok(check, text), off
+	return ok(check, answers(resp.StatusCode, took.Milliseconds(), resp.TLS == nil)), off
 }
 
 // roots are the authorities that the proxy trusts for an API.

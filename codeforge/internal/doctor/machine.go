@@ -153,16 +153,24 @@ func engine(ctx context.Context, c Config) []Finding {
 	}
 	for line := range strings.Lines(string(text)) {
 		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		finished := strings.HasPrefix(status, "Exited (0)") && strings.Contains(name, "-settings-") // checks, and ends
-		stopped := strings.HasPrefix(status, "Exited") && !finished || strings.HasPrefix(status, "Restarting")
-		if stopped || strings.Contains(status, "unhealthy") {
+		if containerRuns(name, status) {
+			out = append(out, ok("container "+name, status))
+		} else {
 			out = append(out, fail("container "+name, status+unhealthy(ctx, name),
 				"docker logs "+name+" shows more; docker compose up -d starts it again"))
-		} else {
-			out = append(out, ok("container "+name, status))
 		}
 	}
 	return out
+}
+
+// containerRuns reports whether a container is as it should be, by the status that docker ps prints. The settings
+// container checks the settings, and ends.
+func containerRuns(name, status string) bool {
+	if strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") {
+		return true
+	}
+	return strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") &&
+		!strings.Contains(status, "Paused")
 }
 
 // unhealthy is what the last healthcheck of a container said, in parentheses.

@@ -28,7 +28,8 @@ esac
 			failed = append(failed, f.Check+": "+f.Text)
 		}
 	}
-	want := "container codeforge-proxy-1: Up 4 seconds (unhealthy) (egress-proxy: cannot start: UPSTREAM_CA_FILE: the file contains no certificate)"
+	const why = " (egress-proxy: cannot start: UPSTREAM_CA_FILE: the file contains no certificate)"
+	want := "container codeforge-proxy-1: Up 4 seconds (unhealthy)" + why + "\n" + "container codeforge-mcp-server-1: Created" + why
 	if strings.Join(failed, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(failed, "\n"), want)
 	}

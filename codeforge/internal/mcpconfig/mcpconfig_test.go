@@ -413,3 +413,19 @@ func TestForeignProject(t *testing.T) {
 		t.Errorf("%q, %v", registry, err)
 	}
 }
+
+// TestUnsetVariable: the word before a key stays, even if the key's variable is not set and the key has yet to be typed.
+func TestUnsetVariable(t *testing.T) {
+	for _, value := range []string{"Bearer ${UNSET_KEY}", "Bearer  ${env:UNSET_KEY}", "token ${UNSET_KEY}"} {
+		servers, err := Parse(".mcp.json", []byte(`{"mcpServers":{"a":{"url":"https://a.example/mcp","headers":{"Authorization":"`+value+`"}}}}`))
+		testkit.Must(t, err)
+		d := (&Drafter{
+			Lookup:   func(string) (string, bool) { return "", false },
+			TakenAPI: func(string) bool { return false }, TakenToken: func(string) bool { return false },
+		}).Draft(t.Context(), servers[0])
+		want := value[:strings.LastIndexByte(value, ' ')+1] + "A_AUTH_TOKEN"
+		if got := d.Entry.Server.Headers["Authorization"]; got != want {
+			t.Errorf("%s: %q, want %q", value, got, want)
+		}
+	}
+}

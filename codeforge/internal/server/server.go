@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
@@ -294,16 +295,25 @@ func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
 	p.SetProgressToken("run")
 	res, err := s.mcp.CallTool(ctx, p)
 	if err != nil {
-		return Result{}, fmt.Errorf("running the code: %w", err)
+		return Result{}, unwrapAnswer(fmt.Errorf("running the code: %w", err))
 	}
 	return result(res)
+}
+
+// unwrapAnswer is the server's own sentence, without the chain of calls that led to it. Other errors stay.
+func unwrapAnswer(err error) error {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return errors.New(e.Message)
+	}
+	return err
 }
 
 // call calls a tool. That it failed is an error.
 func (s *Session) call(ctx context.Context, doing, tool string, args map[string]any) (Result, error) {
 	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
-		return Result{}, fmt.Errorf("%s: %w", doing, err)
+		return Result{}, unwrapAnswer(fmt.Errorf("%s: %w", doing, err))
 	}
 	r, err := result(res)
 	if err == nil && r.Failed {

@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -47,8 +49,12 @@ func file(skill string) string {
 func (s *Session) Source(ctx context.Context, name string) (string, error) {
 	uri := skillScheme + name + "/" + file(name)
 	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
+	var refused *jsonrpc.Error
+	if errors.As(err, &refused) && refused.Code == mcp.CodeResourceNotFound {
+		return "", fmt.Errorf("there is no skill %q; codeforge skills list lists them", name)
+	}
 	if err != nil {
-		return "", fmt.Errorf("reading the skill %q: %w; codeforge skills list lists them", name, err)
+		return "", fmt.Errorf("reading the skill %q: %w", name, err)
 	}
 	for _, c := range res.Contents {
 		return c.Text, nil

@@ -33,6 +33,9 @@ type Stream struct {
 	file     *os.File
 	terminal bool
 	mark     string // begins a colour; random, so that no text from outside contains it
+
+	// Encoding, if not nil, is called with each value before it is written as JSON.
+	Encoding func(v any)
 }
 
 // Open makes the stream of a file.

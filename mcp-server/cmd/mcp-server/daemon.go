@@ -97,9 +97,6 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	if d.alarms, err = alarm.Open(f.pins, d.alert, d.log); err != nil {
 		return nil, err
 	}
-	if err := d.openHistory(ctx); err != nil {
-		return nil, err
-	}
 	only := &sandbox.Sandbox{}
 	var source sandbox.Source = only
 	if f.follow == nil {
@@ -110,6 +107,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: d.fleet.DialRuns})
 		d.control = controlapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
+	}
+	if err := d.openHistory(ctx); err != nil {
+		return nil, err
 	}
 	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)

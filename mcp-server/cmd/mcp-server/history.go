@@ -21,7 +21,8 @@ import (
 // openHistory opens the store of runs.
 func (d *daemon) openHistory(ctx context.Context) error {
 	c := history.Config{
-		Dir: d.flags.history, Mode: d.settings.History, Clean: redacted(d.settings.RedactingStrings), Log: d.log,
+		Dir: d.flags.history, Mode: d.settings.History, Clean: redacted(d.settings.RedactingStrings),
+		Scrub: d.control.Scrub, Log: d.log,
 	}
 	if d.settings.HistoryBucket != nil && c.Mode != history.Off {
 		var err error

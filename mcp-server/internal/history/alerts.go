@@ -2,7 +2,9 @@ package history
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
@@ -16,14 +18,43 @@ func (s *Store) AddAlert(a historyapi.Alert) {
 	a.Number, a.At = s.number(), time.Now().UTC()
 	a.Title, a.Text = s.field(a.Title), s.field(a.Text)
 	s.feed.publish(historyapi.Event{Kind: historyapi.EventAlert, RunID: a.Run, Alert: &a})
-	s.put(job{do: func(ctx context.Context, tx *transaction) error {
-		data, err := json.Marshal(a)
-		if err != nil {
+	s.put(job{do: func(ctx context.Context, tx *transaction) error { return putAlert(ctx, tx, a) }})
+}
+
+// groupTime is how long after an alert others with its cause are added to it.
+const groupTime = time.Minute
+
+// putAlert stores an alert. If an alert with the same cause is there that nobody has seen, it is added to that one.
+func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
+	first := a
+	var data string
+	err := tx.QueryRowContext(ctx, `SELECT data FROM alert WHERE seen = 0 AND number > ? AND data ->> '$.kind' = ? AND
+		(data ->> '$.run' = ? OR ?) ORDER BY number LIMIT 1`,
+		a.At.Add(-groupTime).UnixMicro(), a.Kind, a.Run, isOfNetwork(a.Kind)).Scan(&data)
+	switch {
+	case err == nil:
+		if err = json.Unmarshal([]byte(data), &first); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO alert (number, data) VALUES (?, ?)`, a.Number, string(data))
+		if first.Further++; len(first.Titles) < historyapi.MaxTitles {
+			first.Titles = append(first.Titles, a.Title)
+		}
+	case !errors.Is(err, sql.ErrNoRows):
 		return err
-	}})
+	}
+	text, err := json.Marshal(first)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO alert (number, data) VALUES (?, ?)
+		ON CONFLICT (number) DO UPDATE SET data = excluded.data`, first.Number, string(text))
+	return err
+}
+
+// isOfNetwork reports whether alerts of a kind have one cause if they come at once: the network, or the machine. Others
+// have one if they are of one run.
+func isOfNetwork(kind string) bool {
+	return kind == historyapi.AlertAPI || kind == historyapi.AlertServer
 }
 
 // Alerts lists the latest alerts, latest first; only those that nobody has seen if unseen is set.

@@ -5,11 +5,15 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
@@ -50,6 +54,48 @@ func (c content) clean(clean func(string) string) content {
 	c.Output.Head, c.Output.Tail = cleanPrints(c.Output.Head, clean), cleanPrints(c.Output.Tail, clean)
 	c.Exit = clean(c.Exit)
 	return c
+}
+
+// scrubTime bounds how long the proxy may take to scrub the texts of one run.
+const scrubTime = 2 * time.Second
+
+// scrub returns a text and the content of a run without credentials, or an error if the proxy does not answer. The
+// content may be nil.
+func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *content, error) {
+	if s.cfg.Scrub == nil || text == "" && c == nil {
+		return text, c, nil
+	}
+	texts := []string{text}
+	if c != nil {
+		c.clean(func(text string) string {
+			texts = append(texts, text)
+			return text
+		})
+	}
+	ctx, cancel := context.WithTimeout(ctx, scrubTime)
+	defer cancel()
+	list, err := s.cfg.Scrub(ctx, texts)
+	if err == nil && len(list) != len(texts) {
+		err = errors.New("the proxy answered with another number of texts")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("scrubbing the texts of a run: %w", err)
+	}
+	if c != nil {
+		scrubbed := map[string]string{}
+		for i, text := range texts {
+			scrubbed[text] = list[i]
+		}
+		out := c.clean(func(text string) string { return scrubbed[text] })
+		c = &out
+	}
+	return list[0], c, nil
+}
+
+// logUnscrubbed logs that a run is stored without title, code and output.
+func (s *Store) logUnscrubbed(err error) {
+	s.cfg.Log.Warn("a run is stored without its code and output", logline.Tag("history"),
+		slog.String("error", err.Error()))
 }
 
 // cleanPrints cleans what was printed. If something to be removed spans two pieces, all become one piece.

@@ -5,8 +5,9 @@
 // first the code and output, then the rest; a damaged file is set aside, and a new one is created.
 //
 // Threat: whoever may read the file learns what code did. It has mode 0600 in a folder of 0700, and holds no
-// credential: the proxy has replaced credentials by their names before anything gets here. REDACTING_STRINGS are
-// removed here, as from log lines. What is removed from the file is overwritten.
+// credential: code has names, and if a person put a credential itself into code, the proxy replaces it before the code
+// and its output are stored. REDACTING_STRINGS are removed here, as from log lines. What is removed from the file is
+// overwritten.
 package history
 
 import (
@@ -58,6 +59,9 @@ type Config struct {
 	Mode string
 	// Clean takes out what must not be stored. Nil takes out nothing.
 	Clean func(string) string
+	// Scrub replaces the credentials in texts by their token names. A text is stored only if Scrub succeeds. Nil replaces
+	// nothing.
+	Scrub func(context.Context, []string) ([]string, error)
 	// Bucket has the runs of all stores that share it. With nil the store shares nothing.
 	Bucket *bucket.Bucket
 	Log    *slog.Logger

@@ -529,3 +529,35 @@ func TestFollow(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// TestAlertsOfOneCause: one run that reads ten APIs and then writes is one alert, and so is a network that is down for
+// ten APIs. What a person has seen gets no addition.
+func TestAlertsOfOneCause(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	for i := range 30 {
+		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertNewPair, Run: "r1", Title: fmt.Sprint("pair ", i)})
+	}
+	for i := range 10 {
+		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertAPI, Run: fmt.Sprint("r", i), Title: fmt.Sprint("API ", i)})
+	}
+	for i := range 2 {
+		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertAlarm, Run: fmt.Sprint("r", i), Title: "alarm"})
+	}
+	list, err := s.Alerts(t.Context(), true)
+	if err != nil || len(list) != 4 {
+		t.Fatalf("%+v %v", list, err)
+	}
+	if p := list[3]; p.Title != "pair 0" || p.Further != 29 || len(p.Titles) != historyapi.MaxTitles || p.Titles[0] != "pair 1" {
+		t.Errorf("%+v", p)
+	}
+	if p := list[2]; p.Title != "API 0" || p.Further != 9 {
+		t.Errorf("%+v", p)
+	}
+	if err := s.SeeAlerts(t.Context(), list[0].Number); err != nil {
+		t.Fatal(err)
+	}
+	s.AddAlert(historyapi.Alert{Kind: historyapi.AlertNewPair, Run: "r1", Title: "pair 30"})
+	if list, err = s.Alerts(t.Context(), true); err != nil || len(list) != 1 || list[0].Further != 0 {
+		t.Errorf("%+v %v", list, err)
+	}
+}

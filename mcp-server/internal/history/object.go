@@ -208,7 +208,7 @@ func (r *replay) check(id string, oldest time.Time) error {
 		return errors.New("its time is wrong")
 	}
 	switch run.State {
-	case historyapi.OK, historyapi.Failed, historyapi.Stopped:
+	case historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Frozen:
 		if run.Ended.Before(run.Began.Add(-maxSkew)) {
 			return errors.New("its time is wrong")
 		}

@@ -31,6 +31,7 @@ const (
 type Recording struct {
 	store *Store
 	code  string
+	line  string // its first line, for the title; empty if there is to be none
 	began time.Time
 
 	mu      sync.Mutex
@@ -67,12 +68,12 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 	run.Client, run.ClientVersion = s.field(run.Client), s.field(run.ClientVersion)
 	run.Skills = imports(code)
 	run.APIs = []string{}
+	r := &Recording{store: s, code: code, began: now, stored: map[string]bool{}, failed: s.failed.Load()}
 	if s.cfg.Mode == Full {
-		run.Title = s.field(title(code))
+		r.line = firstLine(code)
+		run.Title = s.title(r.line)
 	}
-	r := &Recording{
-		store: s, code: code, began: now, run: run, stored: map[string]bool{}, failed: s.failed.Load(),
-	}
+	r.run = run
 	s.mu.Lock()
 	s.live[run.ID] = r
 	s.mu.Unlock()
@@ -84,6 +85,11 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 func (r *Recording) put(run historyapi.Run) {
 	r.store.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
 	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
+		line, _, err := r.store.scrub(ctx, r.line, nil)
+		if err != nil {
+			r.store.logUnscrubbed(err)
+		}
+		run.Title = r.store.title(line)
 		return putRun(ctx, tx, run, "[]")
 	}})
 }
@@ -133,6 +139,7 @@ type End struct {
 	Exit    runapi.Exit
 	Reason  string
 	Stopped bool // by its client, or by mcp-server's end
+	Frozen  bool // by an alarm of its session
 	Receipt controlapi.Receipt
 	Lost    bool // the receipt
 	// Answer is what the model was given, Detail why there was no exit.
@@ -184,6 +191,8 @@ func (r *Recording) End(e End) {
 // state is the state of a run that is over.
 func state(e End) string {
 	switch {
+	case e.Frozen || e.Receipt.Alarm != nil:
+		return historyapi.Frozen
 	case e.Stopped || e.Exit.Reason == runapi.Cancelled:
 		return historyapi.Stopped
 	case e.Exit.Reason == runapi.Exited && e.Exit.Code == 0:
@@ -289,6 +298,11 @@ func (r *Recording) end(
 	if err != nil {
 		return err
 	}
+	line, c, err := s.scrub(ctx, r.line, c)
+	if err != nil {
+		s.logUnscrubbed(err)
+	}
+	run.Title = s.title(line)
 	if err := putRun(ctx, tx, run, string(hints)); err != nil {
 		return err
 	}
@@ -432,8 +446,15 @@ func imports(code string) []string {
 	return slices.Compact(out)
 }
 
-// title is the first line of a comment that the code begins with, or else of the code.
-func title(code string) string {
+// maxLine bounds the line from which a title is cut, in bytes. The line is scrubbed before, so that no part of a
+// credential stays.
+const maxLine = 64 << 10
+
+// title is the title of a run whose code has this first line.
+func (s *Store) title(line string) string { return s.field(visible.Cut(line, maxTitle, "")) }
+
+// firstLine is the first line of a comment that the code begins with, or else of the code.
+func firstLine(code string) string {
 	first := ""
 	for line := range strings.Lines(code) {
 		line = strings.TrimSpace(line)
@@ -442,11 +463,11 @@ func title(code string) string {
 		case text == "":
 			continue
 		case text != line:
-			return visible.Cut(text, maxTitle, "")
+			return visible.Cut(text, maxLine, "")
 		case first == "":
 			first = line
 		}
 		break
 	}
-	return visible.Cut(first, maxTitle, "")
+	return visible.Cut(first, maxLine, "")
 }

@@ -38,7 +38,11 @@ func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 	}
 	number := s.number()
 	s.put(job{size: int64(len(source)), do: func(ctx context.Context, tx *transaction) error {
-		return s.putVersion(ctx, tx, number, v, s.cfg.Clean(source))
+		scrubbed, _, err := s.scrub(ctx, source, nil)
+		if err != nil {
+			return err
+		}
+		return s.putVersion(ctx, tx, number, v, s.cfg.Clean(scrubbed))
 	}})
 }
 

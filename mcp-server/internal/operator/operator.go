@@ -53,6 +53,11 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET "+operatorapi.Prefix+"inspection", func(w http.ResponseWriter, r *http.Request) {
 		forward(w, r, c.Control.Inspection)
 	})
+	mux.HandleFunc("GET "+operatorapi.Prefix+"diagnosis", func(w http.ResponseWriter, r *http.Request) {
+		forward(w, r, func(ctx context.Context) (controlapi.Diagnosis, error) {
+			return c.Control.Diagnose(ctx, r.URL.Query().Get("offline") == "true")
+		})
+	})
 	historyRoutes(mux, c.History, c.Stop)
 	if c.Console != nil {
 		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // Config configures a Reporter. Zero durations get the defaults named there.
@@ -41,6 +43,7 @@ type Reporter struct {
 	pending string
 	state   string
 	step    string // what a call reported, until it is sent
+	urgent  string // what is sent before all else
 }
 
 // Start begins to report until Stop or the end of ctx.
@@ -78,12 +81,12 @@ func (r *Reporter) Running() {
 	r.state = "running"
 }
 
-// Waiting reports that the run waits for a person, or no longer does.
+// Waiting reports that the run waits for a person, at once, or that it no longer does.
 func (r *Reporter) Waiting(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state = "running"; on {
-		r.state = "waiting for you to approve a request"
+	if r.state, r.urgent = "running", ""; on {
+		r.state, r.urgent = approvalapi.Waiting, approvalapi.Waiting
 	}
 }
 
@@ -131,6 +134,10 @@ func (r *Reporter) report(ctx context.Context) {
 func (r *Reporter) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if s := r.urgent; s != "" {
+		r.urgent = ""
+		return s
+	}
 	if s := strings.TrimRight(r.pending, "\n"); s != "" {
 		r.pending = ""
 		return s

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 type told struct {
@@ -119,4 +120,20 @@ func TestMessageIsShort(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWaiting: a person who has to approve a request learns it at once, whatever the run prints.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		r := progress.Start(t.Context(), progress.Config{Send: func(_ context.Context, _ float64, message string) { sent = append(sent, message) }})
+		defer r.Stop()
+		r.Running()
+		r.Printed("much\n")
+		r.Waiting(true)
+		time.Sleep(2 * time.Second)
+		if got := strings.Join(sent, "; "); got != approvalapi.Waiting+"; much" {
+			t.Errorf("%q", got)
+		}
+	})
 }

@@ -21,14 +21,15 @@ import (
 // maxTypes is how much of an API's types.d.ts is shown, in bytes.
 const maxTypes = 100 << 10
 
-// listed is one API in the answer of list_apis: only what a model needs to call it.
+// listed is one API in the answer of list_apis: only what a model needs to call it. Clients read reference and
+// restricted_methods of every entry, so these are there even if they are null or empty.
 type listed struct {
 	Name              string              `json:"name"`
 	Description       string              `json:"description"`
 	Domains           []string            `json:"domains"`
 	Credentials       []string            `json:"credentials"`
 	CredentialsIn     map[string][]string `json:"credentials_in,omitempty"`
-	Reference         string              `json:"reference,omitempty"`
+	Reference         *string             `json:"reference"`
 	RestrictedMethods []string            `json:"restricted_methods"`
 	AllowedMethods    []string            `json:"allowed_methods,omitempty"`
 	Rules             []string            `json:"rules,omitempty"`
@@ -230,8 +231,11 @@ func mistakes(cat controlapi.Catalog) (n int) {
 func listing(api controlapi.API) listed {
 	l := listed{
 		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
-		Reference: api.Reference, Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,
+		Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,
 		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods, Rules: api.Rules,
+	}
+	if api.Reference != "" {
+		l.Reference = &api.Reference
 	}
 	for _, t := range api.Credentials {
 		l.Credentials = append(l.Credentials, t.Name)

@@ -74,6 +74,7 @@ func (s *Surface) end(
 	e.Answer = strings.Join(texts, "\n")
 	if err != nil {
 		e.Reason, e.Stopped = noExit(err), errors.Is(err, context.Canceled)
+		e.Frozen = errors.As(err, new(*execution.FrozenError))
 		e.Detail = explain(err, o).Person
 	}
 	recording.End(e)

@@ -50,6 +50,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/ports"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reach"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -126,6 +127,9 @@ func (d *daemon) certificate(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-pem-file")
 	_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: d.authority.Certificate().Raw}) // the client notices
 }
+
+// catalog is the catalog in force.
+func (d *daemon) catalog() *catalog.Catalog { return d.reloader.Current().Rules.Catalog }
 
 // open does everything that can fail before the proxy serves. l is the control socket, logins the credentials' socket.
 func open(
@@ -270,6 +274,8 @@ func (d *daemon) assemble(
 	})
 	d.control = control.New(control.Config{
 		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Room: d.room, Plans: d.plans,
+		Hosts: (&reach.Checker{Pool: pool, Catalog: d.catalog, UserAgent: set.UserAgent}).Hosts,
+		CA:    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})),
 		Ready: d.problem, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",

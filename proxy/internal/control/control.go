@@ -48,6 +48,9 @@ type Config struct {
 	Room Room
 	// Plans are those of dry runs. Nil means none.
 	Plans Plans
+	// Hosts checks which hosts of the catalog can be reached. CA is the certificate that the sandbox trusts, in PEM.
+	Hosts func(context.Context) []controlapi.HostCheck
+	CA    string
 	// Ready returns nil when the proxy serves, else why not.
 	Ready func() error
 	// Pods are those that share the proxy. Each has one slot, which it calls 0. With nil, slots are the proxy's own.
@@ -73,6 +76,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/catalog/{api}/operations",
 		s.document(func(a *catalog.API) *catalog.Document { return a.OperationsFile }))
 	s.mux.HandleFunc("GET /v1/inspection", value(func() any { return s.conf.Current().Inspection() }))
+	s.mux.HandleFunc("GET /v1/diagnosis", s.diagnose)
 	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
 	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
 	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
@@ -81,6 +85,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/events", s.events)
 	s.mux.HandleFunc("GET /v1/health", s.health)
 	s.mux.HandleFunc("POST /v1/ledger/check", s.checkLedger)
+	s.mux.HandleFunc("POST /v1/scrub", s.scrub)
 	if c.Room != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
 		s.mux.HandleFunc("GET /v1/held", value(func() any { return c.Room.List() }))
@@ -102,7 +107,9 @@ func New(c Config) *Control {
 
 // ServeHTTP implements http.Handler.
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if r.URL.Path != "/v1/scrub" { // which has its own bound
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	}
 	s.mux.ServeHTTP(w, r)
 }
 
@@ -117,6 +124,15 @@ func (s *Control) Serve(ctx context.Context, l net.Listener) error {
 // value answers with what of returns.
 func value(of func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { httpjson.Answer(w, http.StatusOK, of()) }
+}
+
+// diagnose answers with what only the proxy can tell about the machine.
+func (s *Control) diagnose(w http.ResponseWriter, r *http.Request) {
+	out := controlapi.Diagnosis{CA: s.conf.CA}
+	if r.URL.Query().Get("offline") != "true" {
+		out.Hosts = s.conf.Hosts(r.Context())
+	}
+	httpjson.Answer(w, http.StatusOK, out)
 }
 
 // document answers with a file of an active API.

@@ -19,6 +19,12 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("%d %s", status, text)
 		}
 	})
+	t.Run("scrub-stored", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "scrub-stored")
+		if _, text := scrubbed(t, `["`+canary+`demo"]`); text != `["`+canary+`demo"]` {
+			t.Error(text)
+		}
+	})
 	t.Run("plan-by", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "plan-by")
 		book, p := planIn(t, false)

@@ -1,15 +1,15 @@
 // What a person may want to know.
 import { html, useEffect } from "./preact.js";
 import { Card, Chip, Kbd, Wrong } from "./parts.js";
-import { clock, shown } from "./text.js";
+import { clock, plural, shown } from "./text.js";
 import { api } from "./session.js";
 import { address, app, say, set, useData } from "./state.js";
 import { Icon } from "./draw.js";
 
 // Kinds that are not here are shown in the colour of what is held.
-const CLASSES = { value: "bad", canary: "bad", pinned: "bad", server: "bad", history: "bad", skill: "live" };
+const CLASSES = { alarm: "bad", pinned: "bad", server: "bad", history: "bad", skill: "live" };
 const WORTH = [
-  ["Code sends the value of a key", "value", "always on"],
+  ["Code sends the value of a key, or a canary", "alarm", "always on"],
   ["An API fails more than half of 20 requests", "api", "always on"],
   ["An MCP server does not start, or its tools are not as you accepted them", "server", "always on"],
   ["Data goes from one API to another for the first time", "new_pair", "always on"],
@@ -33,7 +33,7 @@ export async function seen() {
   set({ alerts: app.alerts + 1 });
 }
 
-const One = ({ a }) => html`<li class="row alert"><span class=${CLASSES[a.kind] ?? "held"}><${Icon} name="warn" /></span><div class="grow"><h3>${shown(a.title)}</h3>${a.text && html`<p class="soft">${shown(a.text)}</p>`}</div><${Chip}>${shown(a.kind)}</${Chip}>${a.run && html`<a class="mono soft" href=${address("runs", a.run)}>${shown(a.run.slice(0, 9))}</a>`}${a.skill && html`<a class="mono soft" href=${address("skills", a.skill)}>${shown(a.skill)}</a>`}${a.api && html`<a class="mono soft" href=${address(a.kind === "server" ? "servers" : "apis", a.api)}>${shown(a.api)}</a>`}<span class="faint num">${clock(a.at, false)}</span></li>`;
+const One = ({ a }) => html`<li class="row alert"><span class=${CLASSES[a.kind] ?? "held"}><${Icon} name="warn" /></span><div class="grow"><h3>${shown(a.title)}</h3>${a.text && html`<p class="soft">${shown(a.text)}</p>`}${a.further ? html`<details><summary class="soft">${plural(a.further, "more alert")} of the same cause</summary><ul>${(a.titles ?? []).map((t) => html`<li class="soft">${shown(t)}</li>`)}</ul></details>` : null}</div><${Chip}>${shown(a.kind)}</${Chip}>${a.run && html`<a class="mono soft" href=${address("runs", a.run)}>${shown(a.run.slice(0, 9))}</a>`}${a.skill && html`<a class="mono soft" href=${address("skills", a.skill)}>${shown(a.skill)}</a>`}${a.api && html`<a class="mono soft" href=${address(a.kind === "server" ? "servers" : "apis", a.api)}>${shown(a.api)}</a>`}<span class="faint num">${clock(a.at, false)}</span></li>`;
 
 export function Alerts() {
   const state = useData("alerts", app.alerts), list = state.data ?? [], old = list.filter((a) => a.seen).slice(0, 50);

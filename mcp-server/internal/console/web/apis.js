@@ -52,7 +52,8 @@ function One({ a, chosen, tested, test }) {
 
 function Tested({ result }) {
   const hints = result.hints ?? [];
-  return html`<section class="card" aria-label="Test"><header><h2 class="grow">Test</h2>${result.busy ? html`<span class="faint">…</span>` : html`<span class=${"status " + (result.ok ? "ok" : "bad")}><span class=${"row " + (result.ok ? "ok" : "bad")}><${Icon} name=${result.ok ? "ok" : "no"} />${result.ok ? "Works" : "Does not work"}</span></span>`}</header>
+  const verdict = result.ok ? ["ok", "ok", "Works"] : result.unclear ? ["warn", "held", "Unclear"] : ["no", "bad", "Does not work"];
+  return html`<section class="card" aria-label="Test"><header><h2 class="grow">Test</h2>${result.busy ? html`<span class="faint">…</span>` : html`<span class=${"status " + verdict[1]}><span class=${"row " + verdict[1]}><${Icon} name=${verdict[0]} />${verdict[2]}</span></span>`}</header>
     <div class="body">${result.text && html`<p>${shown(result.text)}</p>`}${hints.map((hint) => html`<p class="faint">${shown(hint)}</p>`)}</div></section>`;
 }
 

@@ -67,7 +67,7 @@ function Welcome() {
   const kept = app.kept;
   if (!kept || app.welcomed || kept.mode !== "full") return null;
   const done = () => { try { localStorage.setItem("codeforge-welcomed", "1"); } catch { /* it is said again */ } set({ welcomed: true }); };
-  return html`<div class="toast welcome" role="status"><b>What is kept</b><p>The code and output of runs for ${kept.content_days} days, what they sent where for ${kept.receipt_days} days, on this machine only. No key is in it. <span class="mono">HISTORY=receipts</span> in .env keeps no code and no output.</p><div class="row"><button type="button" class="btn small" onClick=${done}>Understood</button><a class="btn small quiet" href="#/settings" onClick=${done}>What exactly</a></div></div>`;
+  return html`<div class="toast welcome" role="status"><b>What is kept</b><p>The code and output of runs for ${kept.content_days} days, what they sent where for ${kept.receipt_days} days, on this machine only. The proxy replaces each key in it with its name. <span class="mono">HISTORY=receipts</span> in .env keeps no code and no output.</p><div class="row"><button type="button" class="btn small" onClick=${done}>Understood</button><a class="btn small quiet" href="#/settings" onClick=${done}>What exactly</a></div></div>`;
 }
 
 function App() {

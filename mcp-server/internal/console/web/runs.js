@@ -10,7 +10,7 @@ import { Run } from "./run.js";
 // The list is kept while other pages are shown. Filter is what it was asked with.
 export const list = { filter: null, runs: [], next: "", busy: false, error: "", total: 0 };
 const FIELDS = ["api", "host", "skill", "client", "session", "run"];
-const STATES = { failed: "failed", refused: "denied", denied: "denied", ok: "ok", active: "running", running: "running", stopped: "stopped", lost: "lost", waiting: "waiting" };
+const STATES = { failed: "failed", refused: "denied", denied: "denied", ok: "ok", active: "running", running: "running", stopped: "stopped", lost: "lost", waiting: "waiting", frozen: "frozen" };
 
 /** query is a filter as people type it, as the parameters of a request: api:stripe status:failed, and words. */
 export function query(text) {
@@ -78,7 +78,7 @@ onRuns((runs) => {
 
 const KINDS = {
   ok: ["ok", "ok", "Done"], denied: ["warn", "bad", "Done, some refused"], failed: ["no", "bad", "Failed"], held: ["held", "held", "Held, waits for you"],
-  running: ["runs", "live", "Running"], waiting: ["clock", "live", "Waits for a slot"], stopped: ["stop", "bad", "Stopped"], lost: ["stop", "bad", "Its end was not stored"],
+  running: ["runs", "live", "Running"], waiting: ["clock", "live", "Waits for a slot"], stopped: ["stop", "bad", "Stopped"], frozen: ["no", "bad", "Frozen by an alarm"], lost: ["stop", "bad", "Its end was not stored"],
 };
 export const under = (run) => run.state === "running" || run.state === "waiting";
 /** kind is how a run is shown: its state, whether it is held, and whether something was refused. */
@@ -116,7 +116,7 @@ export function Runs() {
       <div class="head">
         <div class="row"><h1 class="grow">Runs</h1><button type="button" class="btn quiet small" aria-pressed=${app.frozen ? "true" : "false"} title="Freeze the screen (space)" onClick=${() => set({ frozen: !app.frozen })}><span class=${"dot " + (app.frozen ? "held" : app.connected ? "pulse" : "bad")}></span>${app.frozen ? "Frozen" : app.connected ? "Live" : "Not live"}</button></div>
         <${Search} label="Filter runs" value=${q} hint="api:stripe status:failed host:… or any text" on=${filter} />
-        <${Histogram} runs=${list.runs} now=${now} bad=${(r) => ["failed", "denied", "stopped", "lost"].includes(kind(r))} />
+        <${Histogram} runs=${list.runs} now=${now} bad=${(r) => ["failed", "denied", "stopped", "lost", "frozen"].includes(kind(r))} />
         <${Switch} label="Which runs" value=${set_} on=${choose} choices=${SETS.map(([v, t]) => [v, t, v === "" && list.total ? thousands(list.total) : undefined])} />
       </div>
       ${list.runs.length ? html`<${Virtual} label="Runs, newest first" count=${list.runs.length} height=${58} row=${row} near=${more} chosen=${list.runs.findIndex((r) => r.run === chosen)} />`

@@ -24,7 +24,7 @@ function Kept() {
   return html`<div class="body stack">${k.problem && html`<${Note} cls="bad">${shown(k.problem)}</${Note}>`}
     ${k.mode === "full" ? html`<div class="slots" role="img" aria-label=${Math.round(used * 100) + " percent of the room for code and output is used"}>${Array.from({ length: 40 }, (_, i) => html`<i class=${i < Math.ceil(used * 40) ? "on" : ""}></i>`)}</div>` : null}
     <dl class="facts"><${Fact} title="Code and output">${k.mode === "full" ? `${bytes(k.content)} of at most ${bytes(k.content_bytes)}, for ${k.content_days} days` : "not kept"}</${Fact}><${Fact} title="Receipts">${k.mode === "off" ? "not kept" : `${plural(k.runs, "run")}, ${plural(k.exchanges, "request")}, for ${k.receipt_days} days`}</${Fact}>${k.path && html`<${Fact} title="Where"><span class="mono wrapany">${shown(k.path)}</span><span class="faint">, ${bytes(k.bytes)}, CodeForge’s alone (0600)</span></${Fact}>`}${k.dropped ? html`<${Fact} title="Lost"><span class="bad">${plural(k.dropped, "record")} since the start</span></${Fact}>` : null}</dl>
-    <p class="faint">HISTORY=receipts in .env keeps no code and no output, HISTORY=off nothing. No key is in it in any case: code has names.</p></div>`;
+    <p class="faint">HISTORY=receipts in .env keeps no code and no output, HISTORY=off nothing. The proxy replaces each key in it with its name.</p></div>`;
 }
 
 function Sessions() {

@@ -1,0 +1,92 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+const literal = "sk_live_0123456789abcdef"
+
+// TestStoredTextsAreScrubbed: the file holds no credential of code, title, output, answer or skill, and its full-text
+// index finds none. If the proxy does not answer, the run is stored without them.
+// Promise: never-printed
+func TestStoredTextsAreScrubbed(t *testing.T) {
+	for name, scrub := range map[string]func(context.Context, []string) ([]string, error){
+		"replaced": func(_ context.Context, texts []string) ([]string, error) {
+			out := make([]string, len(texts))
+			for i, text := range texts {
+				out[i] = strings.ReplaceAll(text, literal, "STRIPE_TOKEN")
+			}
+			return out, nil
+		},
+		"no answer": func(context.Context, []string) ([]string, error) { return nil, errors.New("the proxy has gone") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, func(c *Config) { c.Scrub = scrub })
+			r := s.Begin(historyapi.Run{ID: "rscrub"}, "// with "+literal+"\nfetch()")
+			s.Begin(historyapi.Run{ID: "rcut"}, "// "+strings.Repeat("x", maxTitle-9)+literal) // the title ends within it
+			r.Started(1, 1)
+			settle(t, s)
+			r.Print("the key is sk_live_01234", "") // in two pieces
+			r.Print("56789abcdef\n", literal)
+			r.End(End{
+				Exit: runapi.Exit{Reason: runapi.Exited, Detail: "at " + literal}, Answer: "answer " + literal,
+				Receipt: controlapi.Receipt{Run: "rscrub"},
+			})
+			s.Skill(historyapi.SkillVersion{Skill: "stripe", By: historyapi.ByTool}, "const key = '"+literal+"'")
+			if name == "replaced" {
+				settle(t, s)
+			}
+			d, err := s.Run(t.Context(), "rscrub")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			for _, p := range d.Output.Head {
+				text += p.Text
+			}
+			switch {
+			case name == "no answer" && (d.Kept || d.Title != ""):
+				t.Errorf("kept: %+v", d)
+			case name == "replaced" && (d.Title != "with STRIPE_TOKEN" || !strings.Contains(d.Code.Head, "STRIPE_TOKEN") ||
+				d.Answer.Head != "answer STRIPE_TOKEN" || d.Exit != "at STRIPE_TOKEN" || strings.Count(text, "STRIPE_TOKEN") != 2):
+				t.Errorf("%+v %q", d, text)
+			}
+			page, err := s.Runs(t.Context(), historyapi.Filter{Grep: literal}, "")
+			if err != nil || len(page.Runs) > 0 {
+				t.Errorf("found by the credential: %v %v", page.Runs, err)
+			}
+			shut(t, s)
+			for _, suffix := range []string{"", "-wal"} {
+				data, _ := os.ReadFile(filepath.Join(dir, Name+suffix))
+				if strings.Contains(string(data), literal[:7]) {
+					t.Errorf("%s has it", Name+suffix)
+				}
+			}
+		})
+	}
+}
+
+// TestFrozen: a run that an alarm has ended is neither ok nor failed, whatever its exit code is.
+func TestFrozen(t *testing.T) {
+	exit := runapi.Exit{Reason: runapi.Exited}
+	for name, e := range map[string]End{
+		"its own alarm":         {Exit: exit, Receipt: controlapi.Receipt{Alarm: &controlapi.Alarm{}}},
+		"that of its session":   {Exit: exit, Frozen: true},
+		"ended by it":           {Exit: runapi.Exit{Reason: runapi.Cancelled}, Frozen: true},
+		"before it had started": {Reason: "alarm", Frozen: true},
+	} {
+		if got := state(e); got != historyapi.Frozen {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package control
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// scrub answers with texts in which the token names replace the credentials. mcp-server asks for it before it stores
+// what code was, because it has no credential to look for.
+func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
+	var texts []string
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, controlapi.MaxScrub)).Decode(&texts); err != nil {
+		httpjson.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
+		return
+	}
+	if !disarm.Off("scrub-stored") {
+		scrubber := s.conf.Current().Scrub
+		for i, text := range texts {
+			texts[i] = scrubber.Loggable(text)
+		}
+	}
+	httpjson.Answer(w, http.StatusOK, texts)
+}

@@ -1,0 +1,32 @@
+package control
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// scrubbed is the answer to a text that is to be stored.
+func scrubbed(t *testing.T, text string) (int, string) {
+	t.Helper()
+	c, _ := newControl(t)
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/scrub", strings.NewReader(text)))
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// TestScrub: token names replace the credentials of active and inactive APIs, in texts longer than other requests too.
+// Promise: never-printed
+func TestScrub(t *testing.T) {
+	long := strings.Repeat("x", 2*maxBody)
+	status, text := scrubbed(t, `["k=`+canary+`demo", "", "`+strings.ToUpper(canary)+`off `+long+`", "`+canary+`off"]`)
+	if status != http.StatusOK || !strings.HasPrefix(text, `["k=DEMO_TOKEN","","`) || !strings.HasSuffix(text, long+`","OFF_TOKEN"]`) {
+		t.Errorf("%d %.60s", status, text)
+	}
+	for _, wrong := range []string{`{}`, `["` + strings.Repeat("x", 9<<20) + `"]`} {
+		if status, _ := scrubbed(t, wrong); status != http.StatusBadRequest {
+			t.Errorf("%.9s: %d", wrong, status)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// Package reach checks which hosts of the catalog the proxy can reach, for codeforge doctor.
+//
+// Contract: each check is one HEAD request without a credential, through the same resolver, guard, trust and upstream
+// proxy as the requests of code. It follows no redirect.
+package reach
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+)
+
+const (
+	hostTime   = 8 * time.Second
+	concurrent = 8
+)
+
+// Checker checks hosts.
+type Checker struct {
+	Pool *upstream.Pool
+	// Catalog returns the catalog in force.
+	Catalog   func() *catalog.Catalog
+	UserAgent string
+}
+
+// owner owns the connections of one check.
+type owner struct{ ctx context.Context }
+
+func (o *owner) Context() context.Context { return o.ctx }
+
+// target is a host to check, and the API it is reached for.
+type target struct {
+	api  *catalog.API
+	host string
+	url  *url.URL
+}
+
+// Hosts checks the hosts of the active APIs and the servers that give them credentials, each host once. Wildcards are
+// left out: they name no host.
+func (c *Checker) Hosts(ctx context.Context) []controlapi.HostCheck {
+	ctx, cancel := context.WithCancel(ctx) // closes the connections
+	defer cancel()
+	list := targets(c.Catalog())
+	out := make([]controlapi.HostCheck, len(list))
+	var wg sync.WaitGroup
+	seats := make(chan struct{}, concurrent)
+	for i, t := range list {
+		wg.Go(func() {
+			seats <- struct{}{}
+			defer func() { <-seats }()
+			out[i] = c.check(ctx, t)
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func targets(cat *catalog.Catalog) (out []target) {
+	seen := map[string]bool{}
+	add := func(a *catalog.API, scheme, host string) {
+		if host != "" && !strings.HasPrefix(host, "*.") && !seen[host] {
+			seen[host] = true
+			out = append(out, target{a, host, &url.URL{Scheme: scheme, Host: host, Path: "/"}})
+		}
+	}
+	for _, a := range cat.APIs() {
+		if !a.Active {
+			continue
+		}
+		for _, h := range a.Hosts {
+			add(a, a.Scheme(h), h.String())
+		}
+		for _, cr := range a.Credentials { // without its token server a credential expires
+			server := *a
+			server.Name, server.ClientCert = a.Name+" without its certificate", nil
+			add(&server, "https", cr.Mint.Server())
+		}
+	}
+	return out
+}
+
+func (c *Checker) check(ctx context.Context, t target) controlapi.HostCheck {
+	ctx, cancel := context.WithTimeout(ctx, hostTime)
+	defer cancel()
+	out := controlapi.HostCheck{Host: t.host, Plain: t.url.Scheme == "http"}
+	req := (&http.Request{
+		Method: http.MethodHead, URL: t.url, Host: t.host, Header: http.Header{"User-Agent": {c.UserAgent}},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	w := upstream.Want{APIs: []*catalog.API{t.api}, Version: "reach", Owner: &owner{ctx}}
+	began := time.Now()
+	err := c.Pool.Check(ctx, w, t.url)
+	var resp *http.Response
+	if err == nil {
+		resp, err = c.Pool.RoundTrip(req, w)
+	}
+	if err != nil {
+		name, _, _ := strings.Cut(t.api.Name, " ")
+		failure := upstream.Failure{Code: upstream.Classify(err), Host: t.host, API: name, Cause: err}.Refusal()
+		out.Code, out.Problem, out.Hint = failure.Code, failure.Error, failure.Person
+		return out
+	}
+	_ = resp.Body.Close()
+	took := time.Since(began)
+	out.Status, out.Milliseconds = resp.StatusCode, took.Milliseconds()
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		skew := (time.Since(date) - took/2).Milliseconds()
+		out.SkewMilliseconds = &skew
+	}
+	return out
+}
