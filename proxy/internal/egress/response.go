@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
@@ -51,7 +52,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		return x.failureResponse(scrub.ErrEncoding)
 	}
 	whole := resp.ContentLength > 0
-	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent()})
+	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: method, Sent: x.sent(), Held: x.held})
 	x.scrubbed = report
 	if err == nil {
 		err = x.scrubSignature(resp, method)
@@ -164,6 +165,8 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	var missing *mint.Error
 	var planned *notPlannedError
 	switch {
+	case errors.Is(err, membudget.ErrFull):
+		v = policy.Refuse(policy.CodeTooMany, host, nil)
 	case errors.As(err, &planned):
 		v = planned.v
 	case errors.As(err, &missing):
@@ -203,7 +206,7 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	v = v.For(x.lease)
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
-		planned != nil {
+		planned != nil || errors.Is(err, membudget.ErrFull) {
 		x.note.Outcome = controlapi.OutcomeDenied
 	}
 	hint := []controlapi.Hint{v.Hint()}

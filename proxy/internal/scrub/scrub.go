@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
@@ -45,6 +46,8 @@ type Options struct {
 	// Sent are the token names that this run sent. If several names have one value, such a name is shown, else the
 	// first.
 	Sent []string
+	// Held is the memory of the exchange. A body that it has no room for streams.
+	Held *membudget.Account
 }
 
 // New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.
