@@ -163,7 +163,7 @@ func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by", "plan-by"},
 		"./proxy/internal/plan":        {"plan-once", "plan-digest"},
-		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "idempotency"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "idempotency", "memory-budget"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},

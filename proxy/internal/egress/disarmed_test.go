@@ -3,6 +3,7 @@
 package egress_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -89,6 +91,15 @@ func TestDisarmed(t *testing.T) {
 			}
 		})
 	}
+	t.Run("memory-budget", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "memory-budget")
+		r := newRig(t, setup{apis: map[string]string{"table": tableAPI}})
+		defer r.begin()()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hoard(ctx, r)
+		testkit.WaitFor(t, func() bool { return r.memory.Used() > budgetSize/2+16<<20 })
+	})
 	t.Run("ledger-required", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "ledger-required")
 		r := newRig(t, setup{sending: func(audit.Sending) error { return errors.New("no space left") }})

@@ -142,7 +142,7 @@ func newRig(t testing.TB, s setup) *rig {
 				t.Error(err)
 			}
 		}})
-	r.memory = membudget.New(256 << 20)
+	r.memory = membudget.New(budgetSize)
 	r.handler = egress.New(egress.Config{
 		Memory:  r.memory,
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
