@@ -1,8 +1,9 @@
 // Package membudget bounds the memory that the buffers of many holders take together.
 //
 // Threat: one holder, such as a run, or several at once make a daemon hold so much that the kernel ends it, or that the
-// others get no memory. Contract: a holder takes more only as long as it then has at most as much as is still free. So
-// one holder has at most half of a budget, eight have at most a ninth each, and a newcomer always finds a share.
+// others get no memory. Contract: half of a budget is reserved for holders that have little, a thirty-second of it at
+// most. Of the rest a holder takes more only as long as it then has at most as much as is still free. So one holder has
+// at most a quarter of a budget, and each of sixteen finds its thirty-second, whatever the others have taken before.
 package membudget
 
 import (
@@ -68,7 +69,7 @@ func (a *Account) Take(n int64) bool {
 // take is Take for a caller that holds budget.mu.
 func (a *Account) take(n int64) bool {
 	b := a.budget
-	if b.holds[a.holder]+n > b.total-b.used-n && !disarm.Off("memory-budget") {
+	if n > 0 && !b.allows(b.holds[a.holder]+n, b.total-b.used-n) && !disarm.Off("memory-budget") {
 		return false
 	}
 	b.holds[a.holder] += n
@@ -77,12 +78,22 @@ func (a *Account) take(n int64) bool {
 	return true
 }
 
+// reserved is the part of a budget that only holders with little may take, and little the part that is little.
+const reserved, little = 2, 32
+
+// allows reports whether a holder may have so many bytes while so many are free.
+func (b *Budget) allows(has, free int64) bool {
+	// A share of what is free is not enough: holders keep what they have, so each that comes would find half as much as
+	// the one before.
+	return free >= 0 && has <= b.total/little || has <= free-b.total/reserved
+}
+
 // Wait takes n bytes. It waits for them until ctx ends, and returns its cause then. ErrFull: no share is so large.
 func (a *Account) Wait(ctx context.Context, n int64) error {
 	if a == nil {
 		return nil
 	}
-	if n > a.budget.total/2 && !disarm.Off("memory-budget") {
+	if n > a.budget.total/reserved/2 && !disarm.Off("memory-budget") {
 		return ErrFull
 	}
 	for {

@@ -3,6 +3,7 @@ package membudget
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -11,26 +12,35 @@ import (
 	"time"
 )
 
-// TestShares: each holder gets at most as much as it leaves free, so one more always finds a share.
+// TestShares: however many holders take all that they can, at once or one after the other, one more finds a share.
 func TestShares(t *testing.T) {
-	b := New(900)
-	for run := range 8 {
-		a := b.Open(run)
-		for a.Take(1) {
+	for _, turns := range []int{1, 2400} { // one holder takes all that it may before the next, or each a byte in turn
+		b := New(2400)
+		for range turns {
+			for run := range 8 {
+				for a := b.Open(run); a.Take(1) && turns == 1; {
+				}
+			}
+		}
+		full := b.Used()
+		for run := range 8 {
+			if !b.Open(fmt.Sprint(run)).Take(75) {
+				t.Errorf("%d turns: %d of 2400 bytes are taken, and newcomer %d gets none", turns, full, run)
+			}
+		}
+		if !b.Open(0).Take(0) {
+			t.Error("a holder with its share cannot take nothing")
 		}
 	}
-	if a := b.Open("newcomer"); b.Used() > 900-3 || !a.Take(1) {
-		t.Errorf("%d of 900 bytes are taken, and a newcomer gets none", b.Used())
-	}
-	b = New(900)
+	b := New(900)
 	one, same := b.Open("one"), b.Open("one")
-	if !one.Take(400) || same.Take(51) || !same.Take(50) || one.Take(1) {
-		t.Error("a holder has more than half, or less")
+	if !one.Take(175) || same.Take(51) || !same.Take(50) || one.Take(1) {
+		t.Error("a holder has more than a quarter, or less")
 	}
 	one.Give(100)
 	same.Close()
 	same.Close()
-	if b.Used() != 300 {
+	if b.Used() != 75 {
 		t.Errorf("%d bytes are taken", b.Used())
 	}
 	one.Close()
@@ -42,7 +52,7 @@ func TestShares(t *testing.T) {
 // TestWait: one who waits gets the memory of another who ends, and stops with its context.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(100)
+		b := New(200)
 		first, second := b.Open("run"), b.Open("run")
 		first.Take(40)
 		time.AfterFunc(time.Hour, first.Close)
@@ -110,8 +120,8 @@ func TestReadAll(t *testing.T) {
 		t.Error(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		full := New(1 << 20)
-		full.Open("run").Take(1 << 19)
+		full := New(1 << 21)
+		full.Open("run").Take(1)
 		src := strings.NewReader(strings.Repeat("x", 1<<20))
 		if _, err := full.Open("run").ReadAll(t.Context(), src, 1<<19, 1<<19); !errors.Is(err, ErrFull) || src.Len() < 1<<19 {
 			t.Error(err, src.Len())
@@ -125,7 +135,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // TestReader: what is read is taken.
 func TestReader(t *testing.T) {
-	b := New(100)
+	b := New(200)
 	a := b.Open("run")
 	if text, err := io.ReadAll(a.Reader(strings.NewReader("0123456789"))); err != nil || len(text) != 10 || b.Used() != 10 {
 		t.Error(err, b.Used())

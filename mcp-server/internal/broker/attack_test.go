@@ -126,13 +126,13 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%d bytes are still held", r.Used())
 	}
 	other, own := r.Open("other"), r.Open("s1-r1")
-	if !other.Take(maxHolds/2) || other.Take(1) {
+	if !other.Take(maxHolds/4) || other.Take(1) {
 		t.Error("a run's bound")
 	}
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
 		t.Errorf("beside a run that has its share: %s", got.body)
 	}
-	if !own.Take(maxHolds / 4) {
+	if !own.Take(maxHolds / 8) {
 		t.Error("a second run has no share")
 	}
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.Code != serverUnavailable {

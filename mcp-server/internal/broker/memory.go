@@ -2,9 +2,9 @@ package broker
 
 import "github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 
-// maxHolds bounds the arguments and unread answers of all calls in mcp-server's memory, in bytes. Memory holds each byte
-// a few times.
-const maxHolds = 128 << 20
+// maxHolds bounds the arguments and unread answers of all calls in mcp-server's memory, in bytes. Large ones get half.
+// Memory holds each byte a few times.
+const maxHolds = 256 << 20
 
 // holder is whom calls of a run are counted for: its tenant, or the run itself.
 func (b *Broker) holder(run string) string {

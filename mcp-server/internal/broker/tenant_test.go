@@ -106,7 +106,7 @@ func TestRoomOfTenant(t *testing.T) {
 	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
 	of := func(run string) *membudget.Account { return w.broker.memory.Open(w.broker.holder(run)) }
 	first, second, other := of(mallory+"-r1"), of(mallory+"-r2"), of("s1-r3")
-	if !first.Take(maxHolds/2) || second.Take(1) || !other.Take(maxHolds/4) {
+	if !first.Take(maxHolds/4) || second.Take(1) || !other.Take(maxHolds/8) {
 		t.Error("one tenant's runs take the memory of all")
 	}
 	first.Close()

@@ -56,7 +56,7 @@ func settle() {
 // defaultMemory bounds the Go runtime's memory if GOMEMLIMIT does not, in bytes.
 const defaultMemory = 400 << 20
 
-// newBudget gives the buffers of requests half of the memory that the runtime may use. The other half is for the catalog
+// newBudget gives the buffers of requests five eighths of the memory that the runtime may use. The rest is for the catalog
 // and for garbage. Held requests have a bound of their own, which is set aside.
 func newBudget() *membudget.Budget {
 	limit := debug.SetMemoryLimit(-1) // of GOMEMLIMIT
@@ -64,7 +64,7 @@ func newBudget() *membudget.Budget {
 		limit = defaultMemory
 		debug.SetMemoryLimit(limit)
 	}
-	b := membudget.New(limit / 2)
+	b := membudget.New(limit / 8 * 5)
 	b.Open("held requests").Take(hold.MaxBytes)
 	return b
 }

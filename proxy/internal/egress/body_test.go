@@ -212,7 +212,7 @@ func TestLargeWindows(t *testing.T) {
 		<-q.Context().Done()
 	}))
 	end := r.begin()
-	const atOnce = 7 // windows of 16 MiB in the half of the budget that a run gets
+	const atOnce = 3 // windows of 16 MiB in the quarter of the budget that a run gets
 	for range atOnce {
 		pr, pw := io.Pipe()
 		q, _ := http.NewRequest("POST", "https://"+demoHost+"/", pr)

@@ -32,7 +32,7 @@ type Config struct {
 	// Lost is called with the receipt of a run that was replaced, or not ended before Close: nobody took it. Nil means
 	// that nobody wants it.
 	Lost func(slot.ID, controlapi.Receipt)
-	// Memory is what the buffers of all runs may take. Nil means 256 MiB.
+	// Memory is what the buffers of all runs may take. Nil means 512 MiB.
 	Memory *membudget.Budget
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
@@ -59,7 +59,7 @@ func NewBook(c Config) *Book {
 		c.Now = time.Now
 	}
 	if c.Memory == nil {
-		c.Memory = membudget.New(256 << 20)
+		c.Memory = membudget.New(512 << 20)
 	}
 	if c.Drain == nil {
 		c.Drain = func(slot.ID) {}

@@ -45,7 +45,7 @@ const (
 	waitingSize = 16 << 10
 	// exchangeSize is for membudget.Free bytes of a request's body, the buffers between the two connections, and what an
 	// HTTP/2 server may send unread (upstream.streamWindow).
-	exchangeSize = 1 << 20
+	exchangeSize = 768 << 10
 )
 
 var (

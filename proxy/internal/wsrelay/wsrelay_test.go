@@ -183,7 +183,7 @@ func TestRelayRefuses(t *testing.T) {
 // TestLarge: a long message waits for memory, a short one does not, and the end of a relay does not wait at all.
 func TestLarge(t *testing.T) {
 	o := options()
-	memory := membudget.New(2 * copies * defaultUp)
+	memory := membudget.New(4 * copies * defaultUp)
 	other := memory.Open("run") // another connection
 	o.Held = memory.Open("run")
 	other.Take(1)
