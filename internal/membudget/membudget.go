@@ -187,7 +187,8 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Free is how many bytes of a body ReadAll reads without taking them: they belong to what an account has for its request.
+// Free is how many bytes of a body ReadAll reads without taking them: they belong to what an account has for its
+// request.
 const Free = 256 << 10
 
 // ReadAll reads src to its end, or up to limit bytes. Before it reads more than Free bytes it acquires cost bytes at

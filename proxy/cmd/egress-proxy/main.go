@@ -56,8 +56,8 @@ func settle() {
 // defaultMemory bounds the Go runtime's memory if GOMEMLIMIT does not, in bytes.
 const defaultMemory = 400 << 20
 
-// newBudget gives the buffers of requests five eighths of the memory that the runtime may use. The rest is for the catalog
-// and for garbage. Held requests have a bound of their own, which is set aside.
+// newBudget gives the buffers of requests five eighths of the memory that the runtime may use. The rest is for the
+// catalog and for garbage. Requests that wait for a person have a fixed bound, which is set aside.
 func newBudget() *membudget.Budget {
 	limit := debug.SetMemoryLimit(-1) // of GOMEMLIMIT
 	if limit == math.MaxInt64 {

@@ -265,7 +265,8 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 		WriteBufferSize:        16 << 10,
 		Protocols:              new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerStream: streamWindow, MaxReadFrameSize: frameSize, SendPingTimeout: pingAfter, PingTimeout: pingTime,
+			MaxReceiveBufferPerStream: streamWindow, MaxReadFrameSize: frameSize,
+			SendPingTimeout: pingAfter, PingTimeout: pingTime,
 		},
 	}
 	t.Protocols.SetHTTP1(k.http1())
