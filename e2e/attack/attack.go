@@ -140,7 +140,7 @@ func Suite() []Attack {
 	var all []Attack
 	for _, section := range [][]Attack{
 		fromFiles(),
-		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), imports(), neighbours(), skills(),
+		hosts(), escaped(), docker(), endpoint(), strangers(), resources(), memory(), proxyMemory(), imports(), neighbours(), skills(),
 		terminals(), approvals(), shown(), toolCalls(), limits(), plans(), canaries(), costs(), tenants(),
 	} {
 		all = append(all, section...)

@@ -31,6 +31,8 @@ func withSigned(apis []world.API) []world.API {
 		"credentials": map[string]any{
 			"SIGNED_AWS": map[string]any{"aws": map[string]any{"access_key_id": signerID, "secret_access_key": signerKey.Value(),
 				"region": signerRegion, "services": []string{"s3"}}},
+			"SIGNED_TABLE": map[string]any{"aws": map[string]any{"access_key_id": signerID, "secret_access_key": signerKey.Value(),
+				"region": signerRegion, "services": []string{"dynamodb"}}},
 			"SIGNED_MAC": map[string]any{"hmac": map[string]any{"key": macKey.Value(), "message": "{timestamp}{method}{path}{body}",
 				"headers": map[string]string{"X-Sign": "{signature:hex}", "X-Time": "{timestamp}"}}},
 		},

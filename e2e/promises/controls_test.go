@@ -49,6 +49,7 @@ var promisesOf = map[string][]string{
 	"mcp-host":           {"mcp-endpoint"},
 	"mcp-origin":         {"mcp-endpoint"},
 	"mcp-owner":          {"mcp-endpoint"},
+	"memory-budget":      {"one-memory-budget"},
 	"memory-limit":       {"memory-limits"},
 	"memory-sum":         {"memory-limits"},
 	"message-framing":    {"scrubbed-responses"},

@@ -242,6 +242,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/hop", hop)
 	mux.HandleFunc("/x/raw", raw)
 	mux.HandleFunc("/x/bomb", bomb)
+	mux.HandleFunc("/x/flood", flood)
 	mux.HandleFunc("/x/oracle", oracle)
 	mux.HandleFunc("/x/breach", breach)
 	mux.HandleFunc("/x/ticks", ticks)

@@ -32,6 +32,16 @@ func bomb(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// flood sends as much as the client takes.
+func flood(w http.ResponseWriter, _ *http.Request) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
+	for {
+		if _, err := w.Write(text); err != nil {
+			return
+		}
+	}
+}
+
 // oracle sends guess, waits, and sends the rest. guess=secret:N sends the first N bytes of the credential,
 // guess=false:N as many other bytes. What a proxy lets through before the pause must be the same for both.
 func oracle(w http.ResponseWriter, r *http.Request) {

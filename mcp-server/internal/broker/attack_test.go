@@ -110,11 +110,11 @@ func TestDefinitions(t *testing.T) {
 }
 
 // TestRoom: what calls hold in memory is bounded, of one run and of all together, and is free again after them.
-// Promise: bounded-servers
+// Promise: bounded-servers, one-memory-budget
 func TestRoom(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	large := `{"text":"` + strings.Repeat("x", 8<<20) + `"}`
-	r := &w.broker.room
+	r := w.broker.memory
 	var mu sync.Mutex
 	codes, ended := map[string]int{}, 0
 	ctx, cancel := context.WithCancel(t.Context())
@@ -132,30 +132,30 @@ func TestRoom(t *testing.T) {
 	testkit.WaitFor(t, func() bool { // every call is refused, or holds all of its arguments
 		mu.Lock()
 		defer mu.Unlock()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.total == (64-ended)*len(large)
+		return r.Used() == int64((64-ended)*len(large))
 	})
 	cancel()
 	calls.Wait()
 	if n := codes[timedOut] + codes[cancelled]; n == 0 || n > maxHolds/len(large) || codes[serverUnavailable] != 64-n {
 		t.Errorf("%v", codes)
 	}
-	if r.total != 0 || len(r.holds) != 0 {
-		t.Errorf("%d bytes, %d runs are still held", r.total, len(r.holds))
+	if r.Used() != 0 {
+		t.Errorf("%d bytes are still held", r.Used())
 	}
-	one := share{room: &w.broker.room, holder: "one"}
-	if !one.take(maxOneHolds) || one.take(1) {
+	other, own := r.Open("other"), r.Open("s1-r1")
+	if !other.Take(maxHolds/4) || other.Take(1) {
 		t.Error("a run's bound")
 	}
-	other := share{room: &w.broker.room, holder: "other"}
-	if !other.take(maxOneHolds) || (&share{room: &w.broker.room, holder: "third"}).take(1) {
-		t.Error("the bound of all")
+	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Errorf("beside a run that has its share: %s", got.body)
+	}
+	if !own.Take(maxHolds / 8) {
+		t.Error("a second run has no share")
 	}
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.Code != serverUnavailable {
 		t.Errorf("%s", got.body)
 	}
-	one.free()
+	own.Close()
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
 		t.Errorf("%s", got.body)
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -87,7 +88,7 @@ type Broker struct {
 	cfg        Config
 	remembered remembered
 	stash      stashes
-	room       room
+	memory     *membudget.Budget
 	pins       pins
 
 	printing sync.Mutex
@@ -134,8 +135,8 @@ func New(cfg Config) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
 		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
-		retired: map[*instance]struct{}{},
-		runs:    map[string]map[string]bool{}, caused: map[string]*causes{}, limits: map[string]*limits{},
+		retired: map[*instance]struct{}{}, memory: membudget.New(maxHolds),
+		runs: map[string]map[string]bool{}, caused: map[string]*causes{}, limits: map[string]*limits{},
 		seats: map[string]int{},
 		free:  make(chan struct{}), installs: map[string]*installation{},
 		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},

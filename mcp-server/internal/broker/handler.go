@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
@@ -40,10 +41,10 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.plan == controlapi.PlanSend {
 		b.lend(c.run, r.Header.Get(controlapi.HeaderSession))
 	}
-	c.share = share{room: &b.room, holder: b.holder(c.run)}
-	defer c.share.free()
+	c.memory = b.memory.Open(b.holder(c.run))
+	defer c.memory.Close()
 	result, f := c.serve(r)
-	if f == nil && !c.share.take(len(result)) {
+	if f == nil && !c.memory.Take(int64(len(result))) {
 		result, f = nil, &failure{
 			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
 			hint: "The call was carried out. Call less at once, and ask for less.",
@@ -85,8 +86,8 @@ type call struct {
 	name   string // of the server, as it was asked for
 	tool   string
 	server *server
-	limit  time.Duration // how long code wants to wait, or 0
-	share  share         // of the memory for arguments and answers
+	limit  time.Duration      // how long code wants to wait, or 0
+	memory *membudget.Account // for arguments and answers
 
 	plan    string // HeaderPlan
 	planned bool   // it was checked, and not made
@@ -135,8 +136,8 @@ func (c *call) serve(r *http.Request) ([]byte, *failure) {
 
 // read reads a request's body.
 func (c *call) read(r *http.Request) ([]byte, *failure) {
-	body, err := io.ReadAll(c.share.reader(io.LimitReader(r.Body, maxBody+1)))
-	if errors.Is(err, errNoRoom) {
+	body, err := io.ReadAll(c.memory.Reader(io.LimitReader(r.Body, maxBody+1)))
+	if errors.Is(err, membudget.ErrFull) {
 		return nil, unavailable("the arguments of the calls in flight are too large together",
 			"Call less at once: parallel(calls, {limit: 2}).")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -106,13 +107,13 @@ func TestToolsOfAll(t *testing.T) {
 func TestRoomOfTenant(t *testing.T) {
 	w := newWorld(t, 1)
 	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
-	of := func(run string) *share { return &share{room: &w.broker.room, holder: w.broker.holder(run)} }
+	of := func(run string) *membudget.Account { return w.broker.memory.Open(w.broker.holder(run)) }
 	first, second, other := of(mallory+"-r1"), of(mallory+"-r2"), of("s1-r3")
-	if !first.take(maxOneHolds) || second.take(1) || !other.take(maxOneHolds) {
+	if !first.Take(maxHolds/4) || second.Take(1) || !other.Take(maxHolds/8) {
 		t.Error("one tenant's runs take the memory of all")
 	}
-	first.free()
-	if !second.take(1) {
+	first.Close()
+	if !second.Take(1) {
 		t.Error("nothing is given back")
 	}
 }

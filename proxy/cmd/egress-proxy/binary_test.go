@@ -114,24 +114,33 @@ func startWith(t *testing.T, args []string, mode string, env []string, files ...
 // slotFiles are the sockets of slot 0 as a supervisor passes them on.
 func slotFiles(t *testing.T) (env []string, files []*os.File, https string) {
 	t.Helper()
+	env, files, all := filesOfSlots(t, 1)
+	return env, files, all[0]
+}
+
+// filesOfSlots is slotFiles for the first n slots.
+func filesOfSlots(t *testing.T, n slot.ID) (env []string, files []*os.File, https []string) {
+	t.Helper()
 	var names []string
-	for _, k := range []slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSTCP} {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		testkit.Must(t, err)
-		f, err := l.(*net.TCPListener).File()
-		testkit.Must(t, err)
-		if k == slot.HTTPS {
-			https = l.Addr().String()
+	for id := range n {
+		for _, k := range []slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSTCP} {
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			testkit.Must(t, err)
+			f, err := l.(*net.TCPListener).File()
+			testkit.Must(t, err)
+			if k == slot.HTTPS {
+				https = append(https, l.Addr().String())
+			}
+			l.Close()
+			files, names = append(files, f), append(names, slot.FileName(id, k))
 		}
-		l.Close()
-		files, names = append(files, f), append(names, slot.FileName(0, k))
+		u, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		testkit.Must(t, err)
+		f, err := u.(*net.UDPConn).File()
+		testkit.Must(t, err)
+		u.Close()
+		files, names = append(files, f), append(names, slot.FileName(id, slot.DNSUDP))
 	}
-	u, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	testkit.Must(t, err)
-	f, err := u.(*net.UDPConn).File()
-	testkit.Must(t, err)
-	u.Close()
-	files, names = append(files, f), append(names, slot.FileName(0, slot.DNSUDP))
 	t.Cleanup(func() {
 		for _, f := range files {
 			f.Close()

@@ -30,9 +30,11 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/relay"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 )
 
 // gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. A large
@@ -49,6 +51,22 @@ func settle() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	debug.SetGCPercent(min(gcPercent, max(gcLeast, int(100*gcRoom/m.HeapAlloc))))
+}
+
+// defaultMemory bounds the Go runtime's memory if GOMEMLIMIT does not, in bytes.
+const defaultMemory = 400 << 20
+
+// newBudget gives the buffers of requests five eighths of the memory that the runtime may use. The rest is for the
+// catalog and for garbage. Requests that wait for a person have a fixed bound, which is set aside.
+func newBudget() *membudget.Budget {
+	limit := debug.SetMemoryLimit(-1) // of GOMEMLIMIT
+	if limit == math.MaxInt64 {
+		limit = defaultMemory
+		debug.SetMemoryLimit(limit)
+	}
+	b := membudget.New(limit / 8 * 5)
+	b.Open("held requests").Take(hold.MaxBytes)
+	return b
 }
 
 func main() {

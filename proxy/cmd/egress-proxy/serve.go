@@ -235,7 +235,9 @@ func (d *daemon) assemble(
 			Approved: h.Approved, Scope: string(h.Scope),
 		}})
 	}}
+	memory := newBudget()
 	d.plans = plan.New(plan.Config{
+		Memory: memory.Open("plans"),
 		Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
 			return handler.Open(ctx, id, run, tenant, apis)
 		},
@@ -248,13 +250,14 @@ func (d *daemon) assemble(
 		return fmt.Errorf("reading what was spent of limits: %w", err)
 	}
 	handler = egress.New(egress.Config{
+		Memory:  memory,
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
 		Mint: d.minter, Room: d.room, Budget: d.budget, Keys: &attempt.Keys{}, Sending: d.sending(set),
 		Checkpoint: d.checkpoint,
 		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.book = lease.NewBook(lease.Config{
-		Drain: func(id slot.ID) { d.entrance.Drain(id) }, Plans: d.plans,
+		Drain: func(id slot.ID) { d.entrance.Drain(id) }, Plans: d.plans, Memory: memory,
 		Lost: func(id slot.ID, rec controlapi.Receipt) { d.control.Lost(id, rec) },
 	})
 	d.entrance, err = entrance.New(entrance.Config{
@@ -280,6 +283,8 @@ func (d *daemon) assemble(
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
+	journal.Metrics().Gauge("codeforge_proxy_memory_bytes", "Memory that the buffers of requests have of the budget.",
+		func() float64 { return float64(memory.Used()) })
 	journal.Metrics().Gauge("codeforge_audit_records_lost", "Records that the ledger could not take since the start.",
 		func() float64 {
 			if d.ledger == nil {

@@ -94,6 +94,19 @@ func Large(encodings []string) bool {
 	return slices.Contains(encodings, "br") || slices.Contains(encodings, "zstd")
 }
 
+// largeWindow is how many bytes a decoder of br or zstd holds at most.
+const largeWindow = 16 << 20
+
+// Windows is how many bytes decoders may hold for the windows of br and zstd. Other encodings have small ones.
+func Windows(encodings []string) (n int64) {
+	for _, name := range encodings {
+		if Large([]string{name}) {
+			n += largeWindow
+		}
+	}
+	return n
+}
+
 // Reader is a decoded body. Its error is sticky.
 type Reader struct {
 	src     source

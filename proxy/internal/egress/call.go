@@ -65,6 +65,7 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 	if err != nil {
 		return bodyRefusal(err, q.Host, v.APIs), path
 	}
+	defer content.Release()
 	q.Content = content
 	v, path = x.snap.Rules.DecideCall(x.lease, q, out.URL)
 	switch _, shows := content.Text(); {

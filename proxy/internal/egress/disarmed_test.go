@@ -3,6 +3,7 @@
 package egress_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -162,6 +164,15 @@ func TestDisarmed(t *testing.T) {
 		if got := <-done; got != "200" {
 			t.Errorf("the attack is stopped by something else: %s", got)
 		}
+	})
+	t.Run("memory-budget", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "memory-budget")
+		r := newRig(t, setup{apis: map[string]string{"table": tableAPI}})
+		defer r.begin()()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hoard(ctx, r)
+		testkit.WaitFor(t, func() bool { return r.memory.Used() > budgetSize/4+16<<20 })
 	})
 	t.Run("ledger-required", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "ledger-required")

@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -51,6 +52,8 @@ type Config struct {
 	Journal *receipt.Journal
 	// Room holds requests that a person must approve.
 	Room *hold.Room
+	// Memory is what the buffers of all runs may take: see lease.Config.
+	Memory *membudget.Budget
 	// Budget counts what APIs with limits are used for.
 	Budget *budget.Ledger
 	// Keys are the idempotency keys of requests. Nil means that none gets one.
@@ -126,43 +129,42 @@ type exchange struct {
 	note   receipt.Note
 	host   catalog.Host // the zero Host until parse knows it
 
-	guard          *swap.Swapper // the snapshot's, with the run's canaries
-	out            *http.Request // as it leaves, once there is such
-	guarded        bool          // guard has searched it, and may have put credentials in
-	rest           io.ReadCloser // what guard had not read of the body then; nil if there is none
-	alarm          sync.Once
-	verdict        policy.Verdict
-	compression    compression
-	byMessage      bool             // the API's messages leave one by one
-	watches        []*lateness      // of its bodies
-	late           atomic.Bool      // a complete message was held back for too long
-	insecure       bool             // plain HTTP
-	approved       bool             // by a person, to be sent once
-	attempted      func(known bool) // ends the attempt of its idempotency key. Nil if it has none
-	answered       int              // the status of the upstream's answer, or 0
-	left           atomic.Bool      // a part of the request, its head at least, may have been sent to the upstream
-	giveBack       func()           // what was reserved of limits. Nil if nothing was
-	toBroker       bool             // a call of an MCP server's tool
-	recorded       int              // the step of a plan that it has become, and nothing was sent
-	replay         *replay          // the plan for which it is sent, or nil if a run sends it
-	callStep       *plan.Step       // a call that may be recorded
-	read           *plan.Step       // what a dry run reads, and seen of the answer
-	seen           *bytes.Buffer
-	up             *counted
-	redacted       *redact.Report
-	swapped        swapReport
-	minted         mintedUse
-	ranged         bool // a Range header was removed
-	scrubbed       *scrub.Report
-	unsigned       *scrub.Report // of signatures
-	ws             *wsrelay.Report
-	debug          *payloads
-	example        *bytes.Buffer // the beginning of a body whose shape is reported, or nil
-	bodyErr        error         // the upstream's body broke off
-	whole          bool          // the upstream's body was read to its end
-	decoding       bool          // one of the decoders of lease.MaxDecoders is in use
-	releaseDecoder func()        // never nil
-	cut            error         // why the exchange was cut short, when it was
+	held        *membudget.Account // the memory that it has, once it is in flight
+	guard       *swap.Swapper      // the snapshot's, with the run's canaries
+	out         *http.Request      // as it leaves, once there is such
+	guarded     bool               // guard has searched it, and may have put credentials in
+	rest        io.ReadCloser      // what guard had not read of the body then; nil if there is none
+	alarm       sync.Once
+	verdict     policy.Verdict
+	compression compression
+	byMessage   bool             // the API's messages leave one by one
+	watches     []*lateness      // of its bodies
+	late        atomic.Bool      // a complete message was held back for too long
+	insecure    bool             // plain HTTP
+	approved    bool             // by a person, to be sent once
+	attempted   func(known bool) // ends the attempt of its idempotency key. Nil if it has none
+	answered    int              // the status of the upstream's answer, or 0
+	left        atomic.Bool      // a part of the request, its head at least, may have been sent to the upstream
+	giveBack    func()           // what was reserved of limits. Nil if nothing was
+	toBroker    bool             // a call of an MCP server's tool
+	recorded    int              // the step of a plan that it has become, and nothing was sent
+	replay      *replay          // the plan for which it is sent, or nil if a run sends it
+	callStep    *plan.Step       // a call that may be recorded
+	read        *plan.Step       // what a dry run reads, and seen of the answer
+	seen        *bytes.Buffer
+	up          *counted
+	redacted    *redact.Report
+	swapped     swapReport
+	minted      mintedUse
+	ranged      bool // a Range header was removed
+	scrubbed    *scrub.Report
+	unsigned    *scrub.Report // of signatures
+	ws          *wsrelay.Report
+	debug       *payloads
+	example     *bytes.Buffer // the beginning of a body whose shape is reported, or nil
+	bodyErr     error         // the upstream's body broke off
+	whole       bool          // the upstream's body was read to its end
+	cut         error         // why the exchange was cut short, when it was
 }
 
 // ServeHTTP implements http.Handler.
@@ -173,7 +175,6 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), origin: conn.Lease().Origin(), began: time.Now()}
 	x.w = &responseWriter{ResponseWriter: w}
-	x.releaseDecoder = func() {}
 	x.note = receipt.Note{Slot: int(x.lease.Slot), Recorder: x.lease.Recorder}
 	x.note.Exchange = controlapi.Exchange{
 		At: x.began.UTC(), Run: x.lease.Run, Tenant: x.lease.Tenant, CausedBy: x.origin.Cause, Method: r.Method,
@@ -188,14 +189,13 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.w.conn = conn
 	}
 
-	leave, err := x.lease.Enter(x.ctx)
+	leave, err := x.enter(r)
 	if err != nil {
 		x.refuseEntry(err)
 		x.finish(nil)
 		return
 	}
 	defer leave()
-	defer func() { x.releaseDecoder() }()
 	x.snap = e.conf.Current()
 	x.guard = Guarded(x.snap, x.lease)
 	x.track()
@@ -209,6 +209,13 @@ type exchangeKey struct{}
 
 // exchangeOf returns the exchange that a request belongs to.
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
+
+// enter waits until the lease lets the exchange begin. leave must be called when it has ended.
+func (x *exchange) enter(r *http.Request) (leave func(), err error) {
+	x.held, leave, err = x.lease.Enter(x.ctx, int(headSize(r)))
+	x.ctx = membudget.NewContext(x.ctx, x.held)
+	return leave, err
+}
 
 // refuseEntry answers a request that came after the run's end, or is one too many at once.
 func (x *exchange) refuseEntry(err error) {
@@ -336,13 +343,7 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 	})
 }
 
-// mayDecode reserves one of the run's decoders for bodies that need a large window, if this message's body does. It is
-// false when all are in use.
+// mayDecode takes the memory for the windows of the decoders of a body with these encodings. It is false if there is none.
 func (x *exchange) mayDecode(encodings []string, err error) bool {
-	if err != nil || !coding.Large(encodings) || x.decoding {
-		return true // an unknown encoding is not decoded
-	}
-	done, err := x.lease.Decode()
-	x.decoding, x.releaseDecoder = err == nil, done
-	return err == nil
+	return err != nil || x.held.Take(coding.Windows(encodings)) // an unknown encoding is not decoded
 }

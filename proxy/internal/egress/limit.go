@@ -29,6 +29,7 @@ func (x *exchange) reserve(
 			if err != nil {
 				return bodyRefusal(err, q.Host, holders)
 			}
+			defer content.Release()
 			q.Content = content
 		}
 		if v = x.hold(v, q, out.URL.String(), x.shown(v, q, out)); !v.Allow {

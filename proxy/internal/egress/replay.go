@@ -33,7 +33,7 @@ type sender struct {
 
 // Open begins to send the steps of a plan.
 func (e *Egress) Open(_ context.Context, id, run, tenant string, apis []string) plan.Sender {
-	l, end := lease.Apart(run, tenant, apis)
+	l, end := lease.Apart(run, tenant, apis, e.conf.Memory)
 	return &sender{Egress: e, plan: id, lease: l, close: end}
 }
 
@@ -58,7 +58,7 @@ func (s *sender) exchange(ctx context.Context, r *replay, version string, most i
 	w := &excerpt{header: http.Header{}, most: most}
 	x := &exchange{
 		Egress: s.Egress, lease: s.lease, began: time.Now(), host: r.step.Host, insecure: !r.step.TLS, replay: r,
-		approved: !r.read, releaseDecoder: func() {}, w: &responseWriter{ResponseWriter: w},
+		approved: !r.read, w: &responseWriter{ResponseWriter: w},
 	}
 	x.note = receipt.Note{Slot: int(s.lease.Slot), Recorder: s.lease.Recorder}
 	x.note.Exchange = controlapi.Exchange{
@@ -74,14 +74,13 @@ func (s *sender) exchange(ctx context.Context, r *replay, version string, most i
 
 // resend sends the request of a replay.
 func (x *exchange) resend(version string) {
-	leave, err := x.lease.Enter(x.ctx)
+	leave, err := x.enter(&http.Request{URL: x.replay.step.URL, Header: x.replay.step.Header})
 	if err != nil {
 		x.cut = err
 		x.finish(nil)
 		return
 	}
 	defer leave()
-	defer func() { x.releaseDecoder() }()
 	x.snap = x.conf.Current()
 	x.guard = Guarded(x.snap, x.lease)
 	x.track()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
@@ -117,6 +118,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		if err != nil {
 			return bodyRefusal(err, q.Host, holders)
 		}
+		defer content.Release()
 		q.Content = content
 		v = x.snap.Rules.Decide(x.lease, q)
 	}
@@ -136,6 +138,8 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdict {
 	var ambiguous *formdata.Error
 	switch {
+	case errors.Is(err, membudget.ErrFull):
+		return policy.Refuse(policy.CodeTooMany, h, nil)
 	case errors.As(err, &ambiguous):
 		return policy.Ambiguous(ambiguous.Sentence(), h)
 	case unreadable(err):

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
@@ -58,7 +59,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	whole := resp.ContentLength > 0
 	o := scrub.Options{
 		Method: method, Sent: x.sent(), KeepETag: keepsETag(x.snap.Rules.Catalog.Match(x.host)),
-		Framing: x.framingOf(resp.Header),
+		Framing: x.framingOf(resp.Header), Held: x.held,
 	}
 	report, err := x.snap.Scrub.Response(resp, o)
 	x.scrubbed = report
@@ -182,6 +183,8 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	var missing *mint.Error
 	var planned *notPlannedError
 	switch {
+	case errors.Is(err, membudget.ErrFull):
+		v = policy.Refuse(policy.CodeTooMany, host, nil)
 	case errors.As(err, &planned):
 		v = planned.v
 	case errors.As(err, &missing):
@@ -221,7 +224,7 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	v = v.For(x.lease)
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
-		planned != nil {
+		planned != nil || errors.Is(err, membudget.ErrFull) {
 		x.note.Outcome = controlapi.OutcomeDenied
 	}
 	hint := []controlapi.Hint{v.Hint()}

@@ -28,6 +28,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -73,6 +74,7 @@ type rig struct {
 	room      *hold.Room
 	plans     *plan.Book
 	broker    *broker.Broker
+	memory    *membudget.Budget
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
 	ports     map[string]string  // slot 0's listeners for further ports, by port
@@ -140,7 +142,9 @@ func newRig(t testing.TB, s setup) *rig {
 				t.Error(err)
 			}
 		}})
+	r.memory = membudget.New(budgetSize)
 	r.handler = egress.New(egress.Config{
+		Memory:  r.memory,
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
 		Room: r.room, Budget: &budget.Ledger{}, Keys: &attempt.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
@@ -155,7 +159,7 @@ const serverSlot = slot.ID(slot.Max)
 // serve opens the listeners of two slots for runs, and of one for a server.
 func (r *rig) serve(log *slog.Logger) {
 	var ent *entrance.Entrance
-	r.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { ent.Drain(id) }, Plans: r.plans})
+	r.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { ent.Drain(id) }, Plans: r.plans, Memory: r.memory})
 	var listeners []entrance.Listener
 	r.https, r.http = map[slot.ID]string{}, map[slot.ID]string{}
 	for _, id := range []slot.ID{0, 1, serverSlot} {

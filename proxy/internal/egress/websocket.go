@@ -107,7 +107,7 @@ func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
 	// An end without a close frame is normal: the run ended, or one side disconnected.
 	x.note.Cause = wsrelay.Relay(x.ctx, &hijacked{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{
 		Scrub: x.snap.Scrub, Signature: x.ownSignature(), Sent: x.sent(), Swap: x.guard, SwapOptions: x.allowed(),
-		Redact: x.conf.Redact, Large: x.lease.Large, Report: x.ws,
+		Redact: x.conf.Redact, Held: x.held, Report: x.ws,
 	})
 	x.cut = context.Cause(x.ctx)
 }

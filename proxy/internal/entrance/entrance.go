@@ -37,6 +37,7 @@ const (
 	idleTime      = 60 * time.Second
 	maxStreams    = lease.MaxExchanges // HTTP/2 streams of one connection
 	maxUnread     = 256 << 10          // unread bytes of bodies on one HTTP/2 connection
+	frameSize     = 64 << 10           // bytes of one HTTP/2 frame, which a connection keeps
 	acceptRate    = 2000               // connections per second and slot; more are delayed
 	acceptBurst   = 500
 )
@@ -125,6 +126,7 @@ func New(c Config) (*Entrance, error) {
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
+			MaxReadFrameSize: frameSize,
 		},
 	}
 	for i := range e.limits {

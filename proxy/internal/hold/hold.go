@@ -36,8 +36,8 @@ const (
 	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
 	maxOfRun = 8
 	maxAll   = 500
-	// maxBytes bounds what all of them hold.
-	maxBytes = 16 << 20
+	// MaxBytes bounds the memory of all of them.
+	MaxBytes = 16 << 20
 )
 
 var (
@@ -209,7 +209,7 @@ func (r *Room) room(q Request) bool {
 			count, size = count+1, size+e.size
 		}
 	}
-	if q.Tenant != "" && (count > maxAll/2 || size > maxBytes/2) {
+	if q.Tenant != "" && (count > maxAll/2 || size > MaxBytes/2) {
 		return false
 	}
 	for {
@@ -217,10 +217,10 @@ func (r *Room) room(q Request) bool {
 		for _, e := range r.held {
 			size += e.size
 			if e.gives() {
-				of[e.request.Tenant] += e.size + maxBytes/maxAll // and its place
+				of[e.request.Tenant] += e.size + MaxBytes/maxAll // and its place
 			}
 		}
-		if len(r.held) < maxAll && size <= maxBytes {
+		if len(r.held) < maxAll && size <= MaxBytes {
 			return true
 		}
 		for tenant, n := range of {

@@ -215,7 +215,7 @@ func TestFlood(t *testing.T) {
 			for _, h := range r.List() {
 				size += len(h.Body)
 			}
-			if len(r.List()) > maxAll || size > maxBytes {
+			if len(r.List()) > maxAll || size > MaxBytes {
 				t.Fatalf("%s, %d: %d held, %d bytes", name, i, len(r.List()), size)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
@@ -31,6 +32,8 @@ type Config struct {
 	// Lost is called with the receipt of a run that was replaced, or not ended before Close: nobody took it. Nil means
 	// that nobody wants it.
 	Lost func(slot.ID, controlapi.Receipt)
+	// Memory is what the buffers of all runs may take. Nil means 512 MiB.
+	Memory *membudget.Budget
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
@@ -54,6 +57,9 @@ type seat struct {
 func NewBook(c Config) *Book {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Memory == nil {
+		c.Memory = membudget.New(512 << 20)
 	}
 	if c.Drain == nil {
 		c.Drain = func(slot.ID) {}
@@ -107,7 +113,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 		b.lose(old)
 	}
 	b.conf.Drain(id)
-	l := newLease(id, r, now)
+	l := newLease(id, r, now, b.conf.Memory)
 	if r.DryRun {
 		l.Plan = b.conf.Plans.Draft(r.Run, r.Tenant, l.apis)
 	}
@@ -140,19 +146,19 @@ func kindOf(id slot.ID, r controlapi.Registration) policy.Kind {
 }
 
 // newLease makes a lease that ends by itself, Grace after its deadline.
-func newLease(id slot.ID, r controlapi.Registration, now time.Time) *Lease {
+func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *membudget.Budget) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l := &Lease{
 		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant, Deadline: r.Deadline,
 		Recorder: receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
-		Large:    make(chan struct{}, maxLarge),
 		kind:     kindOf(id, r),
 		closed:   r.Closed || kindOf(id, r) == policy.KindServer && r.Tenant != "",
 		ctx:      ctx, cancel: cancel,
 		inFlight: make(chan struct{}, MaxExchanges),
-		decoders: make(chan struct{}, MaxDecoders),
+		memory:   memory,
 		conns:    map[io.Closer]struct{}{},
 	}
+	l.connected = memory.Open(l)
 	if len(r.APIs) > 0 {
 		l.apis = append([]string(nil), r.APIs...)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
@@ -28,9 +29,6 @@ const (
 	MaxConnections = 128 // open connections
 	MaxExchanges   = 64  // exchanges in flight; further ones wait
 	maxWaiting     = 1024
-	// MaxDecoders is how many exchanges may have a br or zstd body at once, whose windows take up to 16 MiB each.
-	MaxDecoders = 8
-	maxLarge    = 8
 	// Grace is how long after its deadline a lease ends by itself.
 	Grace = 5 * time.Second
 	// settle is how long an ending lease waits for its aborted exchanges to finish.
@@ -39,12 +37,23 @@ const (
 	farewell = 100 * time.Millisecond
 )
 
+// What a connection and an exchange take of the budget, in bytes. It covers their buffers of fixed size, used or not.
+const (
+	// connectionSize is for TLS, a head that is read, and the bodies that an HTTP/2 client may send unread.
+	connectionSize = 256 << 10
+	// waitingSize is for an exchange that waits, besides its head.
+	waitingSize = 16 << 10
+	// exchangeSize is for membudget.Free bytes of a request's body, the buffers between the two connections, and what an
+	// HTTP/2 server may send unread (upstream.streamWindow).
+	exchangeSize = 768 << 10
+)
+
 var (
 	// ErrNone means that the slot has no run.
 	ErrNone = errors.New("the slot has no run")
 	// ErrEnded is why an exchange's context ends with its lease.
 	ErrEnded = errors.New("the run has ended")
-	// ErrFull means that the slot has reached its limit of connections or waiting exchanges.
+	// ErrFull means that the slot has reached its limit of connections, of waiting exchanges or of memory.
 	ErrFull = errors.New("too many connections or requests at once")
 	// ErrFenced means that another generation holds the slot.
 	ErrFenced = errors.New("another generation holds the slot")
@@ -58,23 +67,22 @@ type Lease struct {
 	Tenant     string // empty: the operator
 	Deadline   time.Time
 	Recorder   *receipt.Recorder
-	// Large bounds how many long WebSocket messages may be held at once: see wsrelay.Options.
-	Large chan struct{}
 
 	// Plan is what a dry run records instead of sending it. Nil means that it is not a dry run.
 	Plan *plan.Draft
 	// Canaries are those of the run, compiled when its first connection comes. Nil means none.
 	Canaries func() *swap.Canaries
 
-	kind     policy.Kind
-	apis     []string // the run's APIs, nil: every active one
-	closed   bool     // the run may not learn of others
-	shapes   []string // those whose answers' shapes the receipt tells
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	expiry   *countdown.Countdown
-	inFlight chan struct{} // one token per exchange
-	decoders chan struct{} // one token per exchange that decodes with a large window
+	kind      policy.Kind
+	apis      []string // the run's APIs, nil: every active one
+	closed    bool     // the run may not learn of others
+	shapes    []string // those whose answers' shapes the receipt tells
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	expiry    *countdown.Countdown
+	inFlight  chan struct{} // one token per exchange
+	memory    *membudget.Budget
+	connected *membudget.Account // the memory of conns
 
 	mu        sync.Mutex
 	ended     bool
@@ -107,10 +115,10 @@ func (l *Lease) Server() string {
 func (l *Lease) Closed() bool { return l.closed && !disarm.Off("tenant-hosts") }
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
-func Apart(run, tenant string, apis []string) (l *Lease, close func()) {
+func Apart(run, tenant string, apis []string, memory *membudget.Budget) (l *Lease, close func()) {
 	now := time.Now()
 	r := controlapi.Registration{Run: run, Tenant: tenant, APIs: apis, Deadline: now.Add(time.Hour)}
-	l = newLease(none, r, now)
+	l = newLease(none, r, now, memory)
 	return l, l.end
 }
 
@@ -132,6 +140,8 @@ func (l *Lease) attach(c io.Closer) error {
 		return ErrNone
 	case len(l.conns) >= MaxConnections:
 		return ErrFull
+	case !l.connected.Take(connectionSize):
+		return ErrFull
 	}
 	if l.conns[c] = struct{}{}; l.Canaries != nil && !l.compiling {
 		l.compiling = true
@@ -140,24 +150,27 @@ func (l *Lease) attach(c io.Closer) error {
 	return nil
 }
 
-// Detach removes a connection that has been closed.
+// Detach removes a connection that has been closed, once.
 func (l *Lease) Detach(c io.Closer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
+	l.connected.Give(connectionSize)
 }
 
-// Enter begins an exchange: it waits until fewer than MaxExchanges are in flight. leave must be called when the
-// exchange is over and recorded.
-func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
+// Enter begins an exchange whose head has so many bytes: it waits until fewer than MaxExchanges are in flight and there
+// is memory for one more. held is the memory that it has, and may take more of. leave must be called when the exchange
+// is over and recorded.
+func (l *Lease) Enter(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
+	held = l.memory.Open(l)
 	l.mu.Lock()
 	if l.ended || l.revoked {
 		l.mu.Unlock()
-		return nil, ErrEnded
+		return nil, nil, ErrEnded
 	}
-	if l.waiting >= maxWaiting {
+	if l.waiting >= maxWaiting || !held.Take(int64(head)+waitingSize) {
 		l.mu.Unlock()
-		return nil, ErrFull
+		return nil, nil, ErrFull
 	}
 	l.waiting++
 	l.active.Add(1)
@@ -165,6 +178,9 @@ func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
 
 	select {
 	case l.inFlight <- struct{}{}:
+		if err = held.Wait(ctx, exchangeSize); err != nil {
+			<-l.inFlight
+		}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-l.ctx.Done():
@@ -174,20 +190,11 @@ func (l *Lease) Enter(ctx context.Context) (leave func(), err error) {
 	l.waiting--
 	l.mu.Unlock()
 	if err != nil {
+		held.Close()
 		l.active.Done()
-		return nil, err
+		return nil, nil, err
 	}
-	return func() { <-l.inFlight; l.active.Done() }, nil
-}
-
-// Decode takes one of MaxDecoders tokens, without waiting. done, which is never nil, returns it.
-func (l *Lease) Decode() (done func(), err error) {
-	select {
-	case l.decoders <- struct{}{}:
-		return func() { <-l.decoders }, nil
-	default:
-		return func() {}, ErrFull
-	}
+	return held, func() { held.Close(); <-l.inFlight; l.active.Done() }, nil
 }
 
 // Revoke takes the right to use the slot from a run: nothing new begins, and soon everything is aborted. The receipt

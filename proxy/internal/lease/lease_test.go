@@ -48,7 +48,7 @@ func TestDeadline(t *testing.T) {
 		if _, err := b.Attach(0, &conn{}); !errors.Is(err, ErrNone) {
 			t.Errorf("a connection after the end: %v", err)
 		}
-		if _, err := l.Enter(context.Background()); !errors.Is(err, ErrEnded) {
+		if _, _, err := l.Enter(context.Background(), 0); !errors.Is(err, ErrEnded) {
 			t.Errorf("an exchange after the end: %v", err)
 		}
 		if len(b.Leases()) != 0 {
@@ -106,7 +106,7 @@ func TestEndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBook(Config{})
 		l := begin(t, b, 0, 1, time.Minute)
-		leave, err := l.Enter(context.Background())
+		_, leave, err := l.Enter(context.Background(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestEndWaits(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		l = begin(t, b, 0, 2, time.Minute)
-		if leave, err = l.Enter(context.Background()); err != nil { // leaves too late
+		if _, leave, err = l.Enter(context.Background(), 0); err != nil { // leaves too late
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -153,7 +153,7 @@ func TestBounds(t *testing.T) {
 		}
 		var leaves []func()
 		for range MaxExchanges {
-			leave, err := l.Enter(context.Background())
+			_, leave, err := l.Enter(context.Background(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestBounds(t *testing.T) {
 		var cancelled, entered atomic.Int32
 		for range maxWaiting {
 			go func() {
-				leave, err := l.Enter(ctx)
+				_, leave, err := l.Enter(ctx, 0)
 				if err != nil {
 					cancelled.Add(1)
 					return
@@ -173,7 +173,7 @@ func TestBounds(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if _, err := l.Enter(context.Background()); !errors.Is(err, ErrFull) {
+		if _, _, err := l.Enter(context.Background(), 0); !errors.Is(err, ErrFull) {
 			t.Errorf("one waiting more: %v", err)
 		}
 		if entered.Load() != 0 {

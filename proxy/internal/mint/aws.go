@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/sigv4"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -212,7 +213,7 @@ func buffer(req *http.Request, limit int) (body []byte, whole bool, err error) {
 	if req.ContentLength > int64(limit) {
 		return nil, false, nil
 	}
-	body, err = io.ReadAll(io.LimitReader(req.Body, int64(limit)+1))
+	body, err = membudget.From(req.Context()).ReadAll(req.Context(), req.Body, int64(limit)+1, int64(limit)+1)
 	if err != nil {
 		return nil, false, err
 	}

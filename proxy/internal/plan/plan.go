@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -55,6 +56,8 @@ type Config struct {
 	Open func(ctx context.Context, plan, run, tenant string, apis []string) Sender
 	// Decided is called for each decision of a person, with the numbers of the steps. It may be nil.
 	Decided func(p planapi.Plan, approved bool, steps []int)
+	// Memory is what plans and drafts may take besides their own bound. Nil means no further bound.
+	Memory *membudget.Account
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
@@ -126,6 +129,9 @@ func (b *Book) take(tenant string, n int) bool {
 			return false
 		}
 	}
+	if !b.conf.Memory.Take(int64(n)) {
+		return false
+	}
 	b.used += n
 	return true
 }
@@ -133,14 +139,20 @@ func (b *Book) take(tenant string, n int) bool {
 func (b *Book) give(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.free(n)
+}
+
+// free is give for a caller that holds the lock.
+func (b *Book) free(n int) {
 	b.used -= n
+	b.conf.Memory.Give(int64(n))
 }
 
 // sweep forgets what is too old, and of what is over the oldest, until there is room for so many bytes more. The caller
 // holds the lock.
 func (b *Book) sweep(n int) {
 	now := b.conf.Now()
-	forget := func(e *entry) bool { b.used -= e.size; return true }
+	forget := func(e *entry) bool { b.free(e.size); return true }
 	b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool {
 		return e.state != planapi.Running && now.After(e.until) && forget(e)
 	})
@@ -177,7 +189,7 @@ func (b *Book) drop(tenant string) bool {
 	if i < 0 {
 		return false
 	}
-	b.used -= b.plans[i].size
+	b.free(b.plans[i].size)
 	b.plans = slices.Delete(b.plans, i, i+1)
 	return true
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
@@ -38,14 +39,19 @@ type Content struct {
 	batch  []any          // of a body that is a JSON list
 	text   string         // of a body that is a GraphQL document
 	raw    *string        // the whole body. Nil means that it was not read to its end
+	held   *membudget.Account
+	size   int64 // what it has of held
 	bad    *formdata.Error
 }
 
 // field is one name with its value, decoded.
 type field struct{ name, value string }
 
+// parsedCost is how many bytes a byte of JSON takes once it is parsed, at most.
+const parsedCost = 64
+
 // ReadContent reads a request's body, which then leaves as it was read. What no rule can judge is kept as such and is
-// no error; an error is that of the body.
+// no error; an error is that of the body, or membudget.ErrFull. Release must be called when rules have read it.
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{}
 	c.query, c.bad = fields(r.URL.RawQuery)
@@ -82,6 +88,11 @@ func ReadContent(r *http.Request) (*Content, error) {
 		io.Reader
 		io.Closer
 	}{bytes.NewReader(text), r.Body}
+	c.held, c.size = membudget.From(r.Context()), parsedCost*int64(len(text))
+	if err := c.held.Acquire(r.Context(), c.size); err != nil {
+		c.size = 0
+		return nil, err
+	}
 	whole := string(text)
 	r.ContentLength, c.raw = int64(len(text)), &whole
 	r.Header.Del("Content-Length")
@@ -89,6 +100,12 @@ func ReadContent(r *http.Request) (*Content, error) {
 		c.parse(kind, text)
 	}
 	return c, nil
+}
+
+// Release gives back the memory that the parsed body has of the request's account.
+func (c *Content) Release() {
+	c.held.Give(c.size)
+	c.size = 0
 }
 
 // Text is the whole body, for a person to see. It is false for one that is too large or no text.

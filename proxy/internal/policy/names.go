@@ -213,11 +213,11 @@ func cookies(v string) iter.Seq[string] {
 // ParameterOverrides lists the methods that the parameters of a query or form claim. Both & and ; separate them.
 func ParameterOverrides(query string) []string {
 	var out []string
-	for _, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {
+	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(pair, "=")
 		out = claimed(out, name, decode(value))
 		if namesHeaders(name) {
-			for _, line := range strings.FieldsFunc(decode(decode(value)), func(r rune) bool { return r == '\r' || r == '\n' }) {
+			for line := range strings.FieldsFuncSeq(decode(decode(value)), func(r rune) bool { return r == '\r' || r == '\n' }) {
 				header, content, _ := strings.Cut(line, ":")
 				out = claimed(out, header, strings.Trim(content, blank))
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
@@ -16,6 +17,9 @@ import (
 // MaxForm is the size in bytes up to which a form is searched for an override. Longer forms to an API that restricts
 // methods are refused.
 const MaxForm = 1 << 20
+
+// formCost is how many bytes a form of MaxForm takes while it is searched: the form, its text, and a list of methods.
+const formCost = 4 * MaxForm
 
 // ErrOverrideUnseen is for a body that overrides the method, or is too long to be checked.
 var ErrOverrideUnseen = errors.New("the body overrides the method, or is too long to be checked")
@@ -123,7 +127,7 @@ func isJSON(media string) bool {
 
 // formOverrides reads a form ahead and lists its overrides.
 func formOverrides(r *http.Request) ([]string, error) {
-	form, err := io.ReadAll(io.LimitReader(r.Body, MaxForm+1))
+	form, err := membudget.From(r.Context()).ReadAll(r.Context(), r.Body, MaxForm+1, formCost)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,8 @@ var refusals = map[string]sentence{
 	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
 		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. " +
 			"JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
-	CodeTooMany: {http.StatusTooManyRequests, "Too many requests at once.", "Await some requests before starting more."},
+	CodeTooMany: {http.StatusTooManyRequests, "Too many requests at once.",
+		"Await some requests before starting more, read or cancel their answers, and send smaller bodies."},
 	CodeRunEnded: {http.StatusForbidden, "The run has ended.",
 		"Finish requests before the program ends or its time is up."},
 	CodeBadCall: {http.StatusBadRequest, "The request is no call of an MCP server's tool.",

@@ -26,7 +26,11 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 		resp.Header.Del("Accept-Ranges") // swap drops Range
 	}
 	resp.Body = b
-	if known < 0 || known > coding.ExactUpTo {
+	ahead := 2 * known // a buffer grows by doubling
+	if len(encodings) > 0 {
+		ahead = 4 * coding.ExactUpTo
+	}
+	if known < 0 || known > coding.ExactUpTo || !x.options.Held.Take(ahead) {
 		x.stream()
 		return nil
 	}

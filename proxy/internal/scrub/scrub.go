@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
@@ -50,6 +51,8 @@ type Options struct {
 	KeepETag bool
 	// Framing says how the body leaves message by message. With the zero Kind it leaves as one text.
 	Framing framing.Kind
+	// Held is the memory of the exchange. A body that it has no room for streams.
+	Held *membudget.Account
 }
 
 // New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.

@@ -37,7 +37,8 @@ const (
 	maxOwned      = 64        // pools of one owner
 	maxSessions   = 64        // TLS sessions of one pool
 	maxHosts      = 4096      // hosts whose protocol is remembered
-	streamWindow  = 1 << 20   // unread bytes of a response over HTTP/2
+	streamWindow  = 512 << 10 // unread bytes of a response over HTTP/2
+	frameSize     = 64 << 10  // bytes of one frame, which a connection keeps
 	pingAfter     = 30 * time.Second
 	pingTime      = 15 * time.Second
 )
@@ -256,6 +257,7 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 		TLSHandshakeTimeout:    handshakeTime,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    idlePerHost,
+		MaxIdleConns:           idlePerHost,
 		IdleConnTimeout:        idleTime,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: maxHead,
@@ -263,7 +265,8 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 		WriteBufferSize:        16 << 10,
 		Protocols:              new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingTime,
+			MaxReceiveBufferPerStream: streamWindow, MaxReadFrameSize: frameSize,
+			SendPingTimeout: pingAfter, PingTimeout: pingTime,
 		},
 	}
 	t.Protocols.SetHTTP1(k.http1())

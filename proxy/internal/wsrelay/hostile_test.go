@@ -299,7 +299,7 @@ func FuzzUp(f *testing.F) {
 	f.Add([]byte("\x81\x85\x00\x00\x00\x00hello"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var out strings.Builder
-		r := &relay{o: options(), client: newPeer(rwc{strings.NewReader(string(data)), io.Discard}, false), upstream: newPeer(rwc{strings.NewReader(""), &out}, true), over: make(chan struct{})}
+		r := &relay{o: options(), client: newPeer(rwc{strings.NewReader(string(data)), io.Discard}, false), upstream: newPeer(rwc{strings.NewReader(""), &out}, true), over: t.Context()}
 		r.o.MaxUp = 1 << 16
 		_ = r.pump(r.client, r.upstream, r.up)
 		br := bufio.NewReader(strings.NewReader(out.String()))

@@ -109,13 +109,12 @@ func (m *message) nextFrame() error {
 func (r *relay) up(m *message) error {
 	var buf bytes.Buffer
 	_, err := io.CopyN(&buf, m, smallUp)
-	if err == nil && r.o.Large != nil {
-		select {
-		case r.o.Large <- struct{}{}:
-			defer func() { <-r.o.Large }()
-		case <-r.over:
+	if err == nil {
+		size := copies * r.o.MaxUp
+		if err := r.o.Held.Wait(r.over, size); err != nil {
 			return io.ErrClosedPipe
 		}
+		defer r.o.Held.Give(size)
 	}
 	if err == nil {
 		_, err = buf.ReadFrom(m)

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -36,9 +37,8 @@ type Options struct {
 	MaxUp int64
 	// MaxDown is the largest upstream message in bytes; it streams. 0: 64 MiB.
 	MaxDown int64
-	// Large holds a token for each client message of more than 64 KiB that is in memory; when it is full, such
-	// messages wait. Nil means no bound.
-	Large chan struct{}
+	// Held is the memory that a client's message of more than 64 KiB waits for. Nil means no bound.
+	Held *membudget.Account
 	// Report, if not nil, records what was done.
 	Report *Report
 }
@@ -46,8 +46,11 @@ type Options struct {
 const (
 	defaultUp   = 1 << 20
 	defaultDown = 64 << 20
-	// smallUp is how many bytes of a client's message are held without a token in Options.Large.
+	// smallUp is how many bytes of a client's message are held without memory of Options.Held.
 	smallUp = 64 << 10
+	// copies is how often a client's message is in memory, at most: as it came, as text, swapped, and as a frame, each
+	// in a buffer that may have grown by doubling.
+	copies = 8
 	// pieceSize is the largest payload in bytes of one frame to a client.
 	pieceSize = 16 << 10
 	// goodbye is how long a peer has to answer a close frame.
@@ -139,7 +142,9 @@ func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) 
 	if o.Report == nil {
 		o.Report = &Report{}
 	}
-	r := &relay{o: o, client: newPeer(client, false), upstream: newPeer(upstream, true), over: make(chan struct{})}
+	over, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	r := &relay{o: o, end: end, client: newPeer(client, false), upstream: newPeer(upstream, true), over: over}
 	ends := make(chan error, 2)
 	go func() { ends <- safely(func() error { return r.pump(r.client, r.upstream, r.up) }) }()
 	go func() { ends <- safely(func() error { return r.pump(r.upstream, r.client, r.down) }) }()
@@ -163,7 +168,8 @@ func safely(f func() error) (err error) {
 type relay struct {
 	o                Options
 	client, upstream *peer
-	over             chan struct{} // closed when one direction has ended
+	over             context.Context // ends when one direction has
+	end              context.CancelFunc
 }
 
 // wait waits for both pumps. After the first has ended it gives the second a moment, or none if the first failed. But
@@ -172,9 +178,9 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	var first error
 	select {
 	case first = <-ends:
-		close(r.over)
+		r.end()
 	case <-ctx.Done():
-		close(r.over)
+		r.end()
 		first = ctx.Err()
 		r.stop(closeGoingAway)
 		<-ends //nolint:errcheck // the first error counts

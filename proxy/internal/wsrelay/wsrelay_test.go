@@ -14,6 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
@@ -180,12 +181,14 @@ func TestRelayRefuses(t *testing.T) {
 	}
 }
 
-// TestLarge: a long message waits for a token, a short one does not, and the end of a relay does not wait at all.
+// TestLarge: a long message waits for memory, a short one does not, and the end of a relay does not wait at all.
 // Promise: bounded-connections
 func TestLarge(t *testing.T) {
 	o := options()
-	o.Large = make(chan struct{}, 1)
-	o.Large <- struct{}{} // of another connection
+	memory := membudget.New(4 * copies * defaultUp)
+	other := memory.Open("run") // another connection
+	o.Held = memory.Open("run")
+	other.Take(1)
 	got := make(chan int, 2)
 	serve := func(ctx context.Context, c *websocket.Conn) {
 		for {
@@ -208,25 +211,25 @@ func TestLarge(t *testing.T) {
 	}
 	select {
 	case n := <-got:
-		t.Fatalf("%d bytes came without a place", n)
+		t.Fatalf("%d bytes came without memory", n)
 	case <-time.After(100 * time.Millisecond):
 	}
-	<-o.Large
+	other.Close()
 	if n := <-got; n != len(long) {
 		t.Errorf("then came %d bytes", n)
 	}
 
-	o.Large <- struct{}{}
+	other.Take(1)
 	leave := make(chan struct{})
 	client, end := connect(t, o, func(context.Context, *websocket.Conn) { <-leave })
 	if err := client.Write(t.Context(), websocket.MessageText, []byte(long)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // until the relay has it, and waits for a token
+	time.Sleep(200 * time.Millisecond) // until the relay has it, and waits for memory
 	close(leave)
 	select {
 	case <-end:
 	case <-time.After(testkit.Patience):
-		t.Error("the relay waits for a place although its upstream has gone")
+		t.Error("the relay waits for memory although its upstream has gone")
 	}
 }
