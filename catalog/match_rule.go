@@ -66,8 +66,8 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 }
 
 // DependsOnPath reports whether a decision on a request to the API's hosts depends on the request's path: because of a
-// rule with another path than "/**", of the permitted operations, of a limit on a sum, or of a credential that goes into
-// the path.
+// rule with another path than "/**", of the permitted operations, of a limit on a sum, or of a credential that goes
+// into the path.
 func (a *API) DependsOnPath() bool {
 	return a.Only != nil || a.Limits != nil && a.Limits.Sum != nil ||
 		slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Path != "" && r.Path != "/**" }) ||

@@ -18,8 +18,8 @@ func PrivateRanges() []netip.Prefix {
 	return prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 }
 
-// uniqueLocal are the unique local addresses (RFC 4193). siteBits is the length of a site's prefix, the widest that
-// allow_private may list of them: metadata services of clouds have addresses at other sites.
+// uniqueLocal are the unique local addresses (RFC 4193). siteBits is the length of a site's prefix. A wider range opens
+// none of them, because metadata services of clouds have addresses at other sites.
 var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 const siteBits = 48
@@ -28,7 +28,7 @@ const siteBits = 48
 // it), loopback, and the addresses for documentation (RFC 5737, RFC 3849, RFC 9637), which some networks use for
 // services.
 func listable() []netip.Prefix {
-	return append(PrivateRanges(), prefixes("100.64.0.0/10", "127.0.0.0/8", "::1/128",
+	return append(PrivateRanges(), prefixes(uniqueLocal.String(), "100.64.0.0/10", "127.0.0.0/8", "::1/128",
 		"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")...)
 }
 
@@ -62,13 +62,6 @@ func parseRange(text string) (p netip.Prefix, want string) {
 				return p, example + ": " + class + " are never opened"
 			}
 		}
-	}
-	if uniqueLocal.Contains(p.Addr()) {
-		if p.Bits() < siteBits {
-			return p, fmt.Sprintf("a range of one site, like \"%s/%d\": others may have metadata services of clouds",
-				p.Addr(), siteBits)
-		}
-		return p, ""
 	}
 	for _, r := range listable() {
 		if r.Contains(p.Addr()) && r.Bits() <= p.Bits() {

@@ -64,8 +64,8 @@ func (v *validator) validate(c config) *API {
 			"credential")
 	}
 	if a.MessageFraming && len(a.Credentials) > 0 {
-		v.Warn("framing", "an API with credentials whose messages leave one by one: a credential that a server splits over two "+
-			"messages reaches the code", "no such field, unless a stream of the API stands still without it")
+		v.Warn("framing", "an API with credentials whose messages leave one by one: a credential that a server splits over "+
+			"two messages reaches the code", "no such field, unless a stream of the API stands still without it")
 	}
 	return a
 }
@@ -238,6 +238,10 @@ func (v *validator) ranges(c config) []netip.Prefix {
 		if want != "" {
 			v.Bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(strictjson.Cut(text)), want)
 			continue
+		}
+		if uniqueLocal.Contains(p.Addr()) && p.Bits() < siteBits {
+			v.Warn(fmt.Sprintf("allow_private[%d]", i), fmt.Sprintf("%q, which opens no address: clouds have metadata services there",
+				text), fmt.Sprintf("the range of a site, like \"%s/%d\"", p.Addr(), siteBits))
 		}
 		out = append(out, p)
 	}

@@ -39,8 +39,8 @@ func (l *File) open() error {
 	return nil
 }
 
-// Write appends p, which should be whole lines, to the file at the path: if another program has renamed or removed it, as
-// logrotate does, Write creates it.
+// Write appends p, which should be whole lines, to the file at the path. If another program has renamed or removed that
+// file, as logrotate does, Write creates it.
 func (l *File) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +63,8 @@ func (l *File) Write(p []byte) (int, error) {
 	return l.f.Write(p)
 }
 
-// stat returns the size of the open file, to which other programs may write too, and whether the path still leads to it.
-// If an earlier Write could not open a file, there is none.
+// stat returns the size of the open file, to which other programs may write too, and whether the path still leads to
+// it. If an earlier Write could not open a file, there is none.
 func (l *File) stat() (size int64, current bool, err error) {
 	open, err := l.f.Stat()
 	if errors.Is(err, os.ErrClosed) {

@@ -130,7 +130,7 @@ func TestTitle(t *testing.T) {
 
 // TestOneSentence: what a person at a shell typed wrongly is answered in one sentence, without the names of MCP's calls.
 func TestOneSentence(t *testing.T) {
-	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{HasResources: true})
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Resources: &mcp.ResourceCapabilities{}}})
 	s.AddTool(&mcp.Tool{Name: "execute_code", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "That is no code."}
 	})

@@ -50,7 +50,7 @@ func (s *Session) Source(ctx context.Context, name string) (string, error) {
 	uri := skillScheme + name + "/" + file(name)
 	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
 	var refused *jsonrpc.Error
-	if errors.As(err, &refused) && refused.Code == mcp.CodeResourceNotFound {
+	if errors.As(err, &refused) && refused.Code == jsonrpc.CodeInvalidParams {
 		return "", fmt.Errorf("there is no skill %q; codeforge skills list lists them", name)
 	}
 	if err != nil {

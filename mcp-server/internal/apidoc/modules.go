@@ -31,7 +31,8 @@ var (
 
 // literalOperation matches an operation between two quotes of a kind.
 func literalOperation(quote string) string {
-	return quote + `((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /(?:[^` + quote + `\s\\]|\\[` + "\"'`" + `])*)` + quote
+	return quote +
+		`((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /(?:[^` + quote + `\s\\]|\\[` + "\"'`" + `])*)` + quote
 }
 
 // unquote removes the backslashes before quotes in a literal.

@@ -72,8 +72,8 @@ func (c *capture) refuse(status int, body string) {
 	c.status, c.body = status, body
 }
 
-// read finds the message in a text, of which some servers make a batch, and notes it if it is an answer. It is false for
-// a text that is not a message.
+// read finds the message in a text, of which some servers make a batch, and notes it if it is an answer. It is false
+// for a text that is not a message.
 func (c *capture) read(text []byte) (message []byte, ok bool) {
 	for _, one := range batch(text) {
 		m, err := jsonrpc.DecodeMessage(one)

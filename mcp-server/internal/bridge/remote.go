@@ -319,8 +319,9 @@ func (d *door) bound(req *http.Request, resp *http.Response) error {
 // byteOrderMark begins a text of some Windows programs. JSON does not allow it (RFC 8259, section 8.1).
 var byteOrderMark = []byte("\uFEFF")
 
-// boundJSON reads an answer that is one message, whatever its Content-Type is. It accepts a byte order mark and a batch.
-// The SDK would end the session at a message that is too large; in its place comes an error, for its request alone.
+// boundJSON reads an answer that is one message, whatever its Content-Type is. It accepts a byte order mark and a
+// batch. The SDK would end the session at a message that is too large; in its place comes an error, for its request
+// alone.
 func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 	var kept bytes.Buffer
 	s := &skim{}

@@ -189,8 +189,8 @@ func typeOf(value any) string {
 	return "object"
 }
 
-// checkEnum demands one of the values of enum, or the value of const, unless one of them is an object, an array or long:
-// comparing those would cost more than it tells.
+// checkEnum demands one of the values of enum, or the value of const, unless one of them is an object, an array or
+// long: comparing those would cost more than it tells.
 func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	list, ok := s["enum"].([]any)
 	if only, has := s["const"]; has {

@@ -87,7 +87,8 @@ func (c *checker) compile(source string) pattern {
 		return p
 	}
 	if tree, err := syntax.Parse(source, syntax.Perl); err == nil {
-		if program, err := syntax.Compile(tree.Simplify()); err == nil && (len(program.Inst) <= maxProgram || disarm.Off("pattern-work")) {
+		program, err := syntax.Compile(tree.Simplify())
+		if err == nil && (len(program.Inst) <= maxProgram || disarm.Off("pattern-work")) {
 			p.size = len(program.Inst)
 			p.matcher, _ = regexp.Compile(source) // it compiled just now
 		}

@@ -303,8 +303,8 @@ func (s *server) remember() {
 	}
 }
 
-// definitions reads definitions of tools. It skips those without a name and those beyond the bounds, and ignores members
-// of a wrong type: a tool with odd annotations is a tool that claims nothing.
+// definitions reads definitions of tools. It skips those without a name and those beyond the bounds, and ignores
+// members of a wrong type: a tool with odd annotations is a tool that claims nothing.
 func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen, size := map[string]bool{}, 0

@@ -93,8 +93,8 @@ func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes [
 	}
 }
 
-// remarkPinned alerts the user of the pinned skills whose files changed during a run, and remarks on those that its code
-// changed.
+// remarkPinned alerts the user of the pinned skills whose files changed during a run, and remarks on those that its
+// code changed.
 func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, run string) []string {
 	own := ownChanges(code, alone, changes)
 	var out []string

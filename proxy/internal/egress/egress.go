@@ -343,7 +343,8 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 	})
 }
 
-// mayDecode takes the memory for the windows of the decoders of a body with these encodings. It is false if there is none.
+// mayDecode takes the memory for the windows of the decoders of a body with these encodings. It is false if the run's
+// share is used up.
 func (x *exchange) mayDecode(encodings []string, err error) bool {
 	return err != nil || x.held.Take(coding.Windows(encodings)) // an unknown encoding is not decoded
 }

@@ -37,7 +37,7 @@ func (x *exchange) framingOf(h http.Header) framing.Kind {
 	return framing.Of(h)
 }
 
-// lateness watches one direction of an exchange for a complete message that is held back while the client sends nothing.
+// lateness watches one direction of an exchange for a complete message that is held back while the client is silent.
 // The nil lateness watches nothing.
 type lateness struct {
 	x       *exchange
@@ -180,7 +180,7 @@ func (x *exchange) lateHint() []controlapi.Hint {
 		return nil
 	}
 	return []controlapi.Hint{hintOf("message_held", x.note.Host, voice.Say("had a complete message that the proxy held "+
-		"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when more "+
-		"follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves when it "+
-		"is complete.", "%API", x.verdict.APIs[0].Name))}
+		"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
+		"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves when "+
+		"it is complete.", "%API", x.verdict.APIs[0].Name))}
 }

@@ -66,7 +66,7 @@ type Scanner struct {
 // NewScanner returns a Scanner at the beginning of a body.
 func (k Kind) NewScanner() *Scanner { return &Scanner{kind: k} }
 
-// Next returns the length of the first part of p, which is not empty. The part ends with the current message (ended), or
+// Next returns the length of the first part of p, which is not empty. The part ends with the current message (ended) or
 // with p.
 func (s *Scanner) Next(p []byte) (n int, ended bool) {
 	switch s.kind {
@@ -147,8 +147,8 @@ func (s *Scanner) endsJSON(c byte) bool {
 }
 
 // Through reads src through wrap. Unless the Kind is None, each message goes through a reader that wrap makes for it
-// alone, and so leaves when it is complete, whatever that reader holds back. If wrap's readers have a Stop method, it is
-// called when they are no longer needed.
+// alone, and so leaves when it is complete, whatever that reader holds back. If wrap's readers have a Stop method, it
+// is called when they are no longer needed.
 func (k Kind) Through(src io.Reader, wrap func(io.Reader) io.Reader) io.Reader {
 	if k == None {
 		return wrap(src)

@@ -19,8 +19,8 @@ const (
 	maxNamed  = 2   // of the segments that differ in a group
 )
 
-// picture shows steps in few lines. Steps that follow each other are one line if they differ only in one segment of their
-// path and in values of their body. The line shows which values differ; what it does not show is the same.
+// picture shows steps in few lines. Steps that follow each other are one line if they differ only in one segment of
+// their path and in values of their body. The line shows which values differ; what it does not show is the same.
 func picture(steps []planapi.Step) []string {
 	var out []string
 	groups := folded(steps)
@@ -88,8 +88,8 @@ func alike(group []planapi.Step, s planapi.Step) bool {
 	return at != many
 }
 
-// sameFields reports whether two bodies are the same, or have the same fields in the same order. Of steps with changes a
-// line shows no other fields, so their bodies must be the same.
+// sameFields reports whether two bodies are the same, or have the same fields in the same order. Of steps with changes
+// a line shows no other fields, so their bodies must be the same.
 func sameFields(a, b planapi.Step) bool {
 	if a.Body == b.Body {
 		return true
