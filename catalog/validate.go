@@ -240,8 +240,9 @@ func (v *validator) ranges(c config) []netip.Prefix {
 			continue
 		}
 		if uniqueLocal.Contains(p.Addr()) && p.Bits() < siteBits {
-			v.Warn(fmt.Sprintf("allow_private[%d]", i), fmt.Sprintf("%q, which opens no address: clouds have metadata services there",
-				text), fmt.Sprintf("the range of a site, like \"%s/%d\"", p.Addr(), siteBits))
+			v.Warn(fmt.Sprintf("allow_private[%d]", i),
+				fmt.Sprintf("%q, which opens no address: clouds have metadata services there", text),
+				fmt.Sprintf("the range of a site, like \"%s/%d\"", p.Addr(), siteBits))
 		}
 		out = append(out, p)
 	}

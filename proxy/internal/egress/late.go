@@ -181,6 +181,6 @@ func (x *exchange) lateHint() []controlapi.Hint {
 	}
 	return []controlapi.Hint{hintOf("message_held", x.note.Host, voice.Say("had a complete message that the proxy held "+
 		"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
-		"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves when "+
-		"it is complete.", "%API", x.verdict.APIs[0].Name))}
+		"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves "+
+		"when it is complete.", "%API", x.verdict.APIs[0].Name))}
 }
