@@ -2,10 +2,13 @@ package bench
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -56,6 +59,37 @@ func TestRows(t *testing.T) {
 		seen[r.ID] = true
 		if r.Less && r.Stretch > r.Gate || !r.Less && r.Stretch < r.Gate {
 			t.Errorf("%s: the stretch %v is easier than the gate %v", r.ID, r.Stretch, r.Gate)
+		}
+	}
+}
+
+// TestGates holds the gates and stretches that docs/performance.md lists to those of the rows.
+func TestGates(t *testing.T) {
+	page, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, line := regexp.MustCompile(`[\d.]+`), regexp.MustCompile(`(?m)^\|[^|]+\| ([^|]*\d[^|]*) \| ([^|]*\d[^|]*) \|`)
+	for heading, tables := range map[string][]string{
+		"execute_code": {tableRuns}, "Python": {tablePython}, "MCP servers": {tableServers},
+		"The proxy": {tableProxy, tableIron, tableEngine},
+	} {
+		_, section, _ := strings.Cut(string(page), "\n## "+heading+"\n")
+		section, _, _ = strings.Cut(section, "\n\n") // the table follows the heading
+		have, want := map[string]bool{}, map[string]bool{}
+		for _, m := range line.FindAllStringSubmatch(section, -1) {
+			gates, stretches := number.FindAllString(m[1], -1), number.FindAllString(m[2], -1)
+			for i := range min(len(gates), len(stretches)) {
+				have[gates[i]+" "+stretches[i]] = true
+			}
+		}
+		for _, r := range Rows {
+			if slices.Contains(tables, r.Table) && r.Gate != 0 {
+				want[fmt.Sprint(r.Gate, " ", r.Stretch)] = true
+			}
+		}
+		if !maps.Equal(have, want) {
+			t.Errorf("%s: docs/performance.md has the gates and stretches\n%v, the benchmark\n%v", heading, have, want)
 		}
 	}
 }

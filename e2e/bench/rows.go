@@ -10,8 +10,8 @@ const (
 	tableEngine  = "scan engine"
 )
 
-// Rows are all lines of all tables, in the order in which they are shown. Gates and stretches are those of
-// docs/performance.md.
+// Rows are all lines of all tables, in the order in which they are shown. docs/performance.md lists
+// their gates and stretches.
 var Rows = []Row{
 	{ID: "runs.docker", Table: tableRuns, What: "Docker, warm slot, p50 against one `docker exec deno run -` per call", Unit: "x", Gate: 6, Stretch: 10},
 	{ID: "runs.warm", Table: tableRuns, What: "embedded, warm slot, p50 against bare `deno run -`", Unit: "x", Gate: 2, Stretch: 3.5},

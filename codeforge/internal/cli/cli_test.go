@@ -75,6 +75,16 @@ func TestEveryCommandDocumentsItself(t *testing.T) {
 	}
 }
 
+// TestLanguages: the help of a command that names one language of code also names the other.
+func TestLanguages(t *testing.T) {
+	for _, c := range commands() {
+		text := c.summary + c.details
+		if strings.Contains(text, "TypeScript") != strings.Contains(text, "Python") {
+			t.Errorf("%s: its help names one of TypeScript and Python only", c.name)
+		}
+	}
+}
+
 // TestExamplesParse: every example is a command line that the table accepts.
 func TestExamplesParse(t *testing.T) {
 	for name, list := range examples() {

@@ -20,7 +20,7 @@ func skillsCommand() command {
 		summary: "list, show, delete or export the skills that models saved",
 		details: `
   skills list              lists the skills of the running CodeForge
-  skills show NAME         prints a skill's TypeScript
+  skills show NAME         prints the source of a skill, in TypeScript or Python
   skills rm NAME...        deletes skills, once you confirm
   skills export DIR        copies every skill to a file in DIR; existing files are kept unless --force is given
 

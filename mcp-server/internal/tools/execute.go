@@ -88,7 +88,7 @@ func (s *Surface) addExecute() {
 		language, int(s.cfg.TimeoutDefault.Seconds()), int(s.cfg.TimeoutMax.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
-		Title:       "Run TypeScript",
+		Title:       "Run code",
 		Description: s.executeDescription(),
 		Annotations: hints(false, true, false, true),
 		InputSchema: json.RawMessage(schema),

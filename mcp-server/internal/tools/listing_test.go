@@ -18,3 +18,22 @@ func TestListing(t *testing.T) {
 		}
 	}
 }
+
+// TestExecuteTitle: the title of execute_code names no language, because there may be two.
+func TestExecuteTitle(t *testing.T) {
+	s := shelved(t)
+	s.addExecute()
+	c, err := join(t, s, "client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		if tool.Name == "execute_code" && tool.Title != "Run code" {
+			t.Errorf("the title is %q", tool.Title)
+		}
+	}
+}
