@@ -21,13 +21,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. With mostFrozen of them,
-// every session counts as frozen until the operator frees one: none gives way, and what is still running adds its own
-// at most.
+// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. If a tenant, or the operator,
+// has mostFrozen of them, all sessions of that client count as frozen until the operator frees one: none gives way, and
+// what is still running adds its own at most.
 const (
 	most       = 100
 	mostFrozen = 1000
@@ -159,8 +160,11 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	if b.unstored {
 		b.store()
 	}
-	name, full := Name(session), b.frozen() >= mostFrozen
-	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool { return a.Frozen && (full || a.Session == name) })
+	name, of := Name(session), tenant.Of(session)
+	full := b.frozen(of) >= mostFrozen
+	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool {
+		return a.Frozen && (a.Session == name || full && a.Tenant == of)
+	})
 	if i < 0 {
 		return operatorapi.Alarm{}, false
 	}
@@ -203,10 +207,10 @@ func (b *Book) thaw(name string) (found bool) {
 	return found
 }
 
-// frozen counts the frozen sessions. The caller holds the lock.
-func (b *Book) frozen() (n int) {
+// frozen counts the frozen sessions of a tenant; empty: of the operator. The caller holds the lock.
+func (b *Book) frozen(of string) (n int) {
 	for _, a := range b.list {
-		if a.Frozen {
+		if a.Frozen && a.Tenant == of {
 			n++
 		}
 	}

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -160,6 +162,30 @@ func TestManyFrozen(t *testing.T) {
 	_, first := b.Frozen("again")
 	if _, ok := b.Frozen("s7"); ok || innocent || !first {
 		t.Errorf("after one was freed: it %t, one that never was %t, the first %t", ok, innocent, first)
+	}
+}
+
+// TestFrozenOfTenant: what a tenant's many alarms freeze is that tenant's, and no other client learns of them.
+// Promise: tenant-shares
+func TestFrozenOfTenant(t *testing.T) {
+	b, err := alarm.Open("", nil, logline.New(t.Output(), "text", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(name, id string) string {
+		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).Session(id)
+	}
+	for i := range 1000 {
+		session := of("mallory", fmt.Sprint(i))
+		b.Add(controlapi.Alarm{Run: session, Tenant: "mallory", Host: "mallory.test"}, &session, "")
+	}
+	if _, ok := b.Frozen(of("mallory", "new")); !ok {
+		t.Error("a tenant goes on after a thousand alarms")
+	}
+	for _, session := range []string{of("alice", "s"), "the operator's"} {
+		if a, ok := b.Frozen(session); ok {
+			t.Errorf("%q is frozen, and learns of %s", session, a.Host)
+		}
 	}
 }
 

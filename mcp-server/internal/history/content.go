@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,8 +47,12 @@ func (c content) size() int64 {
 	return int64(n)
 }
 
-// clean is the content without what must not be stored.
+// clean is the content without what must not be stored. An output that was kept whole becomes one half: what is to be
+// removed may span both.
 func (c content) clean(clean func(string) string) content {
+	if c.Output.Omitted == 0 {
+		c.Output.Head, c.Output.Tail = slices.Concat(c.Output.Head, c.Output.Tail), nil
+	}
 	for _, t := range []*historyapi.Text{&c.Code, &c.Answer} {
 		t.Head, t.Tail = clean(t.Head), clean(t.Tail)
 	}

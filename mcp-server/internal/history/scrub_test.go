@@ -76,6 +76,31 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 	}
 }
 
+// TestScrubbedAcrossHalves: a credential that lies on the boundary of both halves of an output is found.
+// Promise: never-printed
+func TestScrubbedAcrossHalves(t *testing.T) {
+	var printed capture
+	printed.add(historyapi.Print{Text: strings.Repeat("x", half-5) + literal})
+	s := &Store{cfg: Config{Scrub: func(_ context.Context, texts []string) ([]string, error) {
+		out := make([]string, len(texts))
+		for i, text := range texts {
+			out[i] = strings.ReplaceAll(text, literal, "STRIPE_TOKEN")
+		}
+		return out, nil
+	}}}
+	_, c, err := s.scrub(t.Context(), "", &content{Output: printed.output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, p := range append(c.Output.Head, c.Output.Tail...) {
+		text += p.Text
+	}
+	if strings.Contains(text, literal) || !strings.HasSuffix(text, "xSTRIPE_TOKEN") {
+		t.Errorf("stored: ...%s", text[max(0, len(text)-40):])
+	}
+}
+
 // TestFrozen: a run that an alarm has ended is neither ok nor failed, whatever its exit code is.
 func TestFrozen(t *testing.T) {
 	exit := runapi.Exit{Reason: runapi.Exited}

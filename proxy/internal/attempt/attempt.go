@@ -9,6 +9,7 @@ package attempt
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 const (
 	// keep is how long an attempt without a known end can be repeated: for as long as servers commonly remember keys.
 	keep = 24 * time.Hour
-	// most bounds the attempts that are kept. The oldest go first.
+	// most bounds the attempts that are kept. The oldest of the tenant who has most of them go first.
 	most = 10_000
 )
 
@@ -33,21 +34,22 @@ type Keys struct {
 }
 
 type attempt struct {
-	group Group
-	key   string
-	until time.Time
+	tenant string
+	group  Group
+	key    string
+	until  time.Time
 }
 
-// Begin returns the key for a request. ended must be called once, when the request is over: known says that its server
-// has answered, or that nothing of it was sent.
-func (k *Keys) Begin(g Group) (key string, ended func(known bool)) {
+// Begin returns the key for a request of a tenant; empty: of the operator. ended must be called once, when the request is
+// over: known says that its server has answered, or that nothing of it was sent.
+func (k *Keys) Begin(tenant string, g Group) (key string, ended func(known bool)) {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	a := attempt{group: g, key: rand.Text(), until: now.Add(keep)}
-	for i, o := range k.open {
-		if o.group == g && now.Before(o.until) {
-			a = o
+	a := attempt{tenant: tenant, group: g, key: rand.Text(), until: now.Add(keep)}
+	for i := range k.open {
+		if o := &k.open[i]; o.group == g && o.tenant == tenant && now.Before(o.until) {
+			a = *o
 			k.open = append(k.open[:i], k.open[i+1:]...)
 			break
 		}
@@ -68,10 +70,15 @@ func (k *Keys) keep(a attempt) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := 0
-	for first < len(k.open) && (!now.Before(k.open[first].until) || len(k.open)-first >= most) {
+	for first < len(k.open) && !now.Before(k.open[first].until) {
 		first++
 	}
-	k.open = append(k.open[:0], k.open[first:]...)
+	k.open = slices.Delete(k.open, 0, first)
+	if len(k.open) >= most {
+		who := k.most()
+		i := slices.IndexFunc(k.open, func(o attempt) bool { return o.tenant == who })
+		k.open = slices.Delete(k.open, i, i+1)
+	}
 	at := len(k.open)
 	for at > 0 && k.open[at-1].until.After(a.until) {
 		at--
@@ -79,6 +86,20 @@ func (k *Keys) keep(a attempt) {
 	k.open = append(k.open, attempt{})
 	copy(k.open[at+1:], k.open[at:])
 	k.open[at] = a
+}
+
+// most is the tenant who has most attempts. The caller holds the lock, and there is one.
+func (k *Keys) most() string {
+	of, who := map[string]int{}, k.open[0].tenant
+	for _, o := range k.open {
+		of[o.tenant]++
+	}
+	for name, n := range of {
+		if n > of[who] {
+			who = name
+		}
+	}
+	return who
 }
 
 // now is the wall clock's time: servers forget keys while this machine sleeps too.

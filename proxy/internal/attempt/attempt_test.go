@@ -15,45 +15,45 @@ func TestBegin(t *testing.T) {
 	now := time.Now()
 	k := &attempt.Keys{Now: func() time.Time { return now }}
 	a, b := attempt.Group{1}, attempt.Group{2}
-	first, ended := k.Begin(a)
+	first, ended := k.Begin("", a)
 	ended(true)
-	second, ended := k.Begin(a)
+	second, ended := k.Begin("", a)
 	if second == first {
 		t.Error("the key of a request that was answered came back")
 	}
-	beside, endBeside := k.Begin(a)
+	beside, endBeside := k.Begin("", a)
 	if beside == second {
 		t.Error("two requests at once have one key")
 	}
 	ended(false)
 	ended(true) // only the first call counts
-	if other, _ := k.Begin(b); other == second {
+	if other, _ := k.Begin("", b); other == second {
 		t.Error("another request has the key")
 	}
-	third, ended := k.Begin(a)
+	third, ended := k.Begin("", a)
 	if third != second {
 		t.Error("the key of a request without a known end did not come back")
 	}
 	ended(false)
 	endBeside(false)
-	x, _ := k.Begin(a)
-	y, _ := k.Begin(a)
-	z, _ := k.Begin(a)
+	x, _ := k.Begin("", a)
+	y, _ := k.Begin("", a)
+	z, _ := k.Begin("", a)
 	if x != second || y != beside || z == x || z == y {
 		t.Error("two attempts without a known end are repeated otherwise than one after the other")
 	}
-	late, ended := k.Begin(b)
+	late, ended := k.Begin("", b)
 	ended(false)
 	began := now
 	now = now.Add(25 * time.Hour)
-	if again, _ := k.Begin(b); again == late {
+	if again, _ := k.Begin("", b); again == late {
 		t.Error("a key came back after a day")
 	}
 	now = began
-	late, ended = k.Begin(b)
+	late, ended = k.Begin("", b)
 	ended(false)
 	now = testkit.Slept(now, 60*time.Hour)
-	if again, _ := k.Begin(b); again == late {
+	if again, _ := k.Begin("", b); again == late {
 		t.Error("a key came back after days in which the machine slept")
 	}
 }
@@ -66,14 +66,31 @@ func TestMost(t *testing.T) {
 	group := func(i int) (g attempt.Group) { copy(g[:], fmt.Sprint(i)); return g }
 	const n = 10_100
 	for i := range n {
-		key, ended := k.Begin(group(i))
+		key, ended := k.Begin("", group(i))
 		ended(false)
 		keys[i] = key
 	}
-	if again, _ := k.Begin(group(0)); again == keys[0] {
+	if again, _ := k.Begin("", group(0)); again == keys[0] {
 		t.Error("the oldest is still there")
 	}
-	if again, _ := k.Begin(group(n - 1)); again != keys[n-1] {
+	if again, _ := k.Begin("", group(n - 1)); again != keys[n-1] {
 		t.Error("the newest is gone")
+	}
+}
+
+// TestTenants: what one tenant leaves without a known end displaces no attempt of another.
+// Promise: tenant-shares
+func TestTenants(t *testing.T) {
+	k := &attempt.Keys{}
+	first, ended := k.Begin("alice", attempt.Group{})
+	ended(false)
+	for i := range 10_100 {
+		g := attempt.Group{1}
+		copy(g[1:], fmt.Sprint(i))
+		_, ended := k.Begin("mallory", g)
+		ended(false)
+	}
+	if again, _ := k.Begin("alice", attempt.Group{}); again != first {
+		t.Error("the repetition of another tenant's request has another key")
 	}
 }

@@ -23,11 +23,11 @@ func (x *exchange) attempt(q policy.Request, out *http.Request) error {
 	if len(names) == 0 {
 		return nil
 	}
-	group, err := groupOf(x.lease.Tenant, out)
+	group, err := groupOf(out)
 	if err != nil {
 		return err
 	}
-	key, ended := x.conf.Keys.Begin(group)
+	key, ended := x.conf.Keys.Begin(x.lease.Tenant, group)
 	for _, name := range names {
 		out.Header.Set(name, key)
 	}
@@ -48,12 +48,11 @@ func (x *exchange) keyed(apis []*catalog.API, q policy.Request, out *http.Reques
 	return names
 }
 
-// groupOf identifies a request of a tenant as code wrote it, with names in the place of credentials. It reads a short
-// body, which then leaves as it was read.
-func groupOf(tenant string, out *http.Request) (attempt.Group, error) {
+// groupOf identifies a request as code wrote it, with names in the place of credentials. It reads a short body, which
+// then leaves as it was read.
+func groupOf(out *http.Request) (attempt.Group, error) {
 	h := sha256.New()
 	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
-	part(tenant)
 	part(out.Method)
 	part(out.URL.String())
 	headers := shownHeaders(out.Header) // any of them may say for whom it is

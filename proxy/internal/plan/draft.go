@@ -201,7 +201,7 @@ func (d *Draft) Seal() *planapi.Plan {
 		return nil
 	}
 	d.over = true
-	d.book.give(d.kept)
+	d.book.give(d.tenant, d.kept)
 	d.seen, d.kept = nil, 0
 	if len(d.steps) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (d *Draft) Discard() {
 	defer d.mu.Unlock()
 	if !d.over {
 		d.over = true
-		d.book.give(d.size + d.kept)
+		d.book.give(d.tenant, d.size+d.kept)
 		d.steps, d.seen = nil, nil
 	}
 }

@@ -67,8 +67,9 @@ type Book struct {
 	conf Config
 
 	mu     sync.Mutex
-	plans  []*entry // the oldest first
-	used   int      // bytes of plans and drafts
+	plans  []*entry       // the oldest first
+	used   int            // bytes of plans and drafts
+	drafts map[string]int // bytes of drafts by tenant
 	ending bool
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -96,7 +97,7 @@ func New(c Config) *Book {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	b := &Book{conf: c}
+	b := &Book{conf: c, drafts: map[string]int{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
@@ -118,14 +119,18 @@ func (b *Book) Draft(run, tenant string, apis []string) *Draft {
 // newID is short enough to type: 40 random bits.
 func newID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// take reserves bytes for a tenant, if there are any: the plans that are over give way, and open ones of another tenant
-// who has more.
+// take reserves bytes for a draft of a tenant, if there are any: the plans that are over give way, and open ones of
+// another tenant who has more. Drafts do not give way, so those of a tenant have half of the room at most.
 func (b *Book) take(tenant string, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if tenant != "" && b.drafts[tenant]+n > maxAll/2 {
+		return false
+	}
 	b.sweep(n)
 	for b.used+n > maxAll {
-		if who := b.most(tenant, func(e *entry) int { return e.size }); who == tenant || !b.drop(who) {
+		size := func(e *entry) int { return e.size }
+		if who := b.most(tenant, b.drafts[tenant], size); who == tenant || !b.drop(who) {
 			return false
 		}
 	}
@@ -133,16 +138,19 @@ func (b *Book) take(tenant string, n int) bool {
 		return false
 	}
 	b.used += n
+	b.drafts[tenant] += n
 	return true
 }
 
-func (b *Book) give(n int) {
+// give gives back bytes of a draft.
+func (b *Book) give(tenant string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.drafts[tenant] -= n
 	b.free(n)
 }
 
-// free is give for a caller that holds the lock.
+// free gives back bytes of a plan. The caller holds the lock.
 func (b *Book) free(n int) {
 	b.used -= n
 	b.conf.Memory.Give(int64(n))
@@ -166,10 +174,10 @@ func (b *Book) sweep(n int) {
 	})
 }
 
-// most is the tenant whose open plans weigh most. It is the given one, who is about to have one more, if no other's do.
-// The caller holds the lock.
-func (b *Book) most(tenant string, weight func(*entry) int) string {
-	of := map[string]int{tenant: 1}
+// most is the tenant whose open plans weigh most. It is the given one, whose drafts weigh so much and who is about to
+// have one more plan, if no other's do. The caller holds the lock.
+func (b *Book) most(tenant string, drafts int, weight func(*entry) int) string {
+	of := map[string]int{tenant: drafts + 1}
 	for _, e := range b.plans {
 		if e.state == planapi.Open {
 			of[e.tenant] += weight(e)
@@ -201,8 +209,9 @@ func (b *Book) add(e *entry) *planapi.Plan {
 	defer b.mu.Unlock()
 	b.sweep(0)
 	if len(b.plans) >= maxPlans {
-		b.drop(b.most(e.tenant, func(*entry) int { return 1 }))
+		b.drop(b.most(e.tenant, 0, func(*entry) int { return 1 }))
 	}
+	b.drafts[e.tenant] -= e.size
 	b.plans = append(b.plans, e)
 	out := e.brief()
 	return &out

@@ -316,6 +316,33 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// TestTenantDrafts: runs of one tenant that record at once take no plan of another, and leave room for others.
+// Promise: tenant-shares
+func TestTenantDrafts(t *testing.T) {
+	b := newBook(t, &sent{})
+	alice := planBy(t, b, "alice", strings.Repeat("a", MaxBody))
+	var drafts []*Draft
+	for range 2 * maxAll / maxBytes {
+		d := b.Draft("run", "mallory", nil)
+		for range maxBytes / MaxBody {
+			_, _ = d.Add(write(t, "POST", "https://demo.test/x", strings.Repeat("m", MaxBody)), "v1")
+		}
+		drafts = append(drafts, d)
+	}
+	if _, err := b.Get(alice.ID); err != nil {
+		t.Errorf("a plan of another tenant: %v", err)
+	}
+	if _, err := b.Draft("run", "bob", nil).Add(write(t, "POST", "https://demo.test/x", strings.Repeat("b", MaxBody)), "v1"); err != nil {
+		t.Errorf("a step of another tenant: %v", err)
+	}
+	for _, d := range drafts {
+		d.Discard()
+	}
+	if b.drafts["mallory"] != 0 {
+		t.Errorf("%d bytes of drafts that are over", b.drafts["mallory"])
+	}
+}
+
 // TestAsleep: a plan that a person did not approve before the machine slept cannot be approved hours later.
 // Promise: a-plan-is-what-was-shown
 func TestAsleep(t *testing.T) {
