@@ -1,9 +1,16 @@
 package egress_test
 
 import (
+	"bytes"
+	"crypto/tls"
 	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -37,4 +44,66 @@ func TestRefusedDecoding(t *testing.T) {
 	if n := r.memory.Used(); n > budgetSize/4 {
 		t.Errorf("%d bytes are held", n)
 	}
+}
+
+// TestAnsweredHeads: a client over HTTP/2 that takes no answer makes the proxy keep no heads of its requests, which are
+// on the budget only until they are answered.
+// Promise: one-memory-budget
+func TestAnsweredHeads(t *testing.T) {
+	r := newRig(t, setup{})
+	defer r.begin()()
+	const conns, streams, large = 8, 60, 48 << 10
+	before := heap()
+	for range conns {
+		c, err := tls.Dial("tcp", r.https[0], &tls.Config{RootCAs: r.roots(), ServerName: demoHost, NextProtos: []string{"h2"}})
+		check(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, http2.ClientPreface)
+		check(t, err)
+		f := http2.NewFramer(c, c)
+		check(t, f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
+		for id := uint32(1); id < 2*streams; id += 2 {
+			writeLargeHead(t, f, id, large)
+		}
+		for answered := 0; answered < streams; {
+			frame, err := f.ReadFrame()
+			check(t, err)
+			if frame.Header().Type == http2.FrameHeaders {
+				answered++
+			}
+		}
+	}
+	if grown := heap() - before; grown > conns*streams*large/4 {
+		t.Errorf("%d KiB are held for %d answers that nobody takes", grown>>10, conns*streams)
+	}
+}
+
+// writeLargeHead sends the head of a request that is refused.
+func writeLargeHead(t *testing.T, f *http2.Framer, id uint32, size int) {
+	t.Helper()
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{
+		{":method", "TRACE"}, {":scheme", "https"}, {":authority", demoHost}, {":path", "/"}, {"x", strings.Repeat("^~", size/2)},
+	} {
+		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	first := true
+	for rest := block.Bytes(); len(rest) > 0 || first; first = false {
+		part := rest[:min(len(rest), 16<<10)]
+		rest = rest[len(part):]
+		if first {
+			check(t, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: part, EndStream: true, EndHeaders: len(rest) == 0}))
+		} else {
+			check(t, f.WriteContinuation(id, len(rest) == 0, part))
+		}
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
