@@ -3,11 +3,13 @@ package egress_test
 import (
 	"bytes"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -55,36 +57,61 @@ func TestAnsweredHeads(t *testing.T) {
 	const conns, streams, large = 8, 60, 48 << 10
 	before := heap()
 	for range conns {
-		c, err := tls.Dial("tcp", r.https[0], &tls.Config{RootCAs: r.roots(), ServerName: demoHost, NextProtos: []string{"h2"}})
-		check(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		_, err = io.WriteString(c, http2.ClientPreface)
-		check(t, err)
-		f := http2.NewFramer(c, c)
-		check(t, f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
-		for id := uint32(1); id < 2*streams; id += 2 {
-			writeLargeHead(t, f, id, large)
-		}
-		for answered := 0; answered < streams; {
-			frame, err := f.ReadFrame()
-			check(t, err)
-			if frame.Header().Type == http2.FrameHeaders {
-				answered++
-			}
-		}
+		r.takeHeads("TRACE", streams, large)
 	}
 	if grown := heap() - before; grown > conns*streams*large/4 {
 		t.Errorf("%d KiB are held for %d answers that nobody takes", grown>>10, conns*streams)
 	}
 }
 
-// writeLargeHead sends the head of a request that is refused.
-func writeLargeHead(t *testing.T, f *http2.Framer, id uint32, size int) {
+// TestUntakenHeads: the head of an answer is on the budget until the client has taken the answer.
+// Promise: one-memory-budget
+func TestUntakenHeads(t *testing.T) {
+	r := newRig(t, setup{})
+	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 50 {
+			w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("x", 4<<10))
+		}
+		_, _ = io.WriteString(w, "answer")
+	}))
+	defer r.begin()()
+	const streams = 60
+	r.takeHeads("GET", streams, 10)
+	time.Sleep(time.Second) // an exchange that ends does so now
+	if n := r.memory.Used(); n < streams*200<<10 {
+		t.Errorf("%d KiB are on the budget for the heads of %d answers", n>>10, streams)
+	}
+}
+
+// takeHeads sends requests with heads of a size from slot 0 and takes the heads of their answers, but no bodies.
+func (r *rig) takeHeads(method string, streams, size int) {
+	r.t.Helper()
+	c, err := tls.Dial("tcp", r.https[0], &tls.Config{RootCAs: r.roots(), ServerName: demoHost, NextProtos: []string{"h2"}})
+	check(r.t, err)
+	r.t.Cleanup(func() { _ = c.Close() })
+	_, err = io.WriteString(c, http2.ClientPreface)
+	check(r.t, err)
+	f := http2.NewFramer(c, c)
+	check(r.t, f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
+	for i := range streams {
+		writeHead(r.t, f, uint32(2*i+1), method, size)
+	}
+	for answered := 0; answered < streams; {
+		frame, err := f.ReadFrame()
+		check(r.t, err)
+		if frame.Header().Type == http2.FrameHeaders {
+			answered++
+		}
+	}
+}
+
+// writeHead sends a request without a body.
+func writeHead(t testing.TB, f *http2.Framer, id uint32, method string, size int) {
 	t.Helper()
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	for _, h := range [][2]string{
-		{":method", "TRACE"}, {":scheme", "https"}, {":authority", demoHost}, {":path", "/"}, {"x", strings.Repeat("^~", size/2)},
+		{":method", method}, {":scheme", "https"}, {":authority", demoHost}, {":path", "/"}, {"x", strings.Repeat("^~", size/2)},
 	} {
 		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 	}
