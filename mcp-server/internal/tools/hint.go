@@ -177,7 +177,7 @@ func refusals(printed string, r rendering) []voice.Text {
 		"modules in /skills.")
 	add(requireRefusal.MatchString(printed), "There is no CommonJS: write import fs from \"node:fs\".")
 	out = append(out, r.moduleRefusals(printed)...)
-	if m := brokenSkill.FindStringSubmatch(printed); m != nil {
+	if m := brokenSkill.FindStringSubmatch(printed); m != nil && slices.Contains(r.skills, m[1]) {
 		add(true, "The skill %NAME does not load: correct it {with update_skill|in a run, or remove it with codeforge "+
 			"skills rm %NAME}.", "%NAME", m[1])
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
@@ -81,6 +82,9 @@ func (x *exchange) searchRefused(r *http.Request) {
 		req = x.out
 	}
 	hasBody := req.Body != nil && req.Body != http.NoBody
+	if hasBody && !x.mayDecode(coding.Parse(req.Header)) {
+		req.Header.Del("Content-Encoding") // the body is searched as it came
+	}
 	if hasBody {
 		rc := http.NewResponseController(x.w.ResponseWriter)
 		_ = rc.SetReadDeadline(time.Now().Add(searchTime))

@@ -187,6 +187,8 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// An upstream may answer before it has read the whole request; HTTP/2 always allows that.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		x.w.conn = conn
+	} else {
+		defer dropHead(r) // net/http keeps r until the client has taken the answer's end, when it is on no budget
 	}
 
 	leave, err := x.enter(r)
@@ -203,6 +205,11 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { x.finish(recover()) }()
 	x.serve(r, bad)
 	x.searchRefused(r)
+}
+
+// dropHead lets the memory of a request's head go. Copies of the request keep theirs.
+func dropHead(r *http.Request) {
+	*r = http.Request{Method: r.Method}
 }
 
 type exchangeKey struct{}

@@ -51,7 +51,13 @@ func (x *exchange) finish(p any) {
 	x.learn()
 	x.remember()
 	x.debug.log(x)
-	if !abort || x.conn == nil {
+	if x.conn == nil {
+		return
+	}
+	if !abort {
+		if !x.conn.HTTP1() && headBytes(x.w.Header()) > smallHead {
+			x.w.Flush()
+		}
 		return
 	}
 	if x.conn.HTTP1() {
@@ -59,6 +65,10 @@ func (x *exchange) finish(p any) {
 	}
 	panic(http.ErrAbortHandler)
 }
+
+// smallHead is how many bytes of an answer's head net/http may keep for HTTP/2 after the exchange has given its memory
+// back: until the client has taken the end of the answer. A larger head waits for that within the exchange.
+const smallHead = 4 << 10
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 

@@ -243,12 +243,17 @@ func (x *exchange) complete(out *http.Request) error {
 // headSize is the size of a request's head in HTTP/1, without what the proxy adds.
 func headSize(r *http.Request) int64 {
 	n := len(r.Method) + len(r.URL.RequestURI()) + len(" HTTP/1.1 \r\nHost: \r\n\r\n") + len(r.Host)
-	for name, values := range r.Header {
+	return int64(n + headBytes(r.Header))
+}
+
+// headBytes is the size of the fields of a head in HTTP/1.
+func headBytes(h http.Header) (n int) {
+	for name, values := range h {
 		for _, v := range values {
 			n += len(name) + len(v) + len(": \r\n")
 		}
 	}
-	return int64(n)
+	return n
 }
 
 // allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.

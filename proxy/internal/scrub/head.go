@@ -61,16 +61,31 @@ func (x *response) header(h http.Header, part string) {
 	}
 }
 
-// digests are the headers that contain a hash of a body, which would confirm a guess at what was scrubbed from it.
-var digests = []string{
-	"Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "X-Goog-Hash", "X-Checksum", "X-Content-Digest",
+// digests are the headers that contain a hash of a body, which would confirm a guess at what was scrubbed from it. A
+// CRC even tells as many bits of that as it has.
+var digests = []string{"Digest", "Content-Digest", "Repr-Digest", "X-Goog-Hash", "X-Checksum", "X-Content-Digest"}
+
+// hashes are how words of the names of others begin, such as X-Ms-Blob-Content-Md5 and X-Oss-Hash-Crc64ecma.
+var hashes = []string{"md5", "crc32", "crc64", "sha1", "sha256", "sha512"}
+
+// isDigest reports whether a header of this name may contain a hash of a body.
+func isDigest(name string) bool {
+	if slices.Contains(digests, name) || hasPrefixFold(name, "x-amz-checksum-") || hasPrefixFold(name, "x-checksum-") {
+		return true
+	}
+	for word := range strings.SplitSeq(name, "-") {
+		if slices.ContainsFunc(hashes, func(hash string) bool { return hasPrefixFold(word, hash) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from. With
 // etag it also removes the ETag, which can be such a hash.
 func (x *response) dropDigests(h http.Header, etag bool) {
 	for name := range h {
-		if slices.Contains(digests, name) || hasPrefixFold(name, "x-amz-checksum-") || hasPrefixFold(name, "x-checksum-") {
+		if isDigest(name) {
 			delete(h, name)
 		}
 	}

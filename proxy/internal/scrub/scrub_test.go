@@ -330,14 +330,15 @@ func TestWithoutBody(t *testing.T) {
 
 // Promise: no-oracle
 func TestDigests(t *testing.T) {
-	all := []string{"Etag", `"x"`, "Digest", "sha-256=x", "Content-Digest", "x", "Repr-Digest", "x", "Content-Md5", "x", "X-Amz-Checksum-Sha256", "x", "X-Goog-Hash", "x"}
+	all := []string{"Etag", `"x"`, "Digest", "sha-256=x", "Content-Digest", "x", "Repr-Digest", "x", "Content-Md5", "x", "X-Amz-Checksum-Sha256", "x", "X-Goog-Hash", "x",
+		"X-Ms-Blob-Content-Md5", "x", "X-Ms-Content-Crc64", "x", "X-Oss-Hash-Crc64ecma", "x", "X-Bz-Content-Sha1", "x"}
 	for _, tc := range []struct {
 		name, body string
 		length     int64
 		sent       []string
 		left       int
 	}{
-		{"small and clean", "clean", 5, []string{"STRIPE_AUTH_TOKEN"}, 7},
+		{"small and clean", "clean", 5, []string{"STRIPE_AUTH_TOKEN"}, 11},
 		{"small and changed", canary, int64(len(canary)), nil, 0},
 		{"streamed", "clean", -1, nil, 1},
 		{"streamed, sent", "clean", -1, []string{"STRIPE_AUTH_TOKEN"}, 0},

@@ -331,7 +331,7 @@ func (e *Embedded) launch(
 		return nil, errors.Join(err, r.Close())
 	}
 	b := &bwrapProcess{jail: e, slot: id, outer: p, info: r, initKnown: make(chan struct{}), done: make(chan struct{})}
-	b.memory.list, b.memory.uid = b.inside, os.Geteuid()
+	b.memory.list, b.memory.uid, b.memory.alone = b.inside, os.Geteuid(), true
 	if plan.UID != 0 {
 		b.memory.uid = plan.UID
 	}

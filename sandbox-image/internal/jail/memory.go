@@ -22,6 +22,8 @@ type memoryMeter struct {
 	list func() []int
 	// uid is the user of the slot, as seen from sandboxd's user namespace.
 	uid int
+	// alone means that the slot has a network namespace of its own.
+	alone bool
 
 	mu      sync.Mutex
 	others  []int
@@ -44,7 +46,7 @@ func (m *memoryMeter) total(main int) int64 {
 		m.listOthers(main)
 	}
 	if now.Sub(m.counted) >= socketsEvery && !disarm.Off("memory-sum") {
-		m.counted, m.sockets = now, proc.SocketMemory(main, m.uid)
+		m.counted, m.sockets = now, proc.SocketMemory(main, m.uid, m.alone)
 	}
 	total := proc.Memory(main) + m.sockets
 	for _, pid := range m.others {
