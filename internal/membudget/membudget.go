@@ -89,7 +89,11 @@ func (b *Budget) allows(has, free int64) bool {
 }
 
 // Wait takes n bytes. It waits for them until ctx ends, and returns its cause then. ErrFull: no share is so large.
-func (a *Account) Wait(ctx context.Context, n int64) error {
+func (a *Account) Wait(ctx context.Context, n int64) error { return a.WaitLeaving(ctx, n, 0) }
+
+// WaitLeaving is Wait that leaves so many bytes of the holder's share for its other accounts, unless the holder has
+// little.
+func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if a == nil {
 		return nil
 	}
@@ -97,7 +101,7 @@ func (a *Account) Wait(ctx context.Context, n int64) error {
 		return ErrFull
 	}
 	for {
-		freed := a.takeOrListen(n)
+		freed := a.takeOrListen(n, rest)
 		if freed == nil {
 			return nil
 		}
@@ -110,11 +114,13 @@ func (a *Account) Wait(ctx context.Context, n int64) error {
 }
 
 // takeOrListen takes n bytes and returns nil, or returns a channel that is closed when memory becomes free.
-func (a *Account) takeOrListen(n int64) <-chan struct{} {
+func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	b := a.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a.take(n) {
+	has := b.holds[a.holder] + n
+	leaves := has <= b.total/little || b.allows(has+rest, b.total-b.used-n-rest) || disarm.Off("memory-budget")
+	if leaves && a.take(n) {
 		return nil
 	}
 	if b.freed == nil {

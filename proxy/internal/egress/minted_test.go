@@ -236,6 +236,8 @@ func TestMintedFirstUses(t *testing.T) {
 			defer resp.Body.Close()
 			if text, err := io.ReadAll(resp.Body); err == nil && strings.Contains(string(text), mintedName) {
 				served.Add(1)
+			} else {
+				t.Errorf("%d %.300s, %v", resp.StatusCode, text, err)
 			}
 		})
 	}

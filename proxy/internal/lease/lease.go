@@ -46,6 +46,8 @@ const (
 	// exchangeSize is for membudget.Free bytes of a request's body, the buffers between the two connections, and what an
 	// HTTP/2 server may send unread (upstream.streamWindow).
 	exchangeSize = 768 << 10
+	// waitingRoom is what exchanges in flight leave of a run's share for those that wait.
+	waitingRoom = 8 << 20
 )
 
 var (
@@ -178,7 +180,7 @@ func (l *Lease) Enter(ctx context.Context, head int) (held *membudget.Account, l
 
 	select {
 	case l.inFlight <- struct{}{}:
-		if err = held.Wait(ctx, exchangeSize); err != nil {
+		if err = held.WaitLeaving(ctx, exchangeSize, waitingRoom); err != nil {
 			<-l.inFlight
 		}
 	case <-ctx.Done():

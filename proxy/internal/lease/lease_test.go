@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -271,5 +272,34 @@ func TestFarDeadline(t *testing.T) {
 				t.Errorf("drained after its end: %v", err)
 			}
 		}
+	})
+}
+
+// TestWaitingRoom: a run whose exchanges in flight have its share of the memory has room for hundreds that wait.
+// Promise: one-memory-budget
+func TestWaitingRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBook(Config{Memory: membudget.New(128 << 20)}) // a share is 32 MiB
+		l := begin(t, b, 0, 1, time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		var full, entered atomic.Int32
+		for range 400 {
+			go func() {
+				_, leave, err := l.Enter(ctx, 4<<10)
+				switch {
+				case errors.Is(err, ErrFull):
+					full.Add(1)
+				case err == nil:
+					entered.Add(1)
+					<-ctx.Done()
+					leave()
+				}
+			}()
+		}
+		synctest.Wait()
+		if full.Load() > 0 || entered.Load() < 10 || entered.Load() == MaxExchanges {
+			t.Errorf("of 400 requests %d were refused, and %d entered", full.Load(), entered.Load())
+		}
+		cancel()
 	})
 }
