@@ -26,9 +26,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. If a tenant, or the operator,
-// has mostFrozen of them, all sessions of that client count as frozen until the operator frees one: none gives way, and
-// what is still running adds its own at most.
+// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. If a tenant, or the
+// operator, has mostFrozen of them, all sessions of that client count as frozen until the operator frees one: none
+// gives way, and what is still running adds its own at most.
 const (
 	most       = 100
 	mostFrozen = 1000

@@ -40,8 +40,8 @@ type attempt struct {
 	until  time.Time
 }
 
-// Begin returns the key for a request of a tenant; empty: of the operator. ended must be called once, when the request is
-// over: known says that its server has answered, or that nothing of it was sent.
+// Begin returns the key for a request of a tenant; empty: of the operator. ended must be called once, when the request
+// is over: known says that its server has answered, or that nothing of it was sent.
 func (k *Keys) Begin(tenant string, g Group) (key string, ended func(known bool)) {
 	now := k.now()
 	k.mu.Lock()

@@ -73,7 +73,7 @@ func TestMost(t *testing.T) {
 	if again, _ := k.Begin("", group(0)); again == keys[0] {
 		t.Error("the oldest is still there")
 	}
-	if again, _ := k.Begin("", group(n - 1)); again != keys[n-1] {
+	if again, _ := k.Begin("", group(n-1)); again != keys[n-1] {
 		t.Error("the newest is gone")
 	}
 }
