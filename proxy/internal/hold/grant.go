@@ -18,8 +18,8 @@ type grant struct {
 	ended <-chan struct{}
 }
 
-// over reports whether the run has ended.
-func (g grant) over() bool {
+// hasEnded reports whether the run has ended.
+func (g grant) hasEnded() bool {
 	select {
 	case <-g.ended:
 		return true
@@ -51,7 +51,7 @@ func (r Request) scopeOf(kind approvalapi.Scope) scope {
 
 // granted reports whether a request was approved with an earlier one. The caller holds the lock.
 func (r *Room) granted(q Request) bool {
-	r.grants = slices.DeleteFunc(r.grants, grant.over)
+	r.grants = slices.DeleteFunc(r.grants, grant.hasEnded)
 	path, rule := q.scopeOf(approvalapi.ScopePath), q.scopeOf(approvalapi.ScopeRule)
 	return slices.ContainsFunc(r.grants, func(g grant) bool { return g.of == path || g.of == rule })
 }

@@ -50,8 +50,8 @@ func judgedPath(q Request, holders []*catalog.API) string {
 	return "/"
 }
 
-// Queries reports whether a request that is allowed consists of GraphQL queries, as a rule or the imported schema of
-// every API that holds the host says: it changes nothing, sent with POST as with GET.
+// Queries reports whether an allowed request consists of GraphQL queries: a rule or the imported schema of each API of
+// the host must match it as one. Queries change nothing, sent with POST or with GET.
 func Queries(q Request, holders []*catalog.API) bool {
 	matches := func(rules []catalog.Rule, method, path string) bool {
 		rule, err := catalog.Decide(rules, method, path, q.content())

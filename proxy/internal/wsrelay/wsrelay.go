@@ -46,7 +46,7 @@ type Options struct {
 const (
 	defaultUp   = 1 << 20
 	defaultDown = 64 << 20
-	// smallUp is how many bytes of a client's message are held without memory of Options.Held.
+	// smallUp is how many bytes of a client's message the relay holds before it takes memory from Options.Held.
 	smallUp = 64 << 10
 	// copies is how often a client's message is in memory, at most: as it came, as text, swapped, and as a frame, each
 	// in a buffer that may have grown by doubling.
