@@ -35,7 +35,8 @@ type checker struct {
 	work     int
 	mistakes []string
 	patterns map[string]pattern
-	// parts counts the allOf, anyOf and oneOf around the schema: each schema of such a list may name some properties only.
+	// parts counts the allOf, anyOf and oneOf around the schema. A schema in such a list may name only some of the
+	// properties.
 	parts int
 }
 
@@ -116,13 +117,13 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	}
 }
 
-// checkSome demands that a value fits at least one schema. oneOf wants exactly one, but two schemas may differ in a
-// keyword that is not checked.
+// checkSome requires that a value fits at least one schema, also for oneOf, which wants exactly one: two schemas may
+// differ in a keyword that is not checked.
 func (c *checker) checkSome(some []any, value any, path string, depth int) {
 	var closest, types []string
 	for _, part := range some {
 		if c.done() {
-			return // one of the others may fit
+			return // an alternative may fit
 		}
 		try := &checker{root: c.root, work: c.work, patterns: c.patterns, parts: c.parts}
 		try.check(part, value, path, depth+1)
@@ -189,8 +190,8 @@ func typeOf(value any) string {
 	return "object"
 }
 
-// checkEnum demands one of the values of enum, or the value of const, unless one of them is an object, an array or
-// long: comparing those would cost more than it tells.
+// checkEnum requires a value of enum, or the value of const. If one of these is an object, an array or long, it checks
+// nothing: the comparison would cost too much.
 func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	list, ok := s["enum"].([]any)
 	if only, has := s["const"]; has {
@@ -222,7 +223,7 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	c.mistake(path, "found %.80s, want %s%s%s", written(value), want, strings.Join(shown, ", "), more)
 }
 
-// written is a value as JSON.
+// written returns a value as JSON.
 func written(value any) string {
 	line, _ := json.Marshal(value) // it was JSON
 	return string(line)
@@ -249,7 +250,7 @@ func (c *checker) nearest(value any, list []any) string {
 // maxSimple is the longest text that counts as simple, in bytes.
 const maxSimple = 4 << 10
 
-// isSimple reports whether a value can be compared at little cost.
+// isSimple reports whether a value is cheap to compare.
 func isSimple(value any) bool {
 	switch v := value.(type) {
 	case nil, bool, float64, json.Number:
@@ -293,11 +294,11 @@ func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
 	}
 }
 
-// minMisspelt is how long a name must be, in bytes, to count as another name misspelt if its schema allows any name.
+// minMisspelt is the least length in bytes of a name that counts as a misspelling if its schema allows any name.
 const minMisspelt = 4
 
 // isComplete reports whether a schema most likely names all properties, though it allows others. Most servers ignore
-// those silently.
+// the others silently.
 func (c *checker) isComplete(s map[string]any) bool {
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "if"} {
 		if _, has := s[word]; has {
@@ -307,7 +308,8 @@ func (c *checker) isComplete(s map[string]any) bool {
 	return c.parts == 0
 }
 
-// near asks whether another property was meant, one that given lacks. It is empty if no name is so few slips away.
+// near returns a question whether another property was meant, one that given lacks. It is empty if every other name has
+// more slips.
 func (c *checker) near(key string, slips int, properties, given map[string]any) string {
 	if !c.spend(len(properties)) {
 		return ""

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxPattern is the longest pattern that is compiled, in bytes, and maxProgram the most instructions that it may have
-	// then: "(a{999}){9}" is short.
+	// maxPattern is the longest pattern that is compiled, in bytes. maxProgram bounds its instructions, because a short
+	// pattern such as "(a{999}){9}" can have many.
 	maxPattern = 256
 	maxProgram = 2000
-	// patternWork is the work of compiling a pattern.
+	// patternWork is the work that a pattern counts as.
 	patternWork = 1000
 )
 
@@ -80,7 +80,8 @@ type pattern struct {
 	size    int
 }
 
-// compile compiles a pattern once. Patterns that only JavaScript understands are not checked, nor are large ones.
+// compile compiles a pattern once. It returns one without a matcher if only JavaScript understands the pattern, or if
+// it is large.
 func (c *checker) compile(source string) pattern {
 	p, ok := c.patterns[source]
 	if ok || source == "" || len(source) > maxPattern || !c.spend(patternWork) {
@@ -90,7 +91,7 @@ func (c *checker) compile(source string) pattern {
 		program, err := syntax.Compile(tree.Simplify())
 		if err == nil && (len(program.Inst) <= maxProgram || disarm.Off("pattern-work")) {
 			p.size = len(program.Inst)
-			p.matcher, _ = regexp.Compile(source) // it compiled just now
+			p.matcher, _ = regexp.Compile(source) // syntax.Parse accepted it
 		}
 	}
 	c.patterns[source] = p
@@ -115,7 +116,7 @@ func (c *checker) checkArray(s map[string]any, value []any, path string, depth i
 	}
 }
 
-// checkUnique demands that each simple value stands in an array once.
+// checkUnique requires that an array has each simple value only once.
 func (c *checker) checkUnique(value []any, path string) {
 	seen := map[any]bool{}
 	for i, item := range value {

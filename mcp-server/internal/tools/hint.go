@@ -65,7 +65,7 @@ func (r rendering) hints() []voice.Text {
 	return out
 }
 
-// usesETag matches code that may read an ETag: a skill can do so too.
+// usesETag matches code that may read an ETag. It matches imports of skills, which can read one too.
 var usesETag = regexp.MustCompile(`(?i)etag|if[-_]?(?:none[-_]?)?match|headobject|head_object|/skills/`)
 
 // What code printed when it read something else as JSON.
@@ -141,14 +141,14 @@ var (
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
-	// folderImport is an import from /apis or /skills without the first slash.
+	// folderImport matches the error for an import from /apis or /skills without the first slash.
 	folderImport   = pattern.MustCompile(`Import "((?:apis|skills)/[\w-]{1,64})(?:\.ts)?" not a dependency`)
 	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
 	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
 	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at ` +
 		`file://[/\w-]*?/skills/([\w-]{1,64})\.ts:`)
 	sizeRefusal = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
-	// spaceRefusal has the folder, if the interpreter names the file.
+	// spaceRefusal captures the folder if the interpreter names the file.
 	spaceRefusal = pattern.MustCompile(`(?:No space left on device \(os error 28\)|\[Errno 28\] No space left on device)` +
 		`(?:[^\n]*'(/tmp|/skills)\b)?`)
 	shortened = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
@@ -284,7 +284,7 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 	return out
 }
 
-// missingClient says why a typed client could not be imported. path begins with /code/apis/.
+// missingClient returns the hint on a typed client that could not be imported. path begins with /code/apis/.
 func (r rendering) missingClient(path string) voice.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
 	var known []string
