@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// fewSockets is how many TCP or UDP sockets cannot hold much, whatever is in them: their list, which takes a
-// millisecond, is not read for so few.
+// fewSockets is a number of TCP or UDP sockets that cannot hold much. SocketMemory does not read their list, which
+// takes a millisecond, if there are so few.
 const fewSockets = 32
 
-// SocketMemory is what a user's TCP and UDP sockets in the network namespace of pid hold that was not read or not yet
-// taken by the other end, in bytes; 0 when it cannot be told.
+// SocketMemory returns the bytes that a user's TCP and UDP sockets in the network namespace of pid hold: unread ones,
+// and those that the other end has not taken yet. It is 0 if there are few sockets, or if the kernel's lists cannot be
+// read.
 func SocketMemory(pid, uid int) (total int64) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/net/"
 	counts, err := os.ReadFile(dir + "sockstat")
@@ -23,15 +24,15 @@ func SocketMemory(pid, uid int) (total int64) {
 		_, rest, _ := strings.Cut(string(counts), strings.ToUpper(protocol)+": inuse ")
 		number, _, _ := strings.Cut(rest, " ")
 		if n, err := strconv.Atoi(number); err == nil && n >= fewSockets {
-			total += queued(dir+protocol, uid)
+			total += sumQueues(dir+protocol, uid)
 		}
 	}
 	return total
 }
 
-// queued sums up the queues of a user's sockets in a list of the kernel.
-func queued(path string, uid int) (total int64) {
-	list, err := os.ReadFile(path) //nolint:gosec // of /proc
+// sumQueues sums up the queues of a user's sockets in a list of the kernel.
+func sumQueues(path string, uid int) (total int64) {
+	list, err := os.ReadFile(path) //nolint:gosec // a path in /proc
 	if err != nil {
 		return 0
 	}

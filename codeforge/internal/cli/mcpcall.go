@@ -33,7 +33,8 @@ func (o reply) err() error {
 	return errors.New(visible.Line(text))
 }
 
-// script is code that prints the reply of an expression, which has name, tool and args. The title is that of the run.
+// script returns code that prints the reply of an expression, which can use name, tool and args. title becomes the
+// title of the run.
 func script(title, expression string, values map[string]any) string {
 	line, _ := json.Marshal(values) // texts and JSON
 	return fmt.Sprintf(`// %s

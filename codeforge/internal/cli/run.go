@@ -89,7 +89,7 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 	}
 }
 
-// languages are what --language may be.
+// languages are the values of --language.
 var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
 
 // seconds is a flag for a time: 30s, 2m, or a number of seconds.
@@ -169,7 +169,7 @@ func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (serv
 	return s.Run(ctx, run)
 }
 
-// approvalText says how a person decides about a request that waits.
+// approvalText explains how a person decides about a request that waits.
 func approvalText(e *Env) string {
 	if e.inContainer() {
 		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +

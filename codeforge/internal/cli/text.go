@@ -26,7 +26,7 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// encoding calls Encoding of a stream.
+// encoding calls Encoding of a stream, if it has one.
 func encoding(w io.Writer, v any) {
 	if s, ok := w.(*terminal.Stream); ok && s.Encoding != nil {
 		s.Encoding(v)

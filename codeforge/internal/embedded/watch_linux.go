@@ -17,8 +17,8 @@ const (
 	// watchPause is the pause between two rounds of questions to the daemons, watchTimeout the time for one answer.
 	watchPause   = 5 * time.Second
 	watchTimeout = 10 * time.Second
-	// maxMissed is the number of rounds in a row without an answer after which a daemon counts as hung. A machine that
-	// slept or was frozen misses one: its clock runs on while a question is open.
+	// maxMissed is the number of rounds in a row without an answer after which a daemon counts as hung. A daemon misses
+	// one round if the machine sleeps or is frozen during it: the clock runs on.
 	maxMissed = 3
 )
 
