@@ -238,7 +238,7 @@ func (s Summary) WhyIncomplete() string {
 	const missing = " Its later writes are not in the plan."
 	switch {
 	case s.Outcome != outcomeExited:
-		return "The run ended before the code did (" + cmp.Or(s.Outcome, "interrupted") + ")." + missing
+		return "The run ended before the code had finished (" + cmp.Or(s.Outcome, "interrupted") + ")." + missing
 	case s.ExitCode != 0:
 		return "The code failed with exit code " + strconv.Itoa(s.ExitCode) + "." + missing
 	}

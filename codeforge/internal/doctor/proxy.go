@@ -18,7 +18,7 @@ func checkOutside(ctx context.Context, c Config) []Finding {
 	}
 	d, err := op.Diagnose(ctx, c.Offline)
 	if err != nil {
-		return []Finding{fail("hosts", "the running CodeForge does not check them: "+err.Error(),
+		return []Finding{fail("hosts", "the running CodeForge could not check them: "+err.Error(),
 			"codeforge status shows whether it is ready")}
 	}
 	out := []Finding{judgeCA([]byte(d.CA), time.Now(), "the proxy's")}

@@ -63,7 +63,7 @@ func (r rendering) failedResponses() []voice.Text {
 	if n := r.outcome.Receipt.Omitted; n > 0 {
 		text += fmt.Sprintf(" (%d more responses are not counted)", n)
 	}
-	text += ". Neither the code nor its output says so: data may be missing."
+	text += ". Neither the code nor its output mentions this: data may be missing."
 	if limited {
 		text += " After 429 wait as Retry-After says, then send the request again."
 	}

@@ -79,10 +79,10 @@ func checkScope(e *entry, a approvalapi.Answer) error {
 		return &credentialapi.Refused{Code: "bad_scope", Text: "The scope is once, path or rule."}
 	case a.Approve && a.Scope.Wide() && e.request.Ended == nil && !disarm.Off("approval-run"):
 		return &credentialapi.Refused{Code: "no_run",
-			Text: "It belongs to no run, so only this one request can be approved."}
+			Text: "The request belongs to no run, so you can approve only this one request."}
 	case a.Approve && a.Scope.Wide() && !e.Waiting:
 		return &credentialapi.Refused{Code: "run_ended",
-			Text: "Its run does not wait any more, so only this one request can be approved."}
+			Text: "The run no longer waits, so you can approve only this one request."}
 	}
 	return nil
 }
