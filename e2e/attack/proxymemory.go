@@ -67,7 +67,7 @@ func besiege(ctx context.Context, w *world.World, runs int, code string) (string
 	if err != nil {
 		return err.Error(), false
 	}
-	before := resident(proxy)
+	before := readResident(proxy)
 	length := besiegedFor()
 	end := time.Now().Add(length)
 	var hostile sync.WaitGroup
@@ -84,7 +84,7 @@ func besiege(ctx context.Context, w *world.World, runs int, code string) (string
 	go func() {
 		defer close(watched)
 		for time.Now().Before(end) && !gone {
-			now := resident(proxy)
+			now := readResident(proxy)
 			peak, gone = max(peak, now), now == 0
 			time.Sleep(gaugeEvery)
 		}
@@ -162,8 +162,8 @@ func isBelow(pid, from int) bool {
 	return pid == from
 }
 
-// resident returns the resident memory of a process in bytes, or 0 if there is no such process.
-func resident(pid int) int64 {
+// readResident returns the resident memory of a process in bytes, or 0 if there is no such process.
+func readResident(pid int) int64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return kilobytes(status, "VmRSS:")
 }

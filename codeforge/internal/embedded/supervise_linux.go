@@ -111,7 +111,7 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	hung := make(chan error, 1)
 	ended := make(chan struct{}) // closed when the watch or ctx ends
 	go func() {
-		hung <- watchDaemons(ctx, s.liveness())
+		hung <- watchDaemons(ctx, s.listProbes())
 		close(ended)
 	}()
 	if d := daemon.Wait(ended, s.daemons...); d != nil {

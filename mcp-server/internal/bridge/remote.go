@@ -147,8 +147,8 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 }
 
 // lost drops a session that the server does not know, or that has ended.
-func (r *remote) lost(s *mcp.ClientSession, c *capture, err error) bool {
-	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.sessionLost(err) && r.cannotPing(s)
+func (r *remote) isSessionLost(s *mcp.ClientSession, c *capture, err error) bool {
+	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.namesLostSession(err) && r.cannotPing(s)
 	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
 		r.drop(s)
 	}
@@ -165,15 +165,15 @@ func (r *remote) cannotPing(s *mcp.ClientSession) bool {
 	defer cancel()
 	ctx, c := withCapture(ctx)
 	err := s.Ping(ctx, nil)
-	return errors.Is(err, mcp.ErrSessionMissing) || c.unsent() || c.sessionLost(err)
+	return errors.Is(err, mcp.ErrSessionMissing) || c.unsent() || c.namesLostSession(err)
 }
 
 // lostWords are the words beside "session" in errors of servers that do not know a session.
 var lostWords = []string{"not found", "no valid", "invalid", "unknown", "expired", "not exist", "terminated"}
 
-// sessionLost reports whether an error says that the server does not know the session. The protocol wants status 404,
-// but many servers answer 400, or 200 with an error of JSON-RPC.
-func (c *capture) sessionLost(err error) bool {
+// namesLostSession reports whether an error says that the server does not know the session. The protocol wants status
+// 404, but many servers answer 400, or 200 with an error of JSON-RPC.
+func (c *capture) namesLostSession(err error) bool {
 	c.mu.Lock()
 	text := c.body
 	c.mu.Unlock()
@@ -398,7 +398,7 @@ func (e *events) Read(p []byte) (int, error) {
 			}
 		}
 		if ended && e.blank {
-			e.note()
+			e.passMessage()
 			e.event, e.data = skim{}, nil
 		}
 		e.blank = ended || e.blank
@@ -406,8 +406,8 @@ func (e *events) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// note passes the message of an event to the capture.
-func (e *events) note() {
+// passMessage passes the message of an event to the capture.
+func (e *events) passMessage() {
 	var data []byte
 	for line := range bytes.Lines(e.data) {
 		name, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))

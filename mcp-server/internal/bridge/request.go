@@ -109,7 +109,7 @@ func (b *Bridge) ask(
 		if err == nil {
 			return frame.Encode(result)
 		}
-		if (s.lost(cs, c, err) || c.unsent()) && again && !s.process() {
+		if (s.isSessionLost(cs, c, err) || c.unsent()) && again && !s.process() {
 			continue
 		}
 		return nil, c.explain(err)

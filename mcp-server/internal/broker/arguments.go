@@ -132,7 +132,7 @@ func (c *checker) checkSome(some []any, value any, path string, depth int) {
 			return
 		}
 		// A schema of the value's own type is most likely the one that the caller meant.
-		if s, ok := c.follow(part); !ok || fits(schema.Types(s), value) {
+		if s, ok := c.follow(part); !ok || matchesType(schema.Types(s), value) {
 			if closest == nil {
 				closest = try.mistakes
 			}
@@ -157,15 +157,15 @@ func (c *checker) checkType(s map[string]any, value any, path string) bool {
 		return true
 	}
 	types := schema.Types(s)
-	if fits(types, value) {
+	if matchesType(types, value) {
 		return true
 	}
 	c.mistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
 	return false
 }
 
-// fits reports whether a value has one of the types. Every value fits if there are none.
-func fits(types []string, value any) bool {
+// matchesType reports whether a value has one of the types. Every value fits if there are none.
+func matchesType(types []string, value any) bool {
 	found := typeOf(value)
 	return len(types) == 0 || slices.Contains(types, found) || found == "integer" && slices.Contains(types, "number")
 }
@@ -211,7 +211,7 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	}
 	var shown []string
 	for _, one := range list[:min(len(list), 20)] {
-		shown = append(shown, written(one))
+		shown = append(shown, formatJSON(one))
 	}
 	want, more := "one of ", ""
 	if len(list) == 1 {
@@ -220,11 +220,11 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	if len(list) > len(shown) {
 		more = fmt.Sprintf(", … (%d in all)%s", len(list), c.nearest(value, list))
 	}
-	c.mistake(path, "found %.80s, want %s%s%s", written(value), want, strings.Join(shown, ", "), more)
+	c.mistake(path, "found %.80s, want %s%s%s", formatJSON(value), want, strings.Join(shown, ", "), more)
 }
 
-// written returns a value as JSON.
-func written(value any) string {
+// formatJSON returns a value as JSON.
+func formatJSON(value any) string {
 	line, _ := json.Marshal(value) // it was JSON
 	return string(line)
 }
@@ -283,11 +283,11 @@ func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
 			c.check(property, value[key], join(path, key), depth+1)
 		case s["patternProperties"] != nil:
 		case s["additionalProperties"] == false:
-			c.mistake(join(path, key), "there is no such argument%s", c.near(key, len(key)/3, properties, nil))
+			c.mistake(join(path, key), "there is no such argument%s", c.suggestName(key, len(key)/3, properties, nil))
 		case typed:
 			c.check(more, value[key], join(path, key), depth+1)
 		case c.isComplete(s) && len(key) >= minMisspelt:
-			if near := c.near(key, len(key)/4, properties, value); near != "" {
+			if near := c.suggestName(key, len(key)/4, properties, value); near != "" {
 				c.mistake(join(path, key), "there is no such argument%s", near)
 			}
 		}
@@ -308,9 +308,9 @@ func (c *checker) isComplete(s map[string]any) bool {
 	return c.parts == 0
 }
 
-// near returns a question whether another property was meant, one that given lacks. It is empty if every other name has
-// more slips.
-func (c *checker) near(key string, slips int, properties, given map[string]any) string {
+// suggestName returns a question whether another property was meant, one that given lacks. It is empty if every other
+// name has more slips.
+func (c *checker) suggestName(key string, slips int, properties, given map[string]any) string {
 	if !c.spend(len(properties)) {
 		return ""
 	}

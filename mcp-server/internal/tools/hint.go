@@ -51,7 +51,7 @@ func (r rendering) hints() []voice.Text {
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
 	}
-	for _, t := range slices.Concat(r.failedResponses(), r.notJSON(printed), r.slipHints(stderr), refusals(printed, r),
+	for _, t := range slices.Concat(r.hintFailedResponses(), r.notJSON(printed), r.hintSlips(stderr), refusals(printed, r),
 		r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
@@ -274,7 +274,7 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 		case isSkill && isModule && skillWord.MatchString(name):
 			out = append(out, voice.Text{Model: noSuchSkill(name, r.skills), Person: noSuchSkill(name, r.skills)})
 		case strings.HasPrefix(m[1], "/code/apis/"):
-			out = append(out, r.missingClient(m[1]))
+			out = append(out, r.hintMissingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
 			out = append(out, voice.Say("{Only this module is sent. Put the code of others into it, or write them to "+
 				"/skills/<name>.ts first and import them from there|Files beside a script are taken along only by codeforge run "+
@@ -284,8 +284,8 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 	return out
 }
 
-// missingClient returns the hint on a typed client that could not be imported. path begins with /code/apis/.
-func (r rendering) missingClient(path string) voice.Text {
+// hintMissingClient returns the hint on a typed client that could not be imported. path begins with /code/apis/.
+func (r rendering) hintMissingClient(path string) voice.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
 	var known []string
 	for _, a := range r.catalog.APIs {

@@ -39,12 +39,12 @@ var (
 	}
 )
 
-// slipHints returns hints on mistakes in the code itself. Code can print anything, so slipHints runs only after a
+// hintSlips returns hints on mistakes in the code itself. Code can print anything, so hintSlips runs only after a
 // failure. It reads only the interpreter's words, if they can be distinguished from the code's.
-func (r rendering) slipHints(stderr string) (out []voice.Text) {
+func (r rendering) hintSlips(stderr string) (out []voice.Text) {
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
 		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
-			out = append(out, quoteHint(name))
+			out = append(out, hintQuotes(name))
 		}
 	}
 	if r.outcome.Exit.Code == 0 {
@@ -56,11 +56,11 @@ func (r rendering) slipHints(stderr string) (out []voice.Text) {
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
 		if name := nearestToken(m[1]+m[2], r.catalog); name != "" {
-			out = append(out, quoteHint(name))
+			out = append(out, hintQuotes(name))
 		}
 	}
 	if m := undefined.FindStringSubmatch(words); m != nil {
-		out = append(out, r.undefinedHints(m[1]+m[2])...)
+		out = append(out, r.hintUndefined(m[1]+m[2])...)
 	}
 	switch {
 	case strings.Contains(words, "/skills/"): // the mistake is in a skill, not in the code
@@ -72,10 +72,10 @@ func (r rendering) slipHints(stderr string) (out []voice.Text) {
 	return out
 }
 
-// undefinedHints returns hints on a name that code uses without defining it.
-func (r rendering) undefinedHints(name string) []voice.Text {
+// hintUndefined returns hints on a name that code uses without defining it.
+func (r rendering) hintUndefined(name string) []voice.Text {
 	if token := nearestToken(name, r.catalog); token != "" {
-		return []voice.Text{quoteHint(token)}
+		return []voice.Text{hintQuotes(token)}
 	}
 	there := inTypeScript[name]
 	if r.isPython {
@@ -104,8 +104,8 @@ func nearestToken(name string, cat controlapi.Catalog) string {
 	return typo.Nearest(name, min(2, len(name)/4), names)
 }
 
-// quoteHint returns the hint on how code writes a token name.
-func quoteHint(token string) voice.Text {
+// hintQuotes returns the hint on how code writes a token name.
+func hintQuotes(token string) voice.Text {
 	return voice.Say("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
 }
 

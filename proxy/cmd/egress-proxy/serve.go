@@ -269,7 +269,7 @@ func (d *daemon) assemble(
 	}
 	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
-		Known:   d.knows(in.find),
+		Known:   d.newHostCheck(in.find),
 		Allow:   in.asker(),
 		Address: o.address,
 		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
@@ -422,9 +422,9 @@ func (d *daemon) findLease(find func(netip.Addr) (slot.ID, bool), seat *slot.ID,
 	return d.book.Holder(*seat)
 }
 
-// knows returns a function that reports whether a host resolves for the run or server in a slot. Hosts of other
+// newHostCheck returns a function that reports whether a host resolves for the run or server in a slot. Hosts of other
 // tenants' APIs do not resolve.
-func (d *daemon) knows(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, netip.Addr, catalog.Host) bool {
+func (d *daemon) newHostCheck(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, netip.Addr, catalog.Host) bool {
 	return func(seat *slot.ID, from netip.Addr, h catalog.Host) bool {
 		rules := d.reloader.Current().Rules
 		if l := d.findLease(find, seat, from); l != nil {
