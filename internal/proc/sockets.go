@@ -12,8 +12,8 @@ import (
 const fewSockets = 32
 
 // SocketMemory returns the bytes that a user's TCP and UDP sockets in the network namespace of pid hold: unread ones,
-// and those that the other end has not taken yet. It is 0 if there are few sockets, or if the kernel's lists cannot be
-// read.
+// and those that the other end has not acknowledged. It is 0 if there are few sockets, or if the kernel's lists cannot
+// be read.
 func SocketMemory(pid, uid int) (total int64) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/net/"
 	counts, err := os.ReadFile(dir + "sockstat")

@@ -117,7 +117,7 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	}
 }
 
-// checkSome requires that a value fits at least one schema, also for oneOf, which wants exactly one: two schemas may
+// checkSome requires that a value fits at least one schema. It treats oneOf in the same way, because two schemas may
 // differ in a keyword that is not checked.
 func (c *checker) checkSome(some []any, value any, path string, depth int) {
 	var closest, types []string

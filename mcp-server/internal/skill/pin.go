@@ -133,8 +133,8 @@ func (s *Store) checkPinSize(name, source string) error {
 	return nil
 }
 
-// Unpin ends a Pin. Before, it writes the pinned source to the directory, and removes a file that Python would import
-// in place of the skill: code may have changed both.
+// Unpin ends a Pin. Before, it writes the pinned source to the directory, because code may have changed the file. It
+// also removes a file that Python would import in place of the skill.
 func (s *Store) Unpin(name string) error {
 	if !s.isPinned(name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)

@@ -66,8 +66,8 @@ var (
 	firstBad = regexp.MustCompile(`main\.(?:ts:|py", line )(\d{1,7})`)
 )
 
-// hasProse reports whether code that could not be parsed has text around it: a fence outside of strings and comments,
-// or a sentence as its first line, which the parser rejected.
+// hasProse reports whether code that could not be parsed has text around it. That is a fence outside of strings and
+// comments, or a sentence as its first line that the parser rejected.
 func hasProse(code, words string) bool {
 	if at := fenceInside.FindStringIndex(code); at != nil {
 		return !longText.MatchString(code[:at[0]])

@@ -21,8 +21,8 @@ const maxStatuses = 4
 // checksStatus matches code that looks at the status of responses in general.
 var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_status`)
 
-// hintFailedResponses returns the hint on responses with an error status that the code may have taken for data: neither
-// the code nor its output names the status. Code that checks statuses most likely expects a 404, but loses data by a
+// hintFailedResponses returns the hint on responses with an error status that the code may have taken for data: the
+// code and its output do not name the status. Code that checks statuses most likely expects a 404, but loses data by a
 // 429.
 func (r rendering) hintFailedResponses() []voice.Text {
 	type key struct {

@@ -1,10 +1,10 @@
 // Package hold keeps requests that a rule holds until a person decides.
 //
 // Threat: code that gets another request approved than the one a person saw, uses an approval twice or that of another
-// tenant, or floods the person; an MCP server that uses an approval of one run for another. An approval is for the
-// exact bytes: method, host, path, query, headers and body, except for the boundary between a body's parts, which
-// differs each time; for the tenant and the server, if any, who sent them, and for the catalog and the rule that held
-// them. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time,
+// tenant, or floods the person; an MCP server that uses an approval of one run for another. Contract: an approval is
+// for the exact bytes of method, host, path, query, headers and body. Only the boundary between a body's parts, which
+// differs each time, may change. An approval is also for the tenant, the MCP server, the catalog and the rule of the
+// request. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time,
 // and all runs together a bounded number.
 package hold
 

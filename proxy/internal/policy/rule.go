@@ -42,7 +42,7 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 }
 
 // judgedPath is the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
-// matches too: a path that servers read in different ways then changes no decision, and need not be refused.
+// matches too. Then a path that servers read in different ways changes no decision, so the proxy need not refuse it.
 func judgedPath(q Request, holders []*catalog.API) string {
 	if slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) && !disarm.Off("rule-path") {
 		return q.Path
