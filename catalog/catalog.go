@@ -54,7 +54,7 @@ type API struct {
 	AllowHTTP bool
 	// Compress lets this API's hosts compress their responses.
 	Compress bool
-	// KeepETag lets a response keep its ETag, which can be the digest of a body that shows a credential.
+	// KeepETag keeps the ETag of responses. An ETag can be the digest of a body that shows a credential.
 	KeepETag bool
 	// MessageFraming lets each message of a stream leave the proxy when it is complete.
 	MessageFraming bool
@@ -74,8 +74,8 @@ type API struct {
 	Operations *Operations
 	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).
 	Only *operation.Routes
-	// Queries has the rule that matches GraphQL queries at the endpoint of an imported schema. It decides nothing: such a
-	// request only reads. Nil: the API's document is not a schema of GraphQL.
+	// Queries has the rule that matches GraphQL queries at the endpoint of an imported schema. It neither allows nor
+	// refuses: it shows that a request only reads. Nil: the API's document is not a schema of GraphQL.
 	Queries []Rule
 	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
 	Stale string

@@ -240,7 +240,7 @@ func (v *validator) documents(a, old *API) {
 	}
 }
 
-// readQueries makes API.Queries from operations.jsonl, which was checked.
+// readQueries makes API.Queries from a checked operations.jsonl.
 func readQueries(d *Document) []Rule {
 	if d.Size() == 0 {
 		return nil

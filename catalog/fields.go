@@ -81,11 +81,11 @@ var topFields = sync.OnceValue(func() specs[config] {
 			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.compress) }},
 		{"etag", "keep: responses keep their ETag if a credential left with the request. Safe where no response shows a " +
 			"credential.", schema{Enum: []string{etagKeep}},
-			func(d *decoder, c *config, f string, n *node) { d.word(f, n, &c.etag, etagKeep) }},
+			func(d *decoder, c *config, f string, n *node) { d.readWord(f, n, &c.etag, etagKeep) }},
 		{"framing", "\"message\": each message of a stream (gRPC, Connect, JSON lines, elements of a JSON array) leaves " +
 			"when it is complete. A credential that is split over two messages is then not found.",
 			schema{Enum: []string{framingMessage}},
-			func(d *decoder, c *config, f string, n *node) { d.word(f, n, &c.framing, framingMessage) }},
+			func(d *decoder, c *config, f string, n *node) { d.readWord(f, n, &c.framing, framingMessage) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.server = d.server(n) }},
 		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",

@@ -65,9 +65,8 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// DependsOnPath reports whether a decision on a request to the API's hosts depends on the request's path: because of a
-// rule with another path than "/**", of the permitted operations, of a limit on a sum, or of a credential that goes
-// into the path.
+// DependsOnPath reports whether a decision on a request to the API's hosts depends on the request's path. It does if
+// the API has a rule with another path than "/**", permitted operations, a limit on a sum, or a credential in the path.
 func (a *API) DependsOnPath() bool {
 	return a.Only != nil || a.Limits != nil && a.Limits.Sum != nil ||
 		slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Path != "" && r.Path != "/**" }) ||

@@ -13,7 +13,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// PrivateRanges is what "allow_private": true means: RFC 1918.
+// PrivateRanges are the ranges of "allow_private": true, RFC 1918.
 func PrivateRanges() []netip.Prefix {
 	return prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 }

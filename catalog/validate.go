@@ -70,14 +70,14 @@ func (v *validator) validate(c config) *API {
 	return a
 }
 
-// The only values of "etag" and "framing".
+// The values of "etag" and "framing".
 const (
 	etagKeep       = "keep"
 	framingMessage = "message"
 )
 
-// word reads a field that may have one value only.
-func (d *decoder) word(field string, n *node, to *string, only string) {
+// readWord reads a field that may have only one value.
+func (d *decoder) readWord(field string, n *node, to *string, only string) {
 	d.Str(field, n, to)
 	if n.Kind == strictjson.String && *to != only {
 		d.Bad(field, "another word", fmt.Sprintf("%q, or no such field", only))

@@ -18,14 +18,15 @@ import (
 // proxyLimit is the memory of the proxy's container in docker-compose.yml, in bytes.
 const proxyLimit = 512 << 20
 
-// besiegedFor is how long each attack on the proxy's memory takes. CODEFORGE_SIEGE sets it, such as 200s.
+// besiegedFor is how long each attack on the proxy's memory takes. CODEFORGE_SIEGE sets it, for example to 200s.
 func besiegedFor() time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("CODEFORGE_SIEGE"))
 	return cmp.Or(d, 8*time.Second)
 }
 
-// proxyMemory are attempts to make the proxy hold so much that the kernel ends it: runs with 64 requests each, of which
-// it holds as much as it may, for as long as it can be made to. An honest run beside them gets its answers and receipts.
+// proxyMemory are attacks that fill the proxy's memory so that the kernel ends it. Their runs have 64 requests each,
+// which make the proxy hold as much as it may, as long as they can. An honest run beside them gets its answers and
+// receipts.
 func proxyMemory() []Attack {
 	// 64 requests, each with a body of so many KiB that does not end.
 	endless := func(kib int, url, headers string) string {
@@ -66,7 +67,7 @@ func besiege(ctx context.Context, w *world.World, runs int, code string) (string
 	if err != nil {
 		return err.Error(), false
 	}
-	before := resident(proxy)
+	before := readResident(proxy)
 	length := besiegedFor()
 	end := time.Now().Add(length)
 	var hostile sync.WaitGroup
@@ -83,14 +84,14 @@ func besiege(ctx context.Context, w *world.World, runs int, code string) (string
 	go func() {
 		defer close(watched)
 		for time.Now().Before(end) && !gone {
-			now := resident(proxy)
+			now := readResident(proxy)
 			peak, gone = max(peak, now), now == 0
 			time.Sleep(gaugeEvery)
 		}
 	}()
 	served, failed, last := 0, 0, ""
 	for time.Now().Before(end) {
-		if why := honest(ctx, w); why != "" {
+		if why := checkHonestRun(ctx, w); why != "" {
 			failed++
 			last = why
 		} else {
@@ -109,8 +110,8 @@ func besiege(ctx context.Context, w *world.World, runs int, code string) (string
 	return seen, !gone && peak < proxyLimit && served > 0 && failed == 0
 }
 
-// honest is why a run did not get its answers and its receipt, or nothing.
-func honest(ctx context.Context, w *world.World) string {
+// checkHonestRun returns why a run did not get its answers and its receipt. It is empty if the run got both.
+func checkHonestRun(ctx context.Context, w *world.World) string {
 	trial := mark()
 	r, err := w.Do(ctx, w.Session(), world.Run{Timeout: 60, Code: `const auth = { headers: { Authorization: "Bearer HTTPBIN_TOKEN" } };
 const r = await Promise.all([fetch("https://httpbin.test/x/ok?t=` + trial + `", auth), fetch("https://h2.test/x/ok?t=` + trial + `", auth),
@@ -127,7 +128,7 @@ console.log(r.map((x) => x.status).join(" "));`})
 	return ""
 }
 
-// proxyProcess is the number of the proxy's process.
+// proxyProcess returns the number of the proxy's process.
 func proxyProcess(ctx context.Context, w *world.World) (int, error) {
 	if w.Mode == world.Docker {
 		out, err := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{.State.Pid}}", w.Stack.Container("proxy")).Output() //nolint:gosec // a constant name
@@ -140,15 +141,15 @@ func proxyProcess(ctx context.Context, w *world.World) (int, error) {
 	for _, path := range programs {
 		exe, _ := os.Readlink(path)
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && filepath.Base(exe) == "egress-proxy" && descends(pid, w.Process.Cmd.Process.Pid) {
+		if err == nil && filepath.Base(exe) == "egress-proxy" && isBelow(pid, w.Process.Cmd.Process.Pid) {
 			return pid, nil
 		}
 	}
 	return 0, fmt.Errorf("no process of the proxy is below %d", w.Process.Cmd.Process.Pid)
 }
 
-// descends reports whether a process is below another one.
-func descends(pid, from int) bool {
+// isBelow reports whether a process descends from another one.
+func isBelow(pid, from int) bool {
 	for pid > 1 && pid != from {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		_, rest, _ := strings.Cut(string(text), ") ")
@@ -161,8 +162,8 @@ func descends(pid, from int) bool {
 	return pid == from
 }
 
-// resident is what a process has in memory, in bytes, or 0 if there is no such process.
-func resident(pid int) int64 {
+// readResident returns the resident memory of a process in bytes, or 0 if there is no such process.
+func readResident(pid int) int64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return kilobytes(status, "VmRSS:")
 }

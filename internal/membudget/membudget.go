@@ -1,9 +1,9 @@
 // Package membudget bounds the memory that the buffers of many holders take together.
 //
-// Threat: one holder, such as a run, or several at once make a daemon hold so much that the kernel ends it, or that the
-// others get no memory. Contract: half of a budget is reserved for holders that have little, a thirty-second of it at
-// most. Of the rest a holder takes more only as long as it then has at most as much as is still free. So one holder has
-// at most a quarter of a budget, and each of sixteen finds its thirty-second, whatever the others have taken before.
+// Threat: one holder, such as a run, or several at once make a daemon use so much memory that the kernel ends it, or
+// that other holders get none. Contract: half of a budget is reserved for small holders, which have at most a
+// thirty-second of it. A holder may exceed a thirty-second only if it then has at most as much as is still free of the
+// other half. So one holder has at most a quarter of a budget, and each of sixteen always gets its thirty-second.
 package membudget
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
-// ErrFull means that a holder has its share of the budget and did not get more in time.
+// ErrFull means that a holder has used up its share of the budget and did not get more in time.
 var ErrFull = errors.New("the memory for requests is in use")
 
-// patience is how long Acquire waits. It also ends two requests that wait for each other's memory.
+// patience is the timeout of Acquire. It ends deadlocks too, of requests that wait for each other's memory.
 const patience = 10 * time.Second
 
 // Budget is a number of bytes that holders share. It is safe for concurrent use. Make one with New.
@@ -30,7 +30,7 @@ type Budget struct {
 	mu    sync.Mutex
 	used  int64
 	holds map[any]int64 // by holder
-	freed chan struct{} // closed when memory becomes free. Nil if no Acquire waits
+	freed chan struct{} // closed when memory becomes free. Nil if no caller waits
 }
 
 // New makes a budget of so many bytes.
@@ -48,8 +48,8 @@ func (b *Budget) Used() int64 {
 // Open returns an empty account. What it takes counts for the holder, a comparable value such as a run.
 func (b *Budget) Open(holder any) *Account { return &Account{budget: b, holder: holder} }
 
-// Account is what one request or connection has of a holder's share. It is safe for concurrent use. The nil Account
-// takes any amount: it is for callers outside of a budget.
+// Account counts the memory of one request or connection, as a part of its holder's share. It is safe for concurrent
+// use. The nil Account takes any amount: it is for callers without a budget.
 type Account struct {
 	budget *Budget
 	holder any
@@ -63,11 +63,11 @@ func (a *Account) Take(n int64) bool {
 	}
 	a.budget.mu.Lock()
 	defer a.budget.mu.Unlock()
-	return a.take(n)
+	return a.takeLocked(n)
 }
 
-// take is Take for a caller that holds budget.mu.
-func (a *Account) take(n int64) bool {
+// takeLocked is Take for a caller that holds budget.mu.
+func (a *Account) takeLocked(n int64) bool {
 	b := a.budget
 	if n > 0 && !b.allows(b.holds[a.holder]+n, b.total-b.used-n) && !disarm.Off("memory-budget") {
 		return false
@@ -78,20 +78,22 @@ func (a *Account) take(n int64) bool {
 	return true
 }
 
-// reserved is the part of a budget that only holders with little may take, and little the part that is little.
+// One half of a budget (1/reserved) is only for small holders. A holder is small if it has at most 1/little of the
+// budget.
 const reserved, little = 2, 32
 
 // allows reports whether a holder may have so many bytes while so many are free.
 func (b *Budget) allows(has, free int64) bool {
-	// A share of what is free is not enough: holders keep what they have, so each that comes would find half as much as
-	// the one before.
+	// A share of the free memory is not enough: holders keep their memory, so each new one would get half as much as the
+	// one before.
 	return free >= 0 && has <= b.total/little || has <= free-b.total/reserved
 }
 
-// Wait takes n bytes. It waits for them until ctx ends, and returns its cause then. ErrFull: no share is so large.
+// Wait takes n bytes. It waits for them until ctx ends, and then returns the cause of ctx. ErrFull: n exceeds the
+// largest share.
 func (a *Account) Wait(ctx context.Context, n int64) error { return a.WaitLeaving(ctx, n, 0) }
 
-// WaitLeaving is Wait that leaves so many bytes of the holder's share for its other accounts, unless the holder has
+// WaitLeaving is Wait that leaves rest bytes of the holder's share for its other accounts, unless the holder has
 // little.
 func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if a == nil {
@@ -120,7 +122,7 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	defer b.mu.Unlock()
 	has := b.holds[a.holder] + n
 	leaves := has <= b.total/little || b.allows(has+rest, b.total-b.used-n-rest) || disarm.Off("memory-budget")
-	if leaves && a.take(n) {
+	if leaves && a.takeLocked(n) {
 		return nil
 	}
 	if b.freed == nil {
@@ -129,7 +131,7 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	return b.freed
 }
 
-// Acquire is Wait for a caller that already has a part of the budget: it waits 10 s at most, and returns ErrFull then.
+// Acquire is Wait for a caller that already has a part of the budget. It returns ErrFull after 10 s.
 func (a *Account) Acquire(ctx context.Context, n int64) error {
 	if a == nil || a.Take(n) {
 		return nil
@@ -146,7 +148,7 @@ func (a *Account) Give(n int64) {
 	}
 	a.budget.mu.Lock()
 	defer a.budget.mu.Unlock()
-	a.give(n)
+	a.giveLocked(n)
 }
 
 // Close gives everything back.
@@ -156,11 +158,11 @@ func (a *Account) Close() {
 	}
 	a.budget.mu.Lock()
 	defer a.budget.mu.Unlock()
-	a.give(a.size)
+	a.giveLocked(a.size)
 }
 
-// give is Give for a caller that holds budget.mu.
-func (a *Account) give(n int64) {
+// giveLocked is Give for a caller that holds budget.mu.
+func (a *Account) giveLocked(n int64) {
 	if n == 0 {
 		return
 	}
@@ -176,7 +178,8 @@ func (a *Account) give(n int64) {
 	}
 }
 
-// Reader takes what is read from src. It fails with ErrFull if the share does not allow that.
+// Reader returns a reader of src that takes memory for the bytes read. It fails with ErrFull if the share does not
+// allow them.
 func (a *Account) Reader(src io.Reader) io.Reader { return &reader{src, a} }
 
 type reader struct {
@@ -193,12 +196,12 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Free is how many bytes of a body ReadAll reads without taking them: they belong to what an account has for its
-// request.
+// Free is how many bytes of a body ReadAll reads without taking memory for them. An account must have them before.
 const Free = 256 << 10
 
-// ReadAll reads src to its end, or up to limit bytes. Before it reads more than Free bytes it acquires cost bytes at
-// once, so that of several long bodies one is read to its end before the next. cost is at least limit.
+// ReadAll reads src to its end, or up to limit bytes. Before it reads more than Free bytes, it acquires cost bytes at
+// once: otherwise several long bodies could each get a part of their memory and wait for each other. cost is at least
+// limit.
 func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(src, min(limit, Free)))
 	if err != nil || len(text) < Free || limit <= Free {

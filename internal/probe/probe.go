@@ -24,8 +24,8 @@ type Probe struct {
 }
 
 // New chooses a request that changes nothing: GET, or HEAD or OPTIONS where GET is not allowed. The scheme is https,
-// except at a port of its own where the API allows plain http. An API whose file is broken is not tried: the answer
-// would be to the configuration before it.
+// except at another port if the API allows plain http. An API with a broken file is not tried: CodeForge would answer
+// with the version before it.
 func New(a controlapi.API, path string) (Probe, error) {
 	p := Probe{API: a.Name}
 	if a.Stale {
@@ -98,7 +98,7 @@ func (p Probe) Script() string {
 type Verdict struct {
 	Request Probe `json:"request"`
 	OK      bool  `json:"ok"`
-	// Unclear means that the API answered, and that the answer does not show whether it accepts the credential.
+	// Unclear means that the answer of the API does not show whether it accepts the credential.
 	Unclear bool     `json:"unclear,omitempty"`
 	Status  int      `json:"status,omitempty"`
 	Swapped bool     `json:"swapped"`
@@ -142,7 +142,7 @@ func (p Probe) Judge(r controlapi.Receipt, printed string) Verdict {
 		v.Text = fmt.Sprintf("%s, and the API answered with a server error (%d)", swap, x.Status)
 	case p.Token != "" && !v.Swapped:
 		v.Text = swap + ": check \"in\" in config.json"
-	case v.Swapped && x.Status >= http.StatusMultipleChoices: // many APIs answer so before they look at the credential
+	case v.Swapped && x.Status >= http.StatusMultipleChoices: // many APIs send this before they check the credential
 		v.Unclear = true
 		v.Text = fmt.Sprintf("%s, and the API answered %d, which does not show whether it accepts the credential: "+
 			"try a path that needs it, with --path PATH", swap, x.Status)

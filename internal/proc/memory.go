@@ -54,8 +54,8 @@ func sum(status []byte) (total int64, told bool) {
 	return total, told
 }
 
-// OOMKills is how many processes the kernel has killed since the machine started because the machine or a cgroup had no
-// memory left. Below 0: the kernel does not count them, as before Linux 4.13.
+// OOMKills returns how many processes the kernel has killed since the machine started, because the machine or a cgroup
+// had no memory left. It is below 0 before Linux 4.13, which does not count them.
 func OOMKills() int64 {
 	data, _ := os.ReadFile("/proc/vmstat")
 	for line := range bytes.Lines(data) {

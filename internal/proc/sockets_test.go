@@ -36,10 +36,10 @@ func TestSocketsWithoutDescriptors(t *testing.T) {
    2: 0100007F:D1DA 0100007F:D5BD 01 00000010:00000000 00:00000000 00000000 20001        0 77 1 0000000000000000
    3: 0100007F:D1DB 0100007F:D5BE 01 00000100:00000000 00:00000000 00000000     0        0 78 1 0000000000000000
 `
-	if got := queued([]byte(list), 20001, true); got != 0x3B2C1C+0x1BA00+0x10 {
+	if got := sumQueues([]byte(list), 20001, true); got != 0x3B2C1C+0x1BA00+0x10 {
 		t.Errorf("%d bytes", got)
 	}
-	if got := queued([]byte(list), 20001, false); got != 0x10 {
+	if got := sumQueues([]byte(list), 20001, false); got != 0x10 {
 		t.Errorf("%d bytes where others have sockets too", got)
 	}
 }

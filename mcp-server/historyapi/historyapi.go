@@ -30,7 +30,7 @@ type Run struct {
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended,omitzero"`
 	State  string    `json:"state"`
-	// Reason is that of runapi.Exit, or "alarm", "busy", "interrupted" or "unavailable" when there is none.
+	// Reason is that of runapi.Exit. Without one it is "alarm", "busy", "interrupted" or "unavailable".
 	Reason   string `json:"reason,omitempty"`
 	ExitCode int    `json:"exit_code"`
 	// Title is the first line of a comment that the code begins with, or else of the code.
@@ -255,7 +255,7 @@ type SkillVersion struct {
 	Skill   string    `json:"skill"`
 	Version int       `json:"version"` // from 1
 	At      time.Time `json:"at"`
-	// By is one of the ways above. Run is the run if By is ByRun and the run is known.
+	// By is one of the ways above. Run is set if By is ByRun and the run is known.
 	By      string `json:"by"`
 	Run     string `json:"run,omitempty"`
 	Client  string `json:"client,omitempty"`
@@ -280,7 +280,7 @@ const (
 	AlertNewPair = "new_pair" // data went from one API to another for the first time
 	AlertSkill   = "skill"    // a skill changed
 	AlertHistory = "history"  // something was not stored
-	AlertPinned  = "pinned"   // the file of a pinned skill was changed, without effect
+	AlertPinned  = "pinned"   // the file of a pinned skill changed, without effect on imports
 	AlertAPI     = "api"      // an API fails
 	AlertServer  = "server"   // an MCP server does not start, or is not what was accepted
 	AlertAlarm   = "alarm"    // a request carried a canary, or the value of a credential
@@ -300,7 +300,8 @@ type Alert struct {
 	API    string    `json:"api,omitempty"`
 	Skill  string    `json:"skill,omitempty"`
 	Seen   bool      `json:"seen"`
-	// Further counts later alerts that have the same cause and no entry, Titles are those of the first MaxTitles of them.
+	// Further counts later alerts that have the same cause and no entry. Titles has the titles of the first MaxTitles of
+	// these alerts.
 	Further int      `json:"further,omitempty"`
 	Titles  []string `json:"titles,omitempty"`
 }

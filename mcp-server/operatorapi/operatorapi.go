@@ -135,7 +135,7 @@ func (c Client) Inspection(ctx context.Context) (controlapi.Inspection, error) {
 	return fetch[controlapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
 }
 
-// Diagnose fetches what only the proxy can tell about the machine: see controlapi.Client.Diagnose.
+// Diagnose fetches the checks that only the proxy can make: see controlapi.Client.Diagnose.
 func (c Client) Diagnose(ctx context.Context, offline bool) (controlapi.Diagnosis, error) {
 	v := url.Values{"offline": {strconv.FormatBool(offline)}}
 	return fetch[controlapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)

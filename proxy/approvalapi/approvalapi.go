@@ -22,12 +22,12 @@ const Prefix = "/approvals/v1"
 // Held is a request that waits for a person. It holds token names, and no credential.
 type Held struct {
 	ID string `json:"id"`
-	// Run is the run that waits. If the request of an MCP server belongs to no run, it is controlapi.ServerPrefix with the
-	// server's name, and only this request can be approved.
+	// Run is the run that waits. For a request of an MCP server that belongs to no run, it is controlapi.ServerPrefix with
+	// the server's name. A person can then approve this one request only.
 	Run string `json:"run"`
 	// Tenant is as in controlapi.Registration.
 	Tenant string `json:"tenant,omitempty"`
-	// Server is the MCP server that sends the request. Empty: code does.
+	// Server is the MCP server that sends the request. Empty: code sends it.
 	Server string `json:"server,omitempty"`
 	// API and Rule are what holds it.
 	API  string `json:"api"`
@@ -52,7 +52,7 @@ type Held struct {
 	Scope Scope `json:"scope,omitempty"`
 }
 
-// Waiting is the progress message of a run while a request of it waits for a person.
+// Waiting is the progress message of a run while one of its requests waits for a person.
 const Waiting = "waiting for you to approve a request"
 
 // Scope is what an approval is for.

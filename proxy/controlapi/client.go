@@ -99,7 +99,8 @@ func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
 	return call[Inspection](ctx, c, http.MethodGet, "/v1/inspection", nil)
 }
 
-// Diagnose checks what only the proxy can: the hosts of the active APIs, unless offline is set, and its certificate.
+// Diagnose returns the proxy's CA certificate and, unless offline is set, a check of each host of the active APIs. Only
+// the proxy can make these checks.
 func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) {
 	return call[Diagnosis](ctx, c, http.MethodGet, "/v1/diagnosis?offline="+strconv.FormatBool(offline), nil)
 }
@@ -176,7 +177,7 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause
 	return call[Receipt](ctx, c, http.MethodPost, c.slot(id, "/drain", query), nil)
 }
 
-// SetCalls tells the proxy the calls that the server in a slot works on. ErrFenced when the generation is not the
+// SetCalls tells the proxy which calls the server in a slot works on. ErrFenced when the generation is not the
 // registered one.
 func (c *Client) SetCalls(ctx context.Context, id slot.ID, generation uint64, calls ServerCalls) error {
 	resp, err := c.do(ctx, http.MethodPut, c.slot(id, "/calls", numbered(generation)), calls)

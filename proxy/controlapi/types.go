@@ -232,13 +232,13 @@ type Summary struct {
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// WhyIncomplete says why the code may not have reached its last request, a sentence. It is empty for code that ended by
-// itself with exit code 0.
+// WhyIncomplete returns a sentence that says why later writes of the code may be missing from its plan. It is empty if
+// the code ended by itself with exit code 0.
 func (s Summary) WhyIncomplete() string {
 	const missing = " Its later writes are not in the plan."
 	switch {
 	case s.Outcome != outcomeExited:
-		return "The run ended before the code did (" + cmp.Or(s.Outcome, "interrupted") + ")." + missing
+		return "The run ended before the code had finished (" + cmp.Or(s.Outcome, "interrupted") + ")." + missing
 	case s.ExitCode != 0:
 		return "The code failed with exit code " + strconv.Itoa(s.ExitCode) + "." + missing
 	}
@@ -386,7 +386,7 @@ type Cause struct {
 
 // ServerCalls are the calls that an MCP server works on. They are the whole list: a call that is missing has ended.
 type ServerCalls struct {
-	// Version grows with each change. The proxy ignores an older list than it has.
+	// Version grows with each change. The proxy ignores a list that is older than the last one it got.
 	Version uint64       `json:"version"`
 	Calls   []ServerCall `json:"calls"`
 }
@@ -443,8 +443,8 @@ type Hint struct {
 	Host   string `json:"host,omitempty"`
 }
 
-// The codes of hints that mcp-server looks at: on a response whose ETag was removed, which code that reads no ETag does
-// not need, and on an upstream's 401 or 403.
+// The codes of hints that mcp-server looks at. It drops HintETag, on a removed ETag, if the code reads no ETag.
+// HintRejected is on an upstream's 401 or 403, so mcp-server adds no hint on that status.
 const (
 	HintETag     = "etag_removed"
 	HintRejected = "credential_rejected"
@@ -523,7 +523,7 @@ type Health struct {
 	Version string `json:"version"`
 }
 
-// Diagnosis is what only the proxy can tell about the machine.
+// Diagnosis has the checks that only the proxy can make.
 type Diagnosis struct {
 	// CA is the certificate that the sandbox trusts, in PEM.
 	CA string `json:"ca"`
@@ -531,10 +531,11 @@ type Diagnosis struct {
 	Hosts []HostCheck `json:"hosts"`
 }
 
-// HostCheck is whether the proxy reaches a host.
+// HostCheck is the result of one request of the proxy to a host.
 type HostCheck struct {
 	Host string `json:"host"`
-	// Status is of the answer, 0 if there was none: then Code, Problem and Hint say why, as a Refusal does.
+	// Status is the HTTP status of the answer. If it is 0, the host did not answer: Code, Problem and Hint say why, as in
+	// a Refusal.
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Problem string `json:"problem,omitempty"`

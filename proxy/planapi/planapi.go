@@ -49,7 +49,7 @@ type Plan struct {
 	// Since is when the run ended, Until how long the plan can be approved, or its answers be read.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// Ended is why the run's further writes are not in the plan, a sentence. Empty: the plan is complete.
+	// Ended is a sentence that says why later writes of the run are not in the plan. Empty: the plan is complete.
 	Ended string `json:"ended,omitempty"`
 	// Picture is the plan in few lines, made harmless for a terminal.
 	Picture []string `json:"picture"`

@@ -232,8 +232,8 @@ type Exit struct {
 	// Code is the exit code; 128+signal for a process ended by a signal.
 	Code   int    `json:"code"`
 	Reason Reason `json:"reason"`
-	// Detail says in one sentence what happened and what to do, if Reason is not Exited or a signal ended the interpreter;
-	// else it is empty.
+	// Detail is a sentence about the cause and the next step, if Reason is not Exited or a signal ended the interpreter.
+	// Otherwise it is empty.
 	Detail string `json:"detail,omitempty"`
 	// WallMS and CPUMS are the wall time and processor time since the interpreter got the code.
 	WallMS int64 `json:"wall_ms"`
@@ -247,7 +247,7 @@ type Exit struct {
 	InvalidUTF8 int64 `json:"invalid_utf8,omitempty"`
 	// StdoutFile is the path in the sandbox at which later runs can read the whole output, or empty.
 	StdoutFile string `json:"stdout_file,omitempty"`
-	// Unkept says which files of the run were not kept, and names the disk; else it is empty.
+	// Unkept names the files of the run that were not kept, and the disk. It is empty if all were kept.
 	Unkept string `json:"unkept,omitempty"`
 	// Mistakes are why the code was not started, the first ones.
 	Mistakes []Mistake `json:"mistakes,omitempty"`

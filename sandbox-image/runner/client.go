@@ -44,7 +44,8 @@ type Operation struct {
 	// Query and Fields are the names of parameters and of the body's fields.
 	Query  []string `json:"query"`
 	Fields []string `json:"fields"`
-	// List is the property of the answer that holds its list, as far as the document tells. Empty: the script finds it.
+	// List is the property of the answer that holds its list, according to the document. Empty: the script searches for
+	// it.
 	List string `json:"list,omitempty"`
 }
 

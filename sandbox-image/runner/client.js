@@ -42,8 +42,8 @@ function slips(a, b) {
   return row[b.length];
 }
 
-// checkQuery refuses parameters that the document does not have and that are most likely another one misspelt: a server
-// would ignore them. Parameters that are like no other pass, since documents are not complete.
+// checkQuery refuses parameters that are most likely misspelt ones of the document: a server would ignore them. It
+// lets parameters pass that resemble no documented one, because documents are not complete.
 function checkQuery(name, given, known, caller) {
   const longest = 64;
   const letters = (key) => key.replace(/[0-9]/g, ""); // address1 is not a slip for address2
@@ -206,7 +206,7 @@ async function exchange(name, operation, input, url, caller) {
 // lists are the properties of an answer that hold its list, the likeliest first.
 const lists = ["data", "items", "results", "value", "values", "entries", "records", "objects", "nodes", "elements"];
 
-// list is the list of an answer: at the place that code names, at a usual one, or where the document has it.
+// list returns the list of an answer: at the place that code names, at a usual place, or at the document's.
 function list(body, place, documented) {
   if (place !== undefined) return ((v) => Array.isArray(v) ? v : undefined)(lookup(body, place));
   if (Array.isArray(body)) return body;

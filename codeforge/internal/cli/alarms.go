@@ -17,11 +17,11 @@ import (
 func alarmsCommand() command {
 	return command{
 		name: "alarms", usage: "alarms",
-		summary: "list requests that carried what no honest code sends",
+		summary: "list requests that tried to send a credential or a canary",
 		details: `
-These are requests with a canary, which is a value that only code finds that searches for credentials, or with the value
-of a credential. None has left whole; its run was ended and its session frozen. --watch prints those that come, and with
---notify starts a program for each, with two arguments: a title and a text. For a notice on a desktop:
+These are requests with the value of a credential or with a canary. Only code that searches for credentials finds a
+canary. No such request has left whole: CodeForge ended its run and froze its session. --watch prints new requests, and
+with --notify starts a program for each, with two arguments: a title and a text. For a notice on a desktop:
 
   codeforge alarms --watch --notify notify-send
 

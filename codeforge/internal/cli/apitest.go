@@ -52,14 +52,15 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	return shown(e, o.json, v, v.OK, func() { printVerdict(e, v) })
 }
 
-// publicAPI is an API as the proxy would publish it.
+// publicAPI returns an API as the proxy would publish it.
 func publicAPI(a *catalog.API) controlapi.API {
 	p := public(a).API
 	p.AllowHTTP = a.AllowHTTP
 	return p
 }
 
-// findRunning is the API as the running CodeForge has loaded it, or as its file has it if CodeForge cannot be asked.
+// findRunning returns the API as the running CodeForge has loaded it, or as its file has it if CodeForge does not
+// answer.
 func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (controlapi.API, error) {
 	own := publicAPI(a)
 	op, _, isLocal, err := server.Operator(ctx, c)
@@ -68,7 +69,7 @@ func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalo
 	}
 	cat, err := op.Catalog(ctx)
 	if err != nil {
-		return own, nil //nolint:nilerr // the run will report it
+		return own, nil //nolint:nilerr // the run will report the error
 	}
 	for _, r := range cat.APIs {
 		if r.Name == a.Name {

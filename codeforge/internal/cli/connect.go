@@ -36,7 +36,7 @@ func (a access) client(e *Env) clients.Access {
 	switch self, err := os.Executable(); {
 	case a.container != "" && (e.inContainer() || err != nil):
 		out.Command = []string{"docker", "exec", "-i", a.container, "codeforge", "stdio"}
-	case a.container != "": // it connects again after a restart of the container, which ends every docker exec
+	case a.container != "": // this command reconnects after a restart of the container, which ends every docker exec
 		out.Command = []string{self, "stdio", "--url", docker.Scheme + a.container}
 	case a.state != "" && err == nil:
 		out.Command = []string{self, "stdio", "--state", a.state}

@@ -73,8 +73,8 @@ func onlyFields(e *Env, fields []string, do func(*Env) error) error {
 	return err
 }
 
-// fieldNames are the fields that objects can have: those of the type, even if a value leaves some out, and those that
-// values have. It is safe for concurrent use.
+// fieldNames collects the fields that objects can have: those of the type, even if a value omits some, and those of
+// values. It is safe for concurrent use.
 type fieldNames struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -86,7 +86,7 @@ func (f *fieldNames) add(name string) {
 	f.names[name] = true
 }
 
-// addType adds the fields of a value's type, or of its elements'.
+// addType adds the fields of a value's type, or of the type of its elements.
 func (f *fieldNames) addType(v any) {
 	t := reflect.TypeOf(v)
 	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
@@ -103,13 +103,13 @@ func (f *fieldNames) addType(v any) {
 	}
 }
 
-// check returns an error that lists the fields if one of these is unknown.
+// check returns an error that lists the known fields if one of fields is unknown.
 func (f *fieldNames) check(fields []string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	names := slices.Sorted(maps.Keys(f.names))
 	for _, field := range fields {
-		if f.names[field] || len(names) == 0 { // nothing was printed
+		if f.names[field] || len(names) == 0 { // no object was printed
 			continue
 		}
 		mean := ""
@@ -121,8 +121,8 @@ func (f *fieldNames) check(fields []string) error {
 	return nil
 }
 
-// filterFields copies JSON values with these fields only. A field that an object leaves out is null. One that no object
-// can have is an error.
+// filterFields copies JSON values with these fields only. A field that an object omits becomes null. A field that no
+// object can have is an error.
 func filterFields(r io.Reader, w io.Writer, fields []string, known *fieldNames) error {
 	dec := json.NewDecoder(r)
 	for {

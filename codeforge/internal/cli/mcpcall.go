@@ -33,8 +33,9 @@ func (o reply) err() error {
 	return errors.New(visible.Line(text))
 }
 
-// script is code that prints the reply of an expression, which has name, tool and args. The title is that of the run.
-func script(title, expression string, values map[string]any) string {
+// buildScript returns code that prints the reply of an expression, which can use name, tool and args. title becomes the
+// title of the run.
+func buildScript(title, expression string, values map[string]any) string {
 	line, _ := json.Marshal(values) // texts and JSON
 	return fmt.Sprintf(`// %s
 const { name, tool, args } = %s;
@@ -62,7 +63,7 @@ func (o *mcpOptions) evaluate(
 	if err != nil {
 		return out, server.Result{}, err
 	}
-	r, err := execute(ctx, e, c, server.Run{Code: script(title, expression, values), APIs: []string{name}})
+	r, err := execute(ctx, e, c, server.Run{Code: buildScript(title, expression, values), APIs: []string{name}})
 	if err != nil {
 		return out, r, err
 	}

@@ -26,11 +26,11 @@ func runCommand() command {
 		name: "run", usage: "run FILE [ARG...] [--apis a,b] [--receipt]",
 		summary: "run a script as a model would, through MCP",
 		details: `
-FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. What a
-script in TypeScript imports as "./lib.ts" is taken along, if it is a module below the script's folder or the working
-directory. What follows FILE is Deno.args for a script in TypeScript, flags of its own behind --. The script's standard
-output and standard error go to yours, all of it to standard error if the script failed; notes and the receipt go to
-standard error.
+FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. A
+script in TypeScript can import modules such as "./lib.ts" from below its folder or the working directory. Arguments
+after FILE are Deno.args of a script in TypeScript; its flags need -- before them. The script's standard output and
+standard error go to yours. If the script failed, both go to standard error. Notes and the receipt always go to standard
+error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
 2 wrong command line.`,
@@ -89,7 +89,7 @@ Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 	}
 }
 
-// languages are what --language may be.
+// languages are the values of --language.
 var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
 
 // seconds is a flag for a time: 30s, 2m, or a number of seconds.
@@ -169,7 +169,7 @@ func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (serv
 	return s.Run(ctx, run)
 }
 
-// approvalText says how a person decides about a request that waits.
+// approvalText explains how a person decides about a request that waits.
 func approvalText(e *Env) string {
 	if e.inContainer() {
 		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +

@@ -122,7 +122,7 @@ func TestWaitsForApproval(t *testing.T) {
 
 // TestTitle: the run of a command for a person begins with a comment that is its title.
 func TestTitle(t *testing.T) {
-	code := script("mcp call notion a\u2028b\n", "mcp[name]", map[string]any{"name": "notion"})
+	code := buildScript("mcp call notion a\u2028b\n", "mcp[name]", map[string]any{"name": "notion"})
 	if line, _, _ := strings.Cut(code, "\n"); !strings.HasPrefix(line, "// ") || !strings.Contains(line, "mcp call notion a") || strings.Contains(line, "\u2028") {
 		t.Errorf("%q", line)
 	}

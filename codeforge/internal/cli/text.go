@@ -19,15 +19,15 @@ func count(n int, noun string) string {
 
 // printJSON prints indented JSON.
 func printJSON(w io.Writer, v any) error {
-	encoding(w, v)
+	callEncoding(w, v)
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// encoding calls Encoding of a stream.
-func encoding(w io.Writer, v any) {
+// callEncoding calls Encoding of a stream, if it has one.
+func callEncoding(w io.Writer, v any) {
 	if s, ok := w.(*terminal.Stream); ok && s.Encoding != nil {
 		s.Encoding(v)
 	}
@@ -58,7 +58,7 @@ func newPainter(e *Env, s *terminal.Stream) painter {
 
 // printJSONLine prints JSON on one line.
 func printJSONLine(w io.Writer, v any) error {
-	encoding(w, v)
+	callEncoding(w, v)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)

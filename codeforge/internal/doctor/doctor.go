@@ -46,7 +46,7 @@ type Finding struct {
 type Config struct {
 	State statedir.Dir
 	APIs  string
-	// OwnAPIs says that the user named this folder: it may not be that of the running CodeForge.
+	// OwnAPIs means that the user named the folder of APIs: the running CodeForge may use another one.
 	OwnAPIs bool
 	// Dotenv is the path of .env.
 	Dotenv string
@@ -96,7 +96,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(bounded(ctx, c, alarms))
 		report(bounded(ctx, c, mcpServers))
 		report(bounded(ctx, c, buckets))
-		report(bounded(ctx, c, outside))
+		report(bounded(ctx, c, checkOutside))
 		return
 	}
 	for _, g := range []group{versions, machine, engine} {
@@ -106,7 +106,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(trial(ctx, c))
 	}
 	report(anyMode(all))
-	for _, g := range []group{running, alarms, mcpServers, buckets, port, configuration, files, outside} {
+	for _, g := range []group{running, alarms, mcpServers, buckets, port, configuration, files, checkOutside} {
 		report(bounded(ctx, c, g))
 	}
 }

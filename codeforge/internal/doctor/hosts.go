@@ -120,7 +120,7 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		off = time.Since(date) - took/2
 	}
-	return ok(check, answers(resp.StatusCode, took.Milliseconds(), resp.TLS == nil)), off
+	return ok(check, describeAnswer(resp.StatusCode, took.Milliseconds(), resp.TLS == nil)), off
 }
 
 // roots are the authorities that the proxy trusts for an API.

@@ -9,16 +9,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// outside checks the certificate authority and the hosts. If CodeForge runs, its proxy does: it may be in a container,
-// which has another resolver, other names and the certificate. Otherwise this program does, as far as it can.
-func outside(ctx context.Context, c Config) []Finding {
+// checkOutside checks the certificate authority and the hosts. If CodeForge runs, its proxy makes the checks: its
+// container may have another resolver, other names and the certificate. Otherwise this program makes those that it can.
+func checkOutside(ctx context.Context, c Config) []Finding {
 	op, _, isLocal, err := server.Operator(ctx, c.Server)
 	if err != nil || !isLocal || c.OwnAPIs {
 		return append(authority(ctx, c), hosts(ctx, c)...)
 	}
 	d, err := op.Diagnose(ctx, c.Offline)
 	if err != nil {
-		return []Finding{fail("hosts", "the running CodeForge does not check them: "+err.Error(),
+		return []Finding{fail("hosts", "the running CodeForge could not check them: "+err.Error(),
 			"codeforge status shows whether it is ready")}
 	}
 	out := []Finding{judgeCA([]byte(d.CA), time.Now(), "the proxy's")}
@@ -38,20 +38,20 @@ func outside(ctx context.Context, c Config) []Finding {
 	return append(out, clock(skews))
 }
 
-// hostFinding is what the proxy found of a host. A host that may answer later is a warning.
+// hostFinding returns the finding for the proxy's check of a host. A host that may answer later is a warning.
 func hostFinding(h controlapi.HostCheck) Finding {
 	check := "host " + h.Host
 	switch h.Code {
 	case "":
-		return ok(check, answers(h.Status, h.Milliseconds, h.Plain))
+		return ok(check, describeAnswer(h.Status, h.Milliseconds, h.Plain))
 	case "upstream_unreachable", "upstream_timeout", "upstream_broken":
 		return warn(check, h.Problem, h.Hint)
 	}
 	return fail(check, h.Problem, h.Hint)
 }
 
-// answers says how a host has answered.
-func answers(status int, milliseconds int64, plain bool) string {
+// describeAnswer describes the answer of a host.
+func describeAnswer(status int, milliseconds int64, plain bool) string {
 	how := "certificate verified"
 	if plain {
 		how = "plain HTTP"

@@ -16,8 +16,8 @@ const (
 	// firstPause and lastPause bound the pauses before everything is started again. They double.
 	firstPause = time.Second
 	lastPause  = time.Minute
-	// settled is how long everything has to work for the pauses to begin at firstPause again. A part that fails less often
-	// than this costs a second each time.
+	// settled is how long all parts must work before the next pause is firstPause again. A part that fails less often
+	// costs a second each time.
 	settled = 20 * time.Second
 )
 

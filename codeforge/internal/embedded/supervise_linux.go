@@ -109,9 +109,9 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 		return fmt.Errorf("reporting to the outer process: %w", err)
 	}
 	hung := make(chan error, 1)
-	ended := make(chan struct{}) // closed with the watch, or with ctx
+	ended := make(chan struct{}) // closed when the watch or ctx ends
 	go func() {
-		hung <- watchDaemons(ctx, s.liveness())
+		hung <- watchDaemons(ctx, s.listProbes())
 		close(ended)
 	}()
 	if d := daemon.Wait(ended, s.daemons...); d != nil {

@@ -17,20 +17,20 @@ const (
 	// watchPause is the pause between two rounds of questions to the daemons, watchTimeout the time for one answer.
 	watchPause   = 5 * time.Second
 	watchTimeout = 10 * time.Second
-	// maxMissed is the number of rounds in a row without an answer after which a daemon counts as hung. A machine that
-	// slept or was frozen misses one: its clock runs on while a question is open.
+	// maxMissed is the number of rounds in a row without an answer after which a daemon counts as hung. A daemon misses
+	// one round if the machine sleeps or is frozen during it: the clock runs on.
 	maxMissed = 3
 )
 
-// liveness asks one daemon whether it still answers.
-type liveness struct {
+// livenessProbe asks one daemon whether it still answers.
+type livenessProbe struct {
 	name string
 	ask  func(context.Context) error
 }
 
 // watchDaemons asks all daemons in rounds until ctx ends, and then returns nil. If one of them misses maxMissed rounds
 // in a row, because it hangs or because its socket is gone, the error names it.
-func watchDaemons(ctx context.Context, daemons []liveness) error {
+func watchDaemons(ctx context.Context, daemons []livenessProbe) error {
 	missed := make([]int, len(daemons))
 	for {
 		select {
@@ -52,7 +52,7 @@ func watchDaemons(ctx context.Context, daemons []liveness) error {
 }
 
 // askAll asks all daemons at once: a round takes at most watchTimeout.
-func askAll(ctx context.Context, daemons []liveness) []error {
+func askAll(ctx context.Context, daemons []livenessProbe) []error {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	answers := make([]error, len(daemons))
@@ -64,10 +64,10 @@ func askAll(ctx context.Context, daemons []liveness) []error {
 	return answers
 }
 
-// liveness lists the questions of the watchdog. Each goes over the socket that clients use, so that a removed socket
+// listProbes lists the questions of the watchdog. Each goes over the socket that clients use, so that a removed socket
 // counts as a daemon that does not answer. A daemon that answers "not ready" is alive.
-func (s *supervisor) liveness() []liveness {
-	return []liveness{
+func (s *supervisor) listProbes() []livenessProbe {
+	return []livenessProbe{
 		{"egress-proxy", func(ctx context.Context) error {
 			c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 			defer c.Close()

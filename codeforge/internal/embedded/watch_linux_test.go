@@ -37,7 +37,7 @@ func TestWatchDaemons(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				began, round := time.Now(), 0
-				err := watchDaemons(ctx, []liveness{{"egress-proxy", answer}, {"sandboxd", func(ctx context.Context) error {
+				err := watchDaemons(ctx, []livenessProbe{{"egress-proxy", answer}, {"sandboxd", func(ctx context.Context) error {
 					round++
 					return row.ask(round)(ctx)
 				}}})

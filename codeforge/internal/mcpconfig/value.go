@@ -50,7 +50,7 @@ func (k *keys) clean(key, value string) (text string, ok bool) {
 	value, missing := k.expand(key, value)
 	if missing != "" {
 		prefix := ""
-		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // the value may end where the key is missing
+		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // a value may end before the key
 			prefix = m[1]
 		}
 		if k.inputs[missing] || catalog.LooksSecret(missing, "nobody-knows") || catalog.LooksSecret(key, "nobody-knows") {

@@ -300,7 +300,7 @@ func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
 	return result(res)
 }
 
-// unwrapAnswer is the server's own sentence, without the chain of calls that led to it. Other errors stay.
+// unwrapAnswer returns the server's sentence without the chain of calls that led to it. Other errors stay as they are.
 func unwrapAnswer(err error) error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) && e.Message != "" {

@@ -120,8 +120,8 @@ func fieldNames(ts string) []string {
 	return out
 }
 
-// findList returns the property of an operation's answer that holds its list: of several arrays the one of objects that
-// are not links, or else the one that the path names. Empty: there is no such property.
+// findList returns the property of an operation's answer that holds its list. Of several arrays it is the only one of
+// objects that are not links, or else the one that the path names. Empty: the answer has no such property.
 func (d *Doc) findList(l operation.Line) string {
 	all, _ := members(d.resolved(l.Answer))
 	var arrays, objects []string
@@ -150,10 +150,10 @@ func (d *Doc) findList(l operation.Line) string {
 	return ""
 }
 
-// besideLists are properties of answers that are arrays, but not their list, in lower case. client.js has them too.
+// besideLists are properties that are arrays beside the list of an answer, in lower case. client.js has the same names.
 var besideLists = []string{"links", "_links", "errors", "warnings"}
 
-// isPlain reports whether a type is one of words and numbers.
+// isPlain reports whether a type consists of texts, numbers and booleans.
 func isPlain(ts string) bool {
 	return ts == "string" || ts == "number" || ts == "boolean" || strings.HasPrefix(ts, `"`) || strings.HasPrefix(ts, `("`)
 }

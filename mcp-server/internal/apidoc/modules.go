@@ -24,12 +24,12 @@ const (
 var (
 	importsClient = regexp.MustCompile("[\"'`]/apis/([a-z0-9_-]{1,64})\\.ts[\"'`]")
 	importsSkill  = regexp.MustCompile("[\"'`](?:/skills|\\.)/([A-Za-z0-9_-]{1,64})\\.ts[\"'`]")
-	// namesOperation is an operation as code and operations.jsonl have it, a literal of its own. Paths of OData have
+	// namesOperation matches an operation that is a whole literal in code or in operations.jsonl. Paths of OData have
 	// quotes: "GET /users('{id}')".
 	namesOperation = regexp.MustCompile(literalOperation(`"`) + "|" + literalOperation("'") + "|" + literalOperation("`"))
 )
 
-// literalOperation matches an operation between two quotes of a kind.
+// literalOperation returns a pattern for an operation between two quotes of one kind.
 func literalOperation(quote string) string {
 	return quote +
 		`((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /(?:[^` + quote + `\s\\]|\\[` + "\"'`" + `])*)` + quote
@@ -87,7 +87,7 @@ func (l *Library) Modules(
 func findKeys(code string) map[string]bool {
 	keys := map[string]bool{}
 	for _, m := range namesOperation.FindAllStringSubmatch(code, -1) {
-		keys[unquote.Replace(m[1]+m[2]+m[3])] = true // one of them matched
+		keys[unquote.Replace(m[1]+m[2]+m[3])] = true // only one alternative matched
 	}
 	return keys
 }

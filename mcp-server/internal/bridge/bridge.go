@@ -267,9 +267,9 @@ type server interface {
 	ready() *frame.Ready
 	// session is the session for a new request. A remote server may be connected to again for it.
 	session(ctx context.Context) (*mcp.ClientSession, error)
-	// lost is called with a request's capture and error. It reports whether the request was certainly not accepted, and
-	// another session may accept it.
-	lost(s *mcp.ClientSession, c *capture, err error) bool
+	// isSessionLost reports, from a request's capture and error, whether the server did not accept the request and may
+	// accept it in another session.
+	isSessionLost(s *mcp.ClientSession, c *capture, err error) bool
 	// process means that the server is a process of this slot, so that what it does ends with the slot.
 	process() bool
 	// ended is closed when the server can no longer be used, for the reason in why.

@@ -18,8 +18,8 @@ type capture struct {
 	sent     bool            // a part of it may have reached the server
 	raw      json.RawMessage // the result as the server wrote it
 	answered chan struct{}   // closed when the server has answered
-	status   int             // the last HTTP status that was an error, or of an answer that was not a message
-	body     string          // what is to be said of that response
+	status   int             // the last HTTP status that was an error, or that came with an answer that was not a message
+	body     string          // the text about that response, for the error
 	large    bool            // a part of the answer was larger than a message may be
 }
 
@@ -72,8 +72,8 @@ func (c *capture) refuse(status int, body string) {
 	c.status, c.body = status, body
 }
 
-// read finds the message in a text, of which some servers make a batch, and notes it if it is an answer. It is false
-// for a text that is not a message.
+// read finds the message in a text and notes it if it is an answer. Some servers send a batch of one message. ok is
+// false if the text is not a message.
 func (c *capture) read(text []byte) (message []byte, ok bool) {
 	for _, one := range batch(text) {
 		m, err := jsonrpc.DecodeMessage(one)
@@ -89,12 +89,12 @@ func (c *capture) read(text []byte) (message []byte, ok bool) {
 	return message, message != nil
 }
 
-// misread notes an answer that should have been a message: explain shows it instead of the SDK's error.
-func (c *capture) misread(status int, kind string, text []byte) {
+// noteMisread notes an answer that should have been a message: explain shows it instead of the SDK's error.
+func (c *capture) noteMisread(status int, kind string, text []byte) {
 	c.refuse(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, beginning(text)))
 }
 
-// beginning is how much of a text an error shows.
+// beginning returns the part of a text that an error shows.
 func beginning(text []byte) string {
 	return strings.ToValidUTF8(string(text[:min(len(text), maxErrorText)]), "\uFFFD")
 }

@@ -219,7 +219,7 @@ func (c *child) ready() *frame.Ready { return readyOf(c.current) }
 
 func (c *child) session(context.Context) (*mcp.ClientSession, error) { return c.current, nil }
 
-func (c *child) lost(*mcp.ClientSession, *capture, error) bool { return false }
+func (c *child) isSessionLost(*mcp.ClientSession, *capture, error) bool { return false }
 
 func (c *child) process() bool { return true }
 

@@ -147,33 +147,33 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 }
 
 // lost drops a session that the server does not know, or that has ended.
-func (r *remote) lost(s *mcp.ClientSession, c *capture, err error) bool {
-	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.sessionLost(err) && r.cannotPing(s)
+func (r *remote) isSessionLost(s *mcp.ClientSession, c *capture, err error) bool {
+	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.namesLostSession(err) && r.cannotPing(s)
 	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
 		r.drop(s)
 	}
 	return missing
 }
 
-// pingTime is how long a server may take to say whether it knows a session.
+// pingTime is the timeout for the question whether a server knows a session.
 const pingTime = 5 * time.Second
 
-// cannotPing reports whether a session does not serve for a ping either, or has ended: a tool may have sessions of
-// another kind, and closing this one would end the calls of others.
+// cannotPing reports whether a session has ended, or is unknown to a ping too. A tool may have sessions of its own
+// kind: if only these are lost, closing this one would end the calls of other runs.
 func (r *remote) cannotPing(s *mcp.ClientSession) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
 	defer cancel()
 	ctx, c := withCapture(ctx)
 	err := s.Ping(ctx, nil)
-	return errors.Is(err, mcp.ErrSessionMissing) || c.unsent() || c.sessionLost(err)
+	return errors.Is(err, mcp.ErrSessionMissing) || c.unsent() || c.namesLostSession(err)
 }
 
-// lostWords are how servers say, beside the word session, that they do not know one.
+// lostWords are the words beside "session" in errors of servers that do not know a session.
 var lostWords = []string{"not found", "no valid", "invalid", "unknown", "expired", "not exist", "terminated"}
 
-// sessionLost reports whether an error says that the server does not know the session. The protocol wants status 404,
-// but many servers answer 400, or 200 with an error of JSON-RPC.
-func (c *capture) sessionLost(err error) bool {
+// namesLostSession reports whether an error says that the server does not know the session. The protocol wants status
+// 404, but many servers answer 400, or 200 with an error of JSON-RPC.
+func (c *capture) namesLostSession(err error) bool {
 	c.mu.Lock()
 	text := c.body
 	c.mu.Unlock()
@@ -319,9 +319,8 @@ func (d *door) bound(req *http.Request, resp *http.Response) error {
 // byteOrderMark begins a text of some Windows programs. JSON does not allow it (RFC 8259, section 8.1).
 var byteOrderMark = []byte("\uFEFF")
 
-// boundJSON reads an answer that is one message, whatever its Content-Type is. It accepts a byte order mark and a
-// batch. The SDK would end the session at a message that is too large; in its place comes an error, for its request
-// alone.
+// boundJSON reads an answer that is one message, with any Content-Type. It accepts a byte order mark and a batch. At a
+// message that is too large, the SDK would end the session, so boundJSON replaces it by an error for its request alone.
 func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 	var kept bytes.Buffer
 	s := &skim{}
@@ -345,7 +344,7 @@ func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 			text = message
 			resp.Header.Set("Content-Type", "application/json")
 		} else if len(text) > 0 {
-			c.misread(resp.StatusCode, kind, text)
+			c.noteMisread(resp.StatusCode, kind, text)
 		}
 		return replace(resp, text)
 	}
@@ -374,7 +373,7 @@ type events struct {
 	begun   bool
 	event   skim
 	data    []byte // of the event so far, if the stream answers a request
-	blank   bool   // nothing but a line end since the last one
+	blank   bool   // only a line end since the last one
 }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -399,7 +398,7 @@ func (e *events) Read(p []byte) (int, error) {
 			}
 		}
 		if ended && e.blank {
-			e.note()
+			e.passMessage()
 			e.event, e.data = skim{}, nil
 		}
 		e.blank = ended || e.blank
@@ -407,8 +406,8 @@ func (e *events) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// note tells the capture of the message in an event.
-func (e *events) note() {
+// passMessage passes the message of an event to the capture.
+func (e *events) passMessage() {
 	var data []byte
 	for line := range bytes.Lines(e.data) {
 		name, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
@@ -420,6 +419,6 @@ func (e *events) note() {
 		}
 	}
 	if _, ok := e.capture.read(data); !ok && len(data) > 0 {
-		e.capture.misread(http.StatusOK, "text/event-stream", data)
+		e.capture.noteMisread(http.StatusOK, "text/event-stream", data)
 	}
 }

@@ -87,8 +87,9 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 	return b.ask(ctx, s, send)
 }
 
-// ask sends one request and returns the result: of a process as the server wrote it, and of a remote server if the SDK
-// cannot read it. The SDK leaves out the tools of a remote server whose x-mcp-header is invalid, as clients must.
+// ask sends one request and returns the result. A process's result is as the server wrote it, and so is a remote
+// server's if the SDK cannot read it. The SDK drops tools of a remote server with an invalid x-mcp-header, as clients
+// must.
 func (b *Bridge) ask(
 	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
 ) (json.RawMessage, error) {
@@ -108,7 +109,7 @@ func (b *Bridge) ask(
 		if err == nil {
 			return frame.Encode(result)
 		}
-		if (s.lost(cs, c, err) || c.unsent()) && again && !s.process() {
+		if (s.isSessionLost(cs, c, err) || c.unsent()) && again && !s.process() {
 			continue
 		}
 		return nil, c.explain(err)

@@ -35,7 +35,8 @@ type checker struct {
 	work     int
 	mistakes []string
 	patterns map[string]pattern
-	// parts counts the allOf, anyOf and oneOf around the schema: each schema of such a list may name some properties only.
+	// parts counts the allOf, anyOf and oneOf around the schema. A schema in such a list may name only some of the
+	// properties.
 	parts int
 }
 
@@ -116,13 +117,13 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	}
 }
 
-// checkSome demands that a value fits at least one schema. oneOf wants exactly one, but two schemas may differ in a
-// keyword that is not checked.
+// checkSome requires that a value fits at least one schema. It treats oneOf in the same way, because two schemas may
+// differ in a keyword that is not checked.
 func (c *checker) checkSome(some []any, value any, path string, depth int) {
 	var closest, types []string
 	for _, part := range some {
 		if c.done() {
-			return // one of the others may fit
+			return // an alternative may fit
 		}
 		try := &checker{root: c.root, work: c.work, patterns: c.patterns, parts: c.parts}
 		try.check(part, value, path, depth+1)
@@ -131,7 +132,7 @@ func (c *checker) checkSome(some []any, value any, path string, depth int) {
 			return
 		}
 		// A schema of the value's own type is most likely the one that the caller meant.
-		if s, ok := c.follow(part); !ok || fits(schema.Types(s), value) {
+		if s, ok := c.follow(part); !ok || matchesType(schema.Types(s), value) {
 			if closest == nil {
 				closest = try.mistakes
 			}
@@ -156,15 +157,15 @@ func (c *checker) checkType(s map[string]any, value any, path string) bool {
 		return true
 	}
 	types := schema.Types(s)
-	if fits(types, value) {
+	if matchesType(types, value) {
 		return true
 	}
 	c.mistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
 	return false
 }
 
-// fits reports whether a value has one of the types. Every value fits if there are none.
-func fits(types []string, value any) bool {
+// matchesType reports whether a value has one of the types. Every value fits if there are none.
+func matchesType(types []string, value any) bool {
 	found := typeOf(value)
 	return len(types) == 0 || slices.Contains(types, found) || found == "integer" && slices.Contains(types, "number")
 }
@@ -189,8 +190,8 @@ func typeOf(value any) string {
 	return "object"
 }
 
-// checkEnum demands one of the values of enum, or the value of const, unless one of them is an object, an array or
-// long: comparing those would cost more than it tells.
+// checkEnum requires a value of enum, or the value of const. If one of these is an object, an array or long, it checks
+// nothing: the comparison would cost too much.
 func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	list, ok := s["enum"].([]any)
 	if only, has := s["const"]; has {
@@ -210,7 +211,7 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	}
 	var shown []string
 	for _, one := range list[:min(len(list), 20)] {
-		shown = append(shown, written(one))
+		shown = append(shown, formatJSON(one))
 	}
 	want, more := "one of ", ""
 	if len(list) == 1 {
@@ -219,11 +220,11 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	if len(list) > len(shown) {
 		more = fmt.Sprintf(", … (%d in all)%s", len(list), c.nearest(value, list))
 	}
-	c.mistake(path, "found %.80s, want %s%s%s", written(value), want, strings.Join(shown, ", "), more)
+	c.mistake(path, "found %.80s, want %s%s%s", formatJSON(value), want, strings.Join(shown, ", "), more)
 }
 
-// written is a value as JSON.
-func written(value any) string {
+// formatJSON returns a value as JSON.
+func formatJSON(value any) string {
 	line, _ := json.Marshal(value) // it was JSON
 	return string(line)
 }
@@ -249,7 +250,7 @@ func (c *checker) nearest(value any, list []any) string {
 // maxSimple is the longest text that counts as simple, in bytes.
 const maxSimple = 4 << 10
 
-// isSimple reports whether a value can be compared at little cost.
+// isSimple reports whether a value is cheap to compare.
 func isSimple(value any) bool {
 	switch v := value.(type) {
 	case nil, bool, float64, json.Number:
@@ -282,22 +283,22 @@ func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
 			c.check(property, value[key], join(path, key), depth+1)
 		case s["patternProperties"] != nil:
 		case s["additionalProperties"] == false:
-			c.mistake(join(path, key), "there is no such argument%s", c.near(key, len(key)/3, properties, nil))
+			c.mistake(join(path, key), "there is no such argument%s", c.suggestName(key, len(key)/3, properties, nil))
 		case typed:
 			c.check(more, value[key], join(path, key), depth+1)
 		case c.isComplete(s) && len(key) >= minMisspelt:
-			if near := c.near(key, len(key)/4, properties, value); near != "" {
+			if near := c.suggestName(key, len(key)/4, properties, value); near != "" {
 				c.mistake(join(path, key), "there is no such argument%s", near)
 			}
 		}
 	}
 }
 
-// minMisspelt is how long a name must be, in bytes, to count as another name misspelt if its schema allows any name.
+// minMisspelt is the least length in bytes of a name that counts as a misspelling if its schema allows any name.
 const minMisspelt = 4
 
 // isComplete reports whether a schema most likely names all properties, though it allows others. Most servers ignore
-// those silently.
+// the others silently.
 func (c *checker) isComplete(s map[string]any) bool {
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "if"} {
 		if _, has := s[word]; has {
@@ -307,8 +308,9 @@ func (c *checker) isComplete(s map[string]any) bool {
 	return c.parts == 0
 }
 
-// near asks whether another property was meant, one that given lacks. It is empty if no name is so few slips away.
-func (c *checker) near(key string, slips int, properties, given map[string]any) string {
+// suggestName returns a question whether another property was meant, one that given lacks. It is empty if every other
+// name has more slips.
+func (c *checker) suggestName(key string, slips int, properties, given map[string]any) string {
 	if !c.spend(len(properties)) {
 		return ""
 	}

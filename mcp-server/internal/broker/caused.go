@@ -33,7 +33,7 @@ func callOf(ctx context.Context) *call {
 }
 
 // startCall counts a call that an instance is about to get, and tells the proxy whose call it is. After a failure the
-// call must not be sent: the proxy would take what it causes for another call's.
+// caller must not send the call: the proxy would attribute its requests to another call.
 func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *failure) {
 	b.mu.Lock()
 	i.inFlight++
@@ -47,11 +47,11 @@ func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *fail
 	}
 	i.calls = append(i.calls, call)
 	b.mu.Unlock()
-	err := i.tellCalls(ctx)
+	err := i.sendCalls(ctx)
 	switch {
-	case err == nil || ctx.Err() != nil: // a call that is given up is not sent anyway
+	case err == nil || ctx.Err() != nil: // a caller that gave up does not send the call
 		return id, nil
-	case errors.Is(err, controlapi.ErrFenced): // the proxy was started anew
+	case errors.Is(err, controlapi.ErrFenced): // the proxy restarted
 		f = ended("the proxy does not know the server's process any more", true)
 		b.mu.Lock()
 		b.retire(i)
@@ -62,12 +62,14 @@ func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *fail
 	return id, unavailable("the proxy did not take the call: "+clean(err.Error()), "Try again.")
 }
 
-// settleCall records that the server has come to rest after a call, or that it may still work on the call: then the
-// call stays in the list for as long as the process lives, once for each run.
+// settleCall records that the server has come to rest after a call, or may still work on it. In the second case the
+// call stays in the list as long as the process lives, once for each run.
 func (b *Broker) settleCall(i *instance, id uint64, r rest) {
 	b.mu.Lock()
 	n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id })
 	call := i.calls[n]
+	// A server may send requests for a call that its caller gave up. As long as the proxy has the call, it does not
+	// attribute these requests to another run.
 	if r == atRest || slices.Contains(i.abandoned, call.Run) {
 		i.calls = slices.Delete(i.calls, n, n+1)
 	} else if call.Run != "" {
@@ -75,13 +77,14 @@ func (b *Broker) settleCall(i *instance, id uint64, r rest) {
 	}
 	b.mu.Unlock()
 	if call.GivenUp {
-		b.parts.Go(func() { _ = i.tellCalls(b.ctx) }) // the next call tells it again
+		b.parts.Go(func() { _ = i.sendCalls(b.ctx) }) // the next call sends the list again
 	}
 }
 
-// tellCalls tells the proxy which calls the server works on. The proxy ignores a list that comes after a newer one.
-func (i *instance) tellCalls(ctx context.Context) error {
-	if len(i.server.api.Domains) == 0 { // it can send nothing
+// sendCalls sends the proxy the list of calls that the server works on. The proxy ignores a list that comes after a
+// newer one.
+func (i *instance) sendCalls(ctx context.Context) error {
+	if len(i.server.api.Domains) == 0 { // it has no host to send to
 		return nil
 	}
 	i.telling.Lock()
@@ -96,8 +99,8 @@ func (i *instance) tellCalls(ctx context.Context) error {
 	return i.slot.SetCalls(ctx, list)
 }
 
-// over tells the proxy that a call is over, and asks what the server sent during the call. With other calls in flight
-// since it was asked last, the requests may be theirs.
+// over tells the proxy that a call is over, and fetches the requests that the server sent during the call. If other
+// calls were in flight since the last fetch, these may have caused the requests.
 func (b *Broker) over(c *call, i *instance, id uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +110,7 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 	if n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id }); n >= 0 {
 		i.calls[n].GivenUp = true
 	}
-	if c == nil || b.ctx.Err() != nil || len(i.server.api.Domains) == 0 { // it can send nothing
+	if c == nil || b.ctx.Err() != nil || len(i.server.api.Domains) == 0 { // it has no host to send to
 		b.told(i)
 		return
 	}
@@ -121,7 +124,7 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 		defer of.pending.Done()
 		ctx, cancel := context.WithTimeout(b.ctx, drainTime)
 		defer cancel()
-		_ = i.tellCalls(ctx) // the next call tells it again
+		_ = i.sendCalls(ctx) // the next call sends the list again
 		cause := controlapi.Cause{Run: c.run, Call: i.server.api.Name + "." + c.tool, Among: among}
 		r, err := i.slot.Drain(ctx, cause)
 		b.mu.Lock()
@@ -138,13 +141,13 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 	})
 }
 
-// told counts a call whose requests are known, or will not be. b.mu is held.
+// told counts a call whose requests the broker knows, or will never know. The caller holds b.mu.
 func (b *Broker) told(i *instance) {
 	i.untold--
 	b.tellings.Broadcast()
 }
 
-// awaitTold waits for that of all calls of an instance that has ended, which are over soon.
+// awaitTold waits until the requests of all calls of an ended instance are known. These calls are over soon.
 func (b *Broker) awaitTold(i *instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ type limits struct {
 	clocks map[*countdown.Countdown]struct{}
 }
 
-// limitCall calls end after d. The time in which requests of the run wait for a person does not count, up to
+// limitCall calls end after d. It does not count the time in which requests of the run wait for a person, up to
 // countdown.MostPaused in all.
 func (b *Broker) limitCall(run string, d time.Duration, end func()) (stop func()) {
 	clock := countdown.New(d, countdown.MostPaused, end)
@@ -50,7 +50,7 @@ func (b *Broker) Pause(run string, paused bool) {
 	b.dropLimits(run)
 }
 
-// limitsOf are the limits of a run. b.mu is held.
+// limitsOf returns the limits of a run, which it makes if there are none. The caller holds b.mu.
 func (b *Broker) limitsOf(run string) *limits {
 	l := b.limits[run]
 	if l == nil {
@@ -60,7 +60,7 @@ func (b *Broker) limitsOf(run string) *limits {
 	return l
 }
 
-// dropLimits forgets the limits of a run that has no calls and is not paused. b.mu is held.
+// dropLimits deletes the limits of a run that has no calls and is not paused. The caller holds b.mu.
 func (b *Broker) dropLimits(run string) {
 	if l := b.limits[run]; l != nil && !l.paused && len(l.clocks) == 0 {
 		delete(b.limits, run)

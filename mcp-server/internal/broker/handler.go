@@ -41,7 +41,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.plan == controlapi.PlanSend {
 		b.lend(c.run, r.Header.Get(controlapi.HeaderSession))
 	}
-	c.memory = b.memory.Open(b.holder(c.run))
+	c.memory = b.memory.Open(b.holderOf(c.run))
 	defer c.memory.Close()
 	result, f := c.serve(r)
 	if f == nil && !c.memory.Take(int64(len(result))) {

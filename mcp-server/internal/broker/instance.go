@@ -71,13 +71,14 @@ type instance struct {
 	// inFlight are the calls that the server has, window those that it had since the proxy was last asked what it sent.
 	inFlight, window int
 	untold           int // calls of which the proxy has not yet told what they made the server send
-	// calls are those that the server works on or may still work on, of these lastCall is the last, and abandoned are the
-	// runs of those that it may still work on after they were given up. version counts the lists that the proxy was told.
+	// calls are those that the server works on, or may still work on. lastCall is the ID of the last one. abandoned are
+	// the runs whose callers gave up a call that the server may still work on. version counts the lists that were sent to
+	// the proxy.
 	calls             []controlapi.ServerCall
 	lastCall, version uint64
 	abandoned         []string
 
-	telling sync.Mutex // a list of calls is on its way to the proxy
+	telling sync.Mutex // held while a list of calls is on its way to the proxy
 
 	mu      sync.Mutex
 	id      uint64

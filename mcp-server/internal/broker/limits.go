@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxPattern is the longest pattern that is compiled, in bytes, and maxProgram the most instructions that it may have
-	// then: "(a{999}){9}" is short.
+	// maxPattern is the longest pattern that is compiled, in bytes. maxProgram bounds its instructions, because a short
+	// pattern such as "(a{999}){9}" can have many.
 	maxPattern = 256
 	maxProgram = 2000
-	// patternWork is the work of compiling a pattern.
+	// patternWork is the work that a pattern counts as.
 	patternWork = 1000
 )
 
@@ -43,7 +43,7 @@ func (c *checker) checkNumber(s map[string]any, value json.Number, path string) 
 	}
 	for _, l := range numberLimits {
 		if limit, ok := s[l.word].(float64); ok && !l.holds(n, limit) {
-			c.mistake(path, "found %.40s, want %s %s", value, l.want, written(limit))
+			c.mistake(path, "found %.40s, want %s %s", value, l.want, formatJSON(limit))
 		}
 	}
 }
@@ -51,10 +51,10 @@ func (c *checker) checkNumber(s map[string]any, value json.Number, path string) 
 // checkLength checks the keywords minOF and maxOF.
 func (c *checker) checkLength(s map[string]any, of string, n int, path string) {
 	if least, ok := s["min"+of].(float64); ok && float64(n) < least {
-		c.mistake(path, "found a length of %d, want at least %s", n, written(least))
+		c.mistake(path, "found a length of %d, want at least %s", n, formatJSON(least))
 	}
 	if most, ok := s["max"+of].(float64); ok && float64(n) > most {
-		c.mistake(path, "found a length of %d, want at most %s", n, written(most))
+		c.mistake(path, "found a length of %d, want at most %s", n, formatJSON(most))
 	}
 }
 
@@ -65,12 +65,12 @@ func (c *checker) checkText(s map[string]any, value, path string) {
 	}
 	c.checkLength(s, "Length", utf8.RuneCountInString(value), path)
 	source, _ := s["pattern"].(string)
-	p := c.compile(source)
+	p := c.compilePattern(source)
 	if p.matcher == nil || !c.spend(p.size*(1+len(value))/64) && !disarm.Off("pattern-work") {
 		return
 	}
 	if !p.matcher.MatchString(value) {
-		c.mistake(path, "found %.80s, want a match of %s", written(value), source)
+		c.mistake(path, "found %.80s, want a match of %s", formatJSON(value), source)
 	}
 }
 
@@ -80,8 +80,9 @@ type pattern struct {
 	size    int
 }
 
-// compile compiles a pattern once. Patterns that only JavaScript understands are not checked, nor are large ones.
-func (c *checker) compile(source string) pattern {
+// compilePattern compiles a pattern once. It returns one without a matcher if only JavaScript understands the pattern,
+// or if it is large.
+func (c *checker) compilePattern(source string) pattern {
 	p, ok := c.patterns[source]
 	if ok || source == "" || len(source) > maxPattern || !c.spend(patternWork) {
 		return p
@@ -90,7 +91,7 @@ func (c *checker) compile(source string) pattern {
 		program, err := syntax.Compile(tree.Simplify())
 		if err == nil && (len(program.Inst) <= maxProgram || disarm.Off("pattern-work")) {
 			p.size = len(program.Inst)
-			p.matcher, _ = regexp.Compile(source) // it compiled just now
+			p.matcher, _ = regexp.Compile(source) // syntax.Parse accepted it
 		}
 	}
 	c.patterns[source] = p
@@ -115,7 +116,7 @@ func (c *checker) checkArray(s map[string]any, value []any, path string, depth i
 	}
 }
 
-// checkUnique demands that each simple value stands in an array once.
+// checkUnique requires that an array has each simple value only once.
 func (c *checker) checkUnique(value []any, path string) {
 	seen := map[any]bool{}
 	for i, item := range value {
@@ -123,7 +124,7 @@ func (c *checker) checkUnique(value []any, path string) {
 			continue
 		}
 		if seen[item] {
-			c.mistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", written(item))
+			c.mistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", formatJSON(item))
 			return
 		}
 		seen[item] = true

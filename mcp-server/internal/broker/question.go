@@ -20,7 +20,7 @@ const (
 	maxForm     = 16 << 10
 )
 
-// forbidden is why a form with a field for a secret is not shown.
+// forbidden is the reason why a form with a field for a secret is not shown.
 const forbidden = "its form has a field for a secret, which belongs in the credentials of its config.json"
 
 // pending is a request that a bridge has not answered yet.
@@ -47,8 +47,8 @@ func (i *instance) question(q frame.Question) {
 		i.refuse(p, q.ID, why)
 		return
 	}
-	// The words could be taken for CodeForge's, and ask for a secret in countless ways. So the warning is always there, in
-	// front, where no text of the server's moves it.
+	// A user could take the server's words for CodeForge's, and they can ask for a secret in countless ways. So the
+	// warning always comes first, where the server's text cannot move it.
 	shown := question.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks; never type a secret here: %s",
 		i.server.api.Name, signature.Clean(q.Message, maxQuestion))}
 	i.server.log("the server asks the user: " + signature.Clean(q.Message, maxQuestion))
@@ -104,8 +104,8 @@ func (i *instance) refuse(p *pending, id uint64, why string) {
 	}
 }
 
-// formOf is the form of a question as it is shown: small, without what does not show, and without a field that the
-// schema declares to be secret.
+// formOf returns the form of a question as the user sees it: small, without invisible characters. A form with a field
+// that the schema declares secret is an error.
 func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	if len(schema) > maxForm {
 		return nil, "its form is too large"

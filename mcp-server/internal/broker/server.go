@@ -23,7 +23,8 @@ const (
 	// maxDefinition and maxDefinitions bound one definition of a tool and all of a server, which are kept, in bytes.
 	maxDefinition  = 256 << 10
 	maxDefinitions = 8 << 20
-	// listTime is what asking a server for its tools may take beyond connecting: its package may be missing.
+	// listTime is the time for a server's list of tools in addition to the time for connecting: CodeForge may have to
+	// install its package first.
 	listTime = 30 * time.Second
 )
 
@@ -303,8 +304,8 @@ func (s *server) remember() {
 	}
 }
 
-// definitions reads definitions of tools. It skips those without a name and those beyond the bounds, and ignores
-// members of a wrong type: a tool with odd annotations is a tool that claims nothing.
+// definitions reads definitions of tools. It skips tools without a name and tools beyond the bounds. It ignores members
+// of a wrong type, so a tool with odd annotations counts as one without annotations.
 func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen, size := map[string]bool{}, 0
@@ -326,7 +327,7 @@ func definitions(all []json.RawMessage) []*tool {
 				TaskSupport string `json:"taskSupport"`
 			} `json:"execution"`
 		}
-		_ = json.Unmarshal(raw, &d) // it reads on after a member of a wrong type
+		_ = json.Unmarshal(raw, &d) // Unmarshal goes on after a member of a wrong type
 		if !bytes.HasPrefix(d.OutputSchema, []byte("{")) {
 			d.OutputSchema = nil // null in most cases
 		}
@@ -364,7 +365,7 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 	if f == nil || !f.transport || ctx.Err() != nil || (!f.unsent && !repeat) {
 		return raw, f
 	}
-	if time.Since(began) >= s.connectTimeout() { // a second start would take as long again
+	if time.Since(began) >= s.connectTimeout() { // a second start would double the wait
 		return raw, f
 	}
 	select {
@@ -395,7 +396,7 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		release()
 		return nil, f
 	}
-	if method == frame.ToolsMethod { // whatever the call's own time is, which may be much longer
+	if method == frame.ToolsMethod { // the call's own timeout may be much longer
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.connectTimeout())
 		defer cancel()

@@ -107,7 +107,7 @@ func TestToolsOfAll(t *testing.T) {
 func TestRoomOfTenant(t *testing.T) {
 	w := newWorld(t, 1)
 	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
-	of := func(run string) *membudget.Account { return w.broker.memory.Open(w.broker.holder(run)) }
+	of := func(run string) *membudget.Account { return w.broker.memory.Open(w.broker.holderOf(run)) }
 	first, second, other := of(mallory+"-r1"), of(mallory+"-r2"), of("s1-r3")
 	if !first.Take(maxHolds/4) || second.Take(1) || !other.Take(maxHolds/8) {
 		t.Error("one tenant's runs take the memory of all")

@@ -84,7 +84,7 @@ type Sources struct {
 	Learn  func([]controlapi.Answer)
 	// Skills, if not nil, returns the files that code imports from /skills, by name. Runs are private then.
 	Skills func(code string) map[string]string
-	// Pins, if not nil, returns the files that runs which are not private import instead of those in /skills, by name.
+	// Pins, if not nil, returns files by name. Runs that are not private import them instead of those in /skills.
 	Pins func(python bool) (map[string]string, error)
 }
 
@@ -379,7 +379,7 @@ func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outco
 	}
 }
 
-// skills returns the files that a run imports from a folder of its slot, by name.
+// skills returns, by name, the files that a run imports from the folder of its slot.
 func (e *Executor) skills(r Request) (map[string]string, error) {
 	switch from := e.sources(r); {
 	case from.Skills != nil:

@@ -32,8 +32,8 @@ func (e *Executor) holds(apis []string) bool {
 	})
 }
 
-// watchHeld stops the time limits of the run and of its calls while requests wait for a person that the run may have
-// caused, and asks about each that belongs to the run, until ctx ends.
+// watchHeld works until ctx ends. While requests that the run may have caused wait for a person, it stops the time
+// limits of the run and of its calls. It asks the user about each request that belongs to the run.
 func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, run string) {
 	var asking sync.WaitGroup
 	defer asking.Wait()

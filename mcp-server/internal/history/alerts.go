@@ -21,10 +21,10 @@ func (s *Store) AddAlert(a historyapi.Alert) {
 	s.put(job{do: func(ctx context.Context, tx *transaction) error { return putAlert(ctx, tx, a) }})
 }
 
-// groupTime is how long after an alert others with its cause are added to it.
+// groupTime is how long later alerts with the same cause are added to an alert.
 const groupTime = time.Minute
 
-// putAlert stores an alert. If an alert with the same cause is there that nobody has seen, it is added to that one.
+// putAlert stores an alert, or adds it to an unseen alert with the same cause.
 func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 	first := a
 	var data string
@@ -51,8 +51,8 @@ func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 	return err
 }
 
-// isOfNetwork reports whether alerts of a kind have one cause if they come at once: the network, or the machine. Others
-// have one if they are of one run.
+// isOfNetwork reports whether alerts of a kind that come at once have one cause: the network, or the machine. Alerts of
+// other kinds have one cause if they are of one run.
 func isOfNetwork(kind string) bool {
 	return kind == historyapi.AlertAPI || kind == historyapi.AlertServer
 }

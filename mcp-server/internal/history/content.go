@@ -64,8 +64,8 @@ func (c content) clean(clean func(string) string) content {
 // scrubTime bounds how long the proxy may take to scrub the texts of one run.
 const scrubTime = 2 * time.Second
 
-// scrub returns a text and the content of a run without credentials, or an error if the proxy does not answer. The
-// content may be nil.
+// scrub returns a text and the content of a run, in which the proxy replaced the credentials. It returns an error if
+// the proxy does not answer. The content may be nil.
 func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *content, error) {
 	if s.cfg.Scrub == nil || text == "" && c == nil {
 		return text, c, nil
@@ -97,7 +97,7 @@ func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *co
 	return list[0], c, nil
 }
 
-// logUnscrubbed logs that a run is stored without title, code and output.
+// logUnscrubbed logs that a run is stored without title, code and output, because the proxy could not scrub them.
 func (s *Store) logUnscrubbed(err error) {
 	s.cfg.Log.Warn("a run is stored without its code and output", logline.Tag("history"),
 		slog.String("error", err.Error()))

@@ -31,7 +31,7 @@ const (
 type Recording struct {
 	store *Store
 	code  string
-	line  string // its first line, for the title; empty if there is to be none
+	line  string // the first line of the code, for the title; empty if the run gets no title
 	began time.Time
 
 	mu      sync.Mutex
@@ -446,14 +446,14 @@ func imports(code string) []string {
 	return slices.Compact(out)
 }
 
-// maxLine bounds the line from which a title is cut, in bytes. The line is scrubbed before, so that no part of a
-// credential stays.
+// maxLine bounds the line from which a title is cut, in bytes. The whole line is scrubbed before the cut: a credential
+// that is cut in two would not be found.
 const maxLine = 64 << 10
 
-// title is the title of a run whose code has this first line.
+// title returns the title of a run whose code has this first line.
 func (s *Store) title(line string) string { return s.field(visible.Cut(line, maxTitle, "")) }
 
-// firstLine is the first line of a comment that the code begins with, or else of the code.
+// firstLine returns the first line of the comment that the code begins with, or else of the code.
 func firstLine(code string) string {
 	first := ""
 	for line := range strings.Lines(code) {

@@ -43,7 +43,7 @@ type Reporter struct {
 	pending string
 	state   string
 	step    string // what a call reported, until it is sent
-	urgent  string // what is sent before all else
+	urgent  string // a message that goes out before all others
 }
 
 // Start begins to report until Stop or the end of ctx.
@@ -81,7 +81,7 @@ func (r *Reporter) Running() {
 	r.state = "running"
 }
 
-// Waiting reports that the run waits for a person, at once, or that it no longer does.
+// Waiting reports at once that the run waits for a person, or that it no longer waits.
 func (r *Reporter) Waiting(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -64,7 +64,8 @@ func find(at any, pointer string) (any, bool) {
 	return at, true
 }
 
-// typeNames are the types of JSON Schema by the names that servers give them. Some servers use those of their language.
+// typeNames maps the names that servers give to types to those of JSON Schema. Some servers use the names of their
+// language.
 var typeNames = map[string]string{
 	"array": "array", "boolean": "boolean", "integer": "integer", "null": "null", "number": "number",
 	"object": "object", "string": "string",
@@ -72,7 +73,7 @@ var typeNames = map[string]string{
 	"str": "string",
 }
 
-// maxTypes is how many types one schema may list. JSON Schema has seven.
+// maxTypes is the most types that one schema may list. JSON Schema has seven.
 const maxTypes = 20
 
 // Types returns the types that a schema allows, in the words of JSON Schema. It is nil if the schema allows every type,

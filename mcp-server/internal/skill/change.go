@@ -17,7 +17,7 @@ import (
 type Snapshot struct {
 	skills map[string]Skill
 	strays map[string]string // files that are not skills, and why
-	hidden map[string]Skill  // files that a pin replaces
+	hidden map[string]Skill  // files that a pinned source replaces
 }
 
 // Snapshot takes one. It opens no file.

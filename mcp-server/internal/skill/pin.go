@@ -17,7 +17,7 @@ import (
 // ErrPinned refuses to change a skill that a person has pinned.
 var ErrPinned = errors.New("the skill is pinned")
 
-// ErrManyPins refuses a pin for which there is no room: a run gets the sources of all pinned skills.
+// ErrManyPins refuses a pin that exceeds the bound on pinned sources: a run gets the sources of all pinned skills.
 var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d MiB in all", runapi.MaxSkills>>20)
 
 // PinIn lets skills be pinned. Their sources are kept in a folder that code cannot reach.
@@ -59,7 +59,7 @@ func (s *Store) Pins(python bool) (map[string]string, error) {
 		}
 		_, source, err := s.pins.Read(k.Name)
 		if errors.Is(err, ErrNotFound) {
-			continue // unpinned in the meantime
+			continue // a concurrent Unpin removed it
 		}
 		if err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func (s *Store) Pins(python bool) (map[string]string, error) {
 	return files, nil
 }
 
-// hidePinned moves from Skills to hidden the files that are not imported because of a pin, and lists the pinned skills.
+// hidePinned lists the pinned skills. It moves the files that they replace from Skills to hidden.
 func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
 	if s.pins == nil || disarm.Off("skill-pin") {
 		return nil, nil
@@ -91,8 +91,9 @@ func Sum(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Pin pins a skill to a source that somebody has seen, by its Sum: tools refuse to change it, and runs import this
-// source, whatever code writes to the directory. If the skill has another source by now, the error is ErrChanged.
+// Pin pins a skill to a source, given by the Sum that a person has seen. Tools then refuse to change the skill, and
+// runs import this source, even if code changes the file in the directory. If the skill has another source by now, the
+// error is ErrChanged.
 func (s *Store) Pin(name, sum string) error {
 	if s.pins == nil {
 		return errors.New("skills cannot be pinned: there is no folder for it")
@@ -105,7 +106,7 @@ func (s *Store) Pin(name, sum string) error {
 		err = s.taken(name)
 	}
 	if err == nil {
-		err = s.hasRoomToPin(name, source)
+		err = s.checkPinSize(name, source)
 	}
 	if err == nil {
 		_, err = s.pins.write(name, source)
@@ -116,8 +117,8 @@ func (s *Store) Pin(name, sum string) error {
 	return nil
 }
 
-// hasRoomToPin is ErrManyPins if the pinned skills would not fit into a run.
-func (s *Store) hasRoomToPin(name, source string) error {
+// checkPinSize returns ErrManyPins if the pinned skills would not fit into a run.
+func (s *Store) checkPinSize(name, source string) error {
 	files, err := s.Pins(IsPython(name))
 	if err != nil {
 		return err
@@ -132,8 +133,8 @@ func (s *Store) hasRoomToPin(name, source string) error {
 	return nil
 }
 
-// Unpin ends a Pin. Before, it writes the pinned source to the directory and removes a file that Python would import in
-// its place: code may have changed both.
+// Unpin ends a Pin. Before, it writes the pinned source to the directory, because code may have changed the file. It
+// also removes a file that Python would import in place of the skill.
 func (s *Store) Unpin(name string) error {
 	if !s.isPinned(name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)

@@ -70,7 +70,7 @@ type Listing struct {
 	Skipped map[string]int
 	// strays says why each file that is not a skill is none, by its name.
 	strays map[string]string
-	// hidden are the directory's files that a pin replaces.
+	// hidden are the directory's files that pinned sources replace.
 	hidden []Skill
 }
 

@@ -21,8 +21,8 @@ import (
 // maxTypes is how much of an API's types.d.ts is shown, in bytes.
 const maxTypes = 100 << 10
 
-// listed is one API in the answer of list_apis: only what a model needs to call it. Clients read reference and
-// restricted_methods of every entry, so these are there even if they are null or empty.
+// listed is one API in the answer of list_apis, with the fields that a model needs to call it. Clients read reference
+// and restricted_methods of every entry, so the answer has them even if they are null or empty.
 type listed struct {
 	Name              string              `json:"name"`
 	Description       string              `json:"description"`

@@ -52,7 +52,8 @@ func approvalForm(h approvalapi.Held) (question.Question, bool) {
 	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
 }
 
-// shown is the request as a person sees it: what decides about it first, what code or a server wrote last.
+// shown returns the request as a person sees it. CodeForge's own words come first, the words of code or of a server
+// last.
 func shown(h approvalapi.Held) string {
 	var b strings.Builder
 	who := "Code that the model wrote"

@@ -17,8 +17,8 @@ type writers struct {
 	begun  int
 }
 
-// begin counts a call. The caller calls end once, after the last look at the folder. alone means that no other call
-// could change a skill meanwhile, last that no other call is still under way.
+// begin counts a call. The caller calls end once, after it has read the folder for the last time. alone means that no
+// other call could change a skill meanwhile. last means that no other call is under way.
 func (w *writers) begin() (end func() (alone, last bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,12 +33,12 @@ func (w *writers) begin() (end func() (alone, last bool)) {
 	}
 }
 
-// importedSkill is an import of a skill, in both languages.
+// importedSkill matches an import of a skill, in both languages.
 var importedSkill = regexp.MustCompile(`\b(?:from|import)\s*\(?\s*["'](?:/skills/|\./)[\w-]+\.ts["']|` +
 	`\b(?:from|import)\s+skills\b[^\n]*`)
 
-// ownChanges returns the changes that code has made in /skills. If the code ran alone, these are all changes, provided
-// that it mentions skills. Otherwise they are the changes of files that it names other than in an import.
+// ownChanges returns the changes that code has made in /skills. Code that does not mention skills made no changes, and
+// code that ran alone made all. Other code made the changes of files that it names outside of imports.
 func ownChanges(code string, alone bool, changes []skill.Change) []skill.Change {
 	if !strings.Contains(code, "skills") {
 		return nil

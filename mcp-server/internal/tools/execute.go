@@ -143,7 +143,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.recordVersions(req, o.Run, changes)
-	if last { // the store leaves out the versions that it has
+	if last { // the store skips versions that it has
 		s.recordVersions(req, "", all)
 	}
 	s.end(recording, o, err, res)

@@ -9,10 +9,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// fence is a line that opens or closes a block of code in Markdown.
+// fence matches a line that opens or closes a block of code in Markdown.
 var fence = regexp.MustCompile("^ {0,3}```[ \t]*([\\w+#.-]*)[ \t]*$")
 
-// fenceLanguages are the words behind an opening fence that name a language.
+// fenceLanguages maps the word behind an opening fence to a language.
 var fenceLanguages = map[string]string{
 	"ts": runapi.LanguageTypeScript, "tsx": runapi.LanguageTypeScript, "mts": runapi.LanguageTypeScript,
 	"js": runapi.LanguageTypeScript, "jsx": runapi.LanguageTypeScript, "mjs": runapi.LanguageTypeScript,
@@ -21,8 +21,8 @@ var fenceLanguages = map[string]string{
 }
 
 // unfence returns the code inside a fence, with its line numbers, and the word behind the opening fence. It is fenced
-// only if the first and the last line are fences and no other line begins with one: such text is no program in Python,
-// and in TypeScript it ends with a TypeError before anything else happens.
+// only if the first and the last line are fences and no other line begins with one. Python rejects such a text, and in
+// TypeScript it ends with a TypeError at once, so unfence never changes a program that works.
 func unfence(code string) (inside, tag string, fenced bool) {
 	lines := strings.Split(strings.TrimRight(code, " \t\r\n"), "\n")
 	first := 0
@@ -43,8 +43,8 @@ func unfence(code string) (inside, tag string, fenced bool) {
 	return strings.Join(lines[:last], "\n") + "\n", opening[1], true
 }
 
-// fencedLanguage is the language that the word behind a fence names, empty for an empty word. An unknown word, or one
-// that contradicts the argument language, is a mistake.
+// fencedLanguage returns the language that the word behind a fence names. It is empty for an empty word. An unknown
+// word, or one that contradicts the argument language, is a mistake.
 func fencedLanguage(a *argument.Reader, tag, language string) string {
 	tagged := fenceLanguages[strings.ToLower(tag)]
 	switch {
@@ -58,16 +58,16 @@ func fencedLanguage(a *argument.Reader, tag, language string) string {
 
 var (
 	fenceInside = regexp.MustCompile("(?m)^ {0,3}```")
-	// longText begins a comment or a string that can have a fence on a line of its own.
+	// longText matches the beginning of a comment or string in which a line can be a fence.
 	longText = regexp.MustCompile("\"\"\"|'''|`|/\\*")
-	// prose is a sentence as models begin an answer with it.
+	// prose matches a sentence with which models begin an answer.
 	prose = regexp.MustCompile(`^(?:Here|Sure|Okay|Ok|Certainly|Below|This|The|Let|I|First|Now|To)\b[,!']?` +
 		`(?: [\w',./-]+)+[.:!]?\r?$`)
 	firstBad = regexp.MustCompile(`main\.(?:ts:|py", line )(\d{1,7})`)
 )
 
-// hasProse reports whether code that could not be parsed has text around it: a fence after its beginning, or a sentence
-// as its first line, at which it failed.
+// hasProse reports whether code that could not be parsed has text around it. That is a fence outside of strings and
+// comments, or a sentence as its first line that the parser rejected.
 func hasProse(code, words string) bool {
 	if at := fenceInside.FindStringIndex(code); at != nil {
 		return !longText.MatchString(code[:at[0]])

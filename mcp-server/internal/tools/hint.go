@@ -51,7 +51,7 @@ func (r rendering) hints() []voice.Text {
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
 	}
-	for _, t := range slices.Concat(r.failedResponses(), r.notJSON(printed), r.slipHints(stderr), refusals(printed, r),
+	for _, t := range slices.Concat(r.hintFailedResponses(), r.notJSON(printed), r.hintSlips(stderr), refusals(printed, r),
 		r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
@@ -65,7 +65,7 @@ func (r rendering) hints() []voice.Text {
 	return out
 }
 
-// usesETag matches code that may read an ETag: a skill can do so too.
+// usesETag matches code that may read an ETag. It matches imports of skills, which can read one too.
 var usesETag = regexp.MustCompile(`(?i)etag|if[-_]?(?:none[-_]?)?match|headobject|head_object|/skills/`)
 
 // What code printed when it read something else as JSON.
@@ -141,14 +141,14 @@ var (
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
-	// folderImport is an import from /apis or /skills without the first slash.
+	// folderImport matches the error for an import from /apis or /skills without the first slash.
 	folderImport   = pattern.MustCompile(`Import "((?:apis|skills)/[\w-]{1,64})(?:\.ts)?" not a dependency`)
 	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
 	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
 	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at ` +
 		`file://[/\w-]*?/skills/([\w-]{1,64})\.ts:`)
 	sizeRefusal = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
-	// spaceRefusal has the folder, if the interpreter names the file.
+	// spaceRefusal captures the folder if the interpreter names the file.
 	spaceRefusal = pattern.MustCompile(`(?:No space left on device \(os error 28\)|\[Errno 28\] No space left on device)` +
 		`(?:[^\n]*'(/tmp|/skills)\b)?`)
 	shortened = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
@@ -274,7 +274,7 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 		case isSkill && isModule && skillWord.MatchString(name):
 			out = append(out, voice.Text{Model: noSuchSkill(name, r.skills), Person: noSuchSkill(name, r.skills)})
 		case strings.HasPrefix(m[1], "/code/apis/"):
-			out = append(out, r.missingClient(m[1]))
+			out = append(out, r.hintMissingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
 			out = append(out, voice.Say("{Only this module is sent. Put the code of others into it, or write them to "+
 				"/skills/<name>.ts first and import them from there|Files beside a script are taken along only by codeforge run "+
@@ -284,8 +284,8 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 	return out
 }
 
-// missingClient says why a typed client could not be imported. path begins with /code/apis/.
-func (r rendering) missingClient(path string) voice.Text {
+// hintMissingClient returns the hint on a typed client that could not be imported. path begins with /code/apis/.
+func (r rendering) hintMissingClient(path string) voice.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
 	var known []string
 	for _, a := range r.catalog.APIs {

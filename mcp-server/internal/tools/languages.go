@@ -32,8 +32,8 @@ func (s *Surface) languages() runapi.Python {
 	return runapi.Python{}
 }
 
-// language reads the argument language, and reports whether it is Python. tag is the word behind the fence that the
-// code was in: without the argument it counts.
+// language reads the argument language, and reports whether it is Python. tag is the word behind the fence around the
+// code. It decides if the argument is missing.
 func (s *Surface) language(a *argument.Reader, tag string) bool {
 	p := s.languages()
 	want := `"typescript" or "python"`
@@ -86,7 +86,7 @@ var (
 		`^\s*(?:if|for|while|with|elif|else|try|except)\b[^{]*:\s*(?:#.*)?$`)
 )
 
-// isForeign reports whether code looks like the other language, and not like its own.
+// isForeign reports whether code looks like the other language, and not like the one that it is sent as.
 func (r rendering) isForeign() bool {
 	typescript, python := likeTypeScript.MatchString(r.code), likePython.MatchString(r.code)
 	return typescript != python && typescript == r.isPython

@@ -80,7 +80,7 @@ func (s *Surface) end(
 	recording.End(e)
 }
 
-// recordVersions stores changes of skills by a run. run is empty if several ran and the author is not known.
+// recordVersions stores changes of skills by a run. run is empty if several runs could be the author.
 func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes []skill.Change) {
 	name := ""
 	if run != "" {

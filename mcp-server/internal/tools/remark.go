@@ -104,7 +104,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		return nil
 	}
 	meanwhile := s.snapshot().Since(before)
-	names = slices.DeleteFunc(names, func(name string) bool { // of somebody else, or gone
+	names = slices.DeleteFunc(names, func(name string) bool { // another run's, or removed
 		return slices.ContainsFunc(meanwhile, func(c skill.Change) bool { return c.Name == name })
 	})
 	printed, _ := stdout.Text(checkOutput)

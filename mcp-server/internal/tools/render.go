@@ -37,7 +37,7 @@ type rendering struct {
 	plan     voice.Text
 	catalog  controlapi.Catalog
 	code     string
-	fenced   bool // the code was taken out of a fence
+	fenced   bool // the code was in a fence
 	isPython bool
 	python   runapi.Python // what the sandbox says of it
 }
@@ -147,15 +147,15 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 	return res
 }
 
-// stderrLine begins the block of stderr, for the model; streamKey in the block's _meta marks it for programs.
+// stderrLine marks the block of stderr for the model. streamKey in the block's _meta marks it for programs.
 const (
 	stderrLine = "stderr:\n"
 	streamKey  = "codeforge/stream"
 )
 
-// cutOutput returns the first block, stderr if it has a block to itself, and how many characters of both are left out.
-// Together they have at most limit characters. If that is too little, stderr gets half of limit after a failure, and a
-// quarter after a success.
+// cutOutput returns the first block, stderr if it has a separate block, and the number of characters that it cut. The
+// blocks have at most limit characters together. If stdout and stderr are longer, stderr gets half of limit after a
+// failure, and a quarter after a success.
 func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	share := r.limit / 4
 	if failed {

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// What interpreters print when code fails for the reasons below.
+// These match the errors that interpreters print for common mistakes.
 var (
 	undefined = pattern.MustCompile(`(?m)ReferenceError: (\w{1,80}) is not defined$|` +
 		`^NameError: name '(\w{1,80})' is not defined`)
@@ -22,7 +22,8 @@ var (
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
 	unsetToken  = pattern.MustCompile(`Requires env access to "(\w{1,80})"|` +
 		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
-	// maybeUnset reads a variable in Python, which gives None. A second group gives another value instead.
+	// maybeUnset matches a read of a variable in Python that may give None. The second group matches an "or" behind it,
+	// with a default.
 	maybeUnset = regexp.MustCompile(`(?:environ\.get|getenv)\(\s*["'](\w{1,80})["']\s*\)(\s*or\b)?`)
 )
 
@@ -38,12 +39,12 @@ var (
 	}
 )
 
-// slipHints are hints for mistakes in the code itself. Code can print anything: so they are found in the interpreter's
-// words alone, if these can be told from the code's, and only after a failure.
-func (r rendering) slipHints(stderr string) (out []voice.Text) {
+// hintSlips returns hints on mistakes in the code itself. Code can print anything, so hintSlips runs only after a
+// failure. It reads only the interpreter's words, if they can be distinguished from the code's.
+func (r rendering) hintSlips(stderr string) (out []voice.Text) {
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
 		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
-			out = append(out, quoteHint(name))
+			out = append(out, hintQuotes(name))
 		}
 	}
 	if r.outcome.Exit.Code == 0 {
@@ -55,14 +56,14 @@ func (r rendering) slipHints(stderr string) (out []voice.Text) {
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
 		if name := nearestToken(m[1]+m[2], r.catalog); name != "" {
-			out = append(out, quoteHint(name))
+			out = append(out, hintQuotes(name))
 		}
 	}
 	if m := undefined.FindStringSubmatch(words); m != nil {
-		out = append(out, r.undefinedHints(m[1]+m[2])...)
+		out = append(out, r.hintUndefined(m[1]+m[2])...)
 	}
 	switch {
-	case strings.Contains(words, "/skills/"): // a skill is wrong, not the code
+	case strings.Contains(words, "/skills/"): // the mistake is in a skill, not in the code
 	case isReturn.MatchString(words):
 		out = append(out, voice.Say("The code is a module and not a function: print the result instead of returning it."))
 	case isSyntax.MatchString(words) && hasProse(r.code, words):
@@ -71,10 +72,10 @@ func (r rendering) slipHints(stderr string) (out []voice.Text) {
 	return out
 }
 
-// undefinedHints are hints for a name that code uses without defining it.
-func (r rendering) undefinedHints(name string) []voice.Text {
+// hintUndefined returns hints on a name that code uses without defining it.
+func (r rendering) hintUndefined(name string) []voice.Text {
 	if token := nearestToken(name, r.catalog); token != "" {
-		return []voice.Text{quoteHint(token)}
+		return []voice.Text{hintQuotes(token)}
 	}
 	there := inTypeScript[name]
 	if r.isPython {
@@ -82,14 +83,14 @@ func (r rendering) undefinedHints(name string) []voice.Text {
 			there = "requests.get()"
 		}
 	}
-	if there == "" || r.isForeign() { // then all of the code is in the wrong language, which ofLanguage says
+	if there == "" || r.isForeign() { // ofLanguage has a hint if all of the code is in the wrong language
 		return nil
 	}
 	return []voice.Text{voice.Say(r.word("%NAME is Python's; TypeScript has %THERE.",
 		"%NAME is TypeScript's; Python has %THERE."), "%NAME", name, "%THERE", there)}
 }
 
-// nearestToken is the token name that equals name but for at most two slips; empty if there is none.
+// nearestToken returns the token name that differs from name by at most two slips. It is empty if there is none.
 func nearestToken(name string, cat controlapi.Catalog) string {
 	if name != strings.ToUpper(name) {
 		return ""
@@ -103,8 +104,8 @@ func nearestToken(name string, cat controlapi.Catalog) string {
 	return typo.Nearest(name, min(2, len(name)/4), names)
 }
 
-// quoteHint says how code writes a token name.
-func quoteHint(token string) voice.Text {
+// hintQuotes returns the hint on how code writes a token name.
+func hintQuotes(token string) voice.Text {
 	return voice.Say("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
 }
 
@@ -115,8 +116,9 @@ var (
 	writesFile = regexp.MustCompile(`\b(?:writeTextFile|writeFile|appendFile|write|write_text|write_bytes)(?:Sync)?\(`)
 )
 
-// findUncalled returns the name of a function that code defines and never names again; empty if there is none. It must
-// be the only function, or have the name main or run. In code that writes a file, a definition may be text for it.
+// findUncalled returns the name of a function that code defines and never uses. The function must be the only one, or
+// have the name main or run. Code that writes a file is skipped: the definition may be text for that file. Empty: there
+// is no such function.
 func findUncalled(code string) string {
 	if writesFile.MatchString(code) {
 		return ""
@@ -134,7 +136,7 @@ func findUncalled(code string) string {
 	return ""
 }
 
-// isExplained reports whether stderr tells why the run failed: with an error that its language reports.
+// isExplained reports whether stderr has the error for which the run failed, as its language reports errors.
 func (r rendering) isExplained() bool {
 	stderr, _ := r.stderr.Text(r.limit)
 	if r.isPython {

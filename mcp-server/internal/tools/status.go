@@ -15,15 +15,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// maxStatuses is how many pairs of host and status a result names.
+// maxStatuses is the most pairs of host and status that a result names.
 const maxStatuses = 4
 
 // checksStatus matches code that looks at the status of responses in general.
 var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_status`)
 
-// failedResponses is the hint on responses with an error status that the code may have taken for data: neither it nor
-// what it printed names the status. Code that checks statuses most likely expects a 404, and loses data by a 429.
-func (r rendering) failedResponses() []voice.Text {
+// hintFailedResponses returns the hint on responses with an error status that the code may have taken for data: the
+// code and its output do not name the status. Code that checks statuses most likely expects a 404, but loses data by a
+// 429.
+func (r rendering) hintFailedResponses() []voice.Text {
 	type key struct {
 		host   string
 		status int
@@ -38,7 +39,7 @@ func (r rendering) failedResponses() []voice.Text {
 			failed[key{x.Host, x.Status}]++
 		}
 	}
-	maps.DeleteFunc(failed, func(k key, _ int) bool { return r.names(k.host, k.status) })
+	maps.DeleteFunc(failed, func(k key, _ int) bool { return r.isHandled(k.host, k.status) })
 	if len(failed) == 0 {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (r rendering) failedResponses() []voice.Text {
 	if n := r.outcome.Receipt.Omitted; n > 0 {
 		text += fmt.Sprintf(" (%d more responses are not counted)", n)
 	}
-	text += ". Neither the code nor its output says so: data may be missing."
+	text += ". Neither the code nor its output mentions this: data may be missing."
 	if limited {
 		text += " After 429 wait as Retry-After says, then send the request again."
 	}
@@ -76,8 +77,8 @@ func (r rendering) failedResponses() []voice.Text {
 	return []voice.Text{voice.Say("%TEXT", "%TEXT", text)}
 }
 
-// names reports whether the code, what it printed as an error, or another hint names a status.
-func (r rendering) names(host string, status int) bool {
+// isHandled reports whether the code most likely knows of a status: the code, its output or another hint names it.
+func (r rendering) isHandled(host string, status int) bool {
 	number := strconv.Itoa(status)
 	word := regexp.MustCompile(`\b` + number + `\b`)
 	stdout, _ := r.stdout.Text(r.limit)

@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// refusals are the texts with which the SDK refuses a message with status 400, by their beginning, and what a client
-// expects instead. TestRefusedMessages fails if another version of the SDK has other texts.
+// refusals maps the beginnings of the SDK's texts for a message that it refuses with status 400 to the answers that
+// clients expect. TestRefusedMessages fails if a new version of the SDK has other texts.
 var refusals = []struct {
 	begins string
 	code   int64
@@ -19,14 +19,14 @@ var refusals = []struct {
 	{"malformed payload", jsonrpc.CodeParseError, http.StatusBadRequest},
 }
 
-// explain makes the SDK's plain text about a message that it refuses an error of JSON-RPC, for the client that waits
-// for one with its id. A notification that the server does not know is accepted and ignored, as the protocol wants.
+// explain turns the SDK's plain text about a refused message into an error of JSON-RPC with the message's id, which the
+// client waits for. It accepts a notification that the server does not know, as the protocol wants.
 func (s *stream) explain(text []byte) (status int, answer []byte) {
 	for _, r := range refusals {
 		if !strings.HasPrefix(string(text), r.begins) {
 			continue
 		}
-		var id jsonrpc.ID // none, if the message cannot be read
+		var id jsonrpc.ID // stays empty if the message cannot be read
 		if m, err := jsonrpc.DecodeMessage(s.body); err == nil {
 			request, ok := m.(*jsonrpc.Request)
 			if ok && !request.IsCall() && r.code == jsonrpc.CodeMethodNotFound {

@@ -29,7 +29,7 @@ type stream struct {
 	session string
 	// body is that of the request; nil if it has none.
 	body []byte
-	// refused means that the SDK refuses the request, and has not yet said why.
+	// refused means that the SDK has refused the request and not yet written the reason.
 	refused bool
 }
 
@@ -179,7 +179,7 @@ func (s *stream) silent() {
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refused { // without a word
+	if s.refused { // the SDK wrote no reason
 		s.begin(http.StatusBadRequest)
 	}
 	s.over = true

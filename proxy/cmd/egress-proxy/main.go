@@ -53,13 +53,13 @@ func settle() {
 	debug.SetGCPercent(min(gcPercent, max(gcLeast, int(100*gcRoom/m.HeapAlloc))))
 }
 
-// defaultMemory bounds the Go runtime's memory if GOMEMLIMIT does not, in bytes.
+// defaultMemory is the memory limit of the Go runtime if GOMEMLIMIT is not set, in bytes.
 const defaultMemory = 400 << 20
 
 // newBudget gives the buffers of requests five eighths of the memory that the runtime may use. The rest is for the
-// catalog and for garbage. Requests that wait for a person have a fixed bound, which is set aside.
+// catalog and for garbage. newBudget also sets hold.MaxBytes aside for requests that wait for a person.
 func newBudget() *membudget.Budget {
-	limit := debug.SetMemoryLimit(-1) // of GOMEMLIMIT
+	limit := debug.SetMemoryLimit(-1) // reads the limit, which GOMEMLIMIT may have set
 	if limit == math.MaxInt64 {
 		limit = defaultMemory
 		debug.SetMemoryLimit(limit)

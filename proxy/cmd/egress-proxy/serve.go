@@ -128,7 +128,7 @@ func (d *daemon) certificate(w http.ResponseWriter, _ *http.Request) {
 	_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: d.authority.Certificate().Raw}) // the client notices
 }
 
-// catalog is the catalog in force.
+// catalog returns the catalog in force.
 func (d *daemon) catalog() *catalog.Catalog { return d.reloader.Current().Rules.Catalog }
 
 // open does everything that can fail before the proxy serves. l is the control socket, logins the credentials' socket.
@@ -269,7 +269,7 @@ func (d *daemon) assemble(
 	}
 	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
-		Known:   d.knows(in.find),
+		Known:   d.newHostCheck(in.find),
 		Allow:   in.asker(),
 		Address: o.address,
 		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
@@ -283,7 +283,7 @@ func (d *daemon) assemble(
 	})
 	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
-	journal.Metrics().Gauge("codeforge_proxy_memory_bytes", "Memory that the buffers of requests have of the budget.",
+	journal.Metrics().Gauge("codeforge_proxy_memory_bytes", "Bytes of the memory budget that requests have taken.",
 		func() float64 { return float64(memory.Used()) })
 	journal.Metrics().Gauge("codeforge_audit_records_lost", "Records that the ledger could not take since the start.",
 		func() float64 {
@@ -410,8 +410,8 @@ func hangups() <-chan struct{} {
 	return out
 }
 
-// holder is the lease of a slot, or of the slot that an address identifies. Nil: there is none.
-func (d *daemon) holder(find func(netip.Addr) (slot.ID, bool), seat *slot.ID, from netip.Addr) *lease.Lease {
+// findLease returns the lease of a slot, or of the slot that an address identifies. It is nil if the slot has none.
+func (d *daemon) findLease(find func(netip.Addr) (slot.ID, bool), seat *slot.ID, from netip.Addr) *lease.Lease {
 	if seat == nil {
 		id, ok := find(from)
 		if !ok {
@@ -422,11 +422,12 @@ func (d *daemon) holder(find func(netip.Addr) (slot.ID, bool), seat *slot.ID, fr
 	return d.book.Holder(*seat)
 }
 
-// knows reports whether a host has an address for what is in a slot: names of other tenants' APIs have none.
-func (d *daemon) knows(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, netip.Addr, catalog.Host) bool {
+// newHostCheck returns a function that reports whether a host resolves for the run or server in a slot. Hosts of other
+// tenants' APIs do not resolve.
+func (d *daemon) newHostCheck(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, netip.Addr, catalog.Host) bool {
 	return func(seat *slot.ID, from netip.Addr, h catalog.Host) bool {
 		rules := d.reloader.Current().Rules
-		if l := d.holder(find, seat, from); l != nil {
+		if l := d.findLease(find, seat, from); l != nil {
 			return rules.Known(l, h)
 		}
 		return rules.Known(nil, h)
@@ -437,7 +438,7 @@ func (d *daemon) knows(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, net
 // the alarm is about the attempt.
 func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
 	return func(seat *slot.ID, from netip.Addr, name string) {
-		l := d.holder(find, seat, from)
+		l := d.findLease(find, seat, from)
 		if l == nil || l.Canaries == nil {
 			return
 		}

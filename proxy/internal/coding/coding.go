@@ -35,11 +35,11 @@ var (
 // Parse reads Content-Encoding into the encodings to decode, outermost first. Nil means identity.
 func Parse(h http.Header) ([]string, error) { return parse(h, "") }
 
-// awsChunked is the coding by which S3's clients send a signature for each chunk. Servers take it off, and some of them
-// keep its name. No client decodes it in a response.
+// awsChunked is the coding in which S3's clients send a signature with each chunk. Some servers store an object without
+// the coding but answer with its name. Clients do not decode it in a response.
 const awsChunked = "aws-chunked"
 
-// parse is Parse that leaves out the encoding named ignored.
+// parse is Parse, but skips the encoding named ignored.
 func parse(h http.Header, ignored string) ([]string, error) {
 	var list []string
 	for _, v := range h.Values("Content-Encoding") {
@@ -62,9 +62,9 @@ func parse(h http.Header, ignored string) ([]string, error) {
 	return list, nil
 }
 
-// ParseResponse is Parse for a response. There aws-chunked is left out. Names that servers set by mistake, and that no
-// client decodes, are identity, if no encoding is beside them. In a request they are unknown, because a server may
-// decode them.
+// ParseResponse is Parse for a response. It skips aws-chunked. A name that servers set by mistake counts as identity if
+// no real encoding is beside it, because clients do not decode it. In a request such a name is an unknown encoding,
+// because a server may decode it.
 func ParseResponse(h http.Header) ([]string, error) {
 	list, err := parse(h, awsChunked)
 	if err == nil {
@@ -94,10 +94,11 @@ func Large(encodings []string) bool {
 	return slices.Contains(encodings, "br") || slices.Contains(encodings, "zstd")
 }
 
-// largeWindow is how many bytes a decoder of br or zstd holds at most.
+// largeWindow is the largest window of a decoder of br or zstd, in bytes.
 const largeWindow = 16 << 20
 
-// Windows is how many bytes decoders may hold for the windows of br and zstd. Other encodings have small ones.
+// Windows returns the largest total size of the decoders' windows, in bytes. It counts br and zstd only: the windows of
+// other encodings are small.
 func Windows(encodings []string) (n int64) {
 	for _, name := range encodings {
 		if Large([]string{name}) {

@@ -48,7 +48,8 @@ type Config struct {
 	Room Room
 	// Plans are those of dry runs. Nil means none.
 	Plans Plans
-	// Hosts checks which hosts of the catalog can be reached. CA is the certificate that the sandbox trusts, in PEM.
+	// Hosts checks whether the proxy reaches the hosts of the catalog. CA is the certificate that the sandbox trusts, in
+	// PEM.
 	Hosts func(context.Context) []controlapi.HostCheck
 	CA    string
 	// Ready returns nil when the proxy serves, else why not.
@@ -107,7 +108,7 @@ func New(c Config) *Control {
 
 // ServeHTTP implements http.Handler.
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/v1/scrub" { // which has its own bound
+	if r.URL.Path != "/v1/scrub" { // its handler has a larger bound
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	}
 	s.mux.ServeHTTP(w, r)
@@ -126,7 +127,7 @@ func value(of func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { httpjson.Answer(w, http.StatusOK, of()) }
 }
 
-// diagnose answers with what only the proxy can tell about the machine.
+// diagnose answers with a controlapi.Diagnosis. With offline=true it checks no hosts.
 func (s *Control) diagnose(w http.ResponseWriter, r *http.Request) {
 	out := controlapi.Diagnosis{CA: s.conf.CA}
 	if r.URL.Query().Get("offline") != "true" {
@@ -269,7 +270,7 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	httpjson.Answer(w, http.StatusOK, rec)
 }
 
-// setCalls takes over which calls a server works on.
+// setCalls replaces the list of calls that a server works on.
 func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
 	id, generation, ok := s.leaseOf(w, r)
 	if !ok {
@@ -287,7 +288,7 @@ func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// isTooLong reports whether a call names more than a cause may.
+// isTooLong reports whether a name in a call is longer than a cause allows.
 func isTooLong(c controlapi.ServerCall) bool { return len(c.Run) > maxRunID || len(c.Call) > maxCall }
 
 // The bounds of what a cause names, in bytes.

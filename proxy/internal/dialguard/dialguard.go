@@ -54,7 +54,7 @@ var never = prefixes(
 )
 
 // uniqueLocal are the unique local addresses (RFC 4193), among them metadata services of clouds. siteBits is the length
-// of a site's prefix: a wider range opens none of these addresses.
+// of a site's prefix. A wider range opens none of these addresses.
 var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 const siteBits = 48
@@ -119,6 +119,7 @@ func (g Guard) Check(a netip.Addr) error {
 // opens reports whether a range in AllowPrivate opens a private address.
 func (g Guard) opens(a netip.Addr) bool {
 	for _, p := range g.AllowPrivate {
+		// A range wider than a site would open the metadata services of clouds that are not in never.
 		if p.Contains(a) && (p.Bits() >= siteBits || !uniqueLocal.Contains(a)) {
 			return true
 		}

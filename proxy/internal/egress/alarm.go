@@ -82,7 +82,7 @@ func (x *exchange) searchRefused(r *http.Request) {
 		req = x.out
 	}
 	hasBody := req.Body != nil && req.Body != http.NoBody
-	if hasBody && !x.mayDecode(coding.Parse(req.Header)) {
+	if hasBody && !x.takeWindows(coding.Parse(req.Header)) {
 		req.Header.Del("Content-Encoding") // the body is searched as it came
 	}
 	if hasBody {

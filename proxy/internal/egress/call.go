@@ -26,7 +26,7 @@ var (
 func (x *exchange) call(r *http.Request, q policy.Request) {
 	out := x.outgoing(r, "")
 	length := out.ContentLength                        // redaction makes it unknown
-	encoded := len(out.Header["Content-Encoding"]) > 0 // which redaction would leave as it is
+	encoded := len(out.Header["Content-Encoding"]) > 0 // redaction would leave it as it is
 	x.redacted = x.conf.Redact.Request(out, framing.None)
 	v, path := x.judgeCall(q, out)
 	x.setVerdict(v)

@@ -52,7 +52,7 @@ type Config struct {
 	Journal *receipt.Journal
 	// Room holds requests that a person must approve.
 	Room *hold.Room
-	// Memory is what the buffers of all runs may take: see lease.Config.
+	// Memory bounds the buffers of all runs together: see lease.Config.
 	Memory *membudget.Budget
 	// Budget counts what APIs with limits are used for.
 	Budget *budget.Ledger
@@ -129,7 +129,7 @@ type exchange struct {
 	note   receipt.Note
 	host   catalog.Host // the zero Host until parse knows it
 
-	held        *membudget.Account // the memory that it has, once it is in flight
+	held        *membudget.Account // the memory of the exchange, once it is in flight
 	guard       *swap.Swapper      // the snapshot's, with the run's canaries
 	out         *http.Request      // as it leaves, once there is such
 	guarded     bool               // guard has searched it, and may have put credentials in
@@ -217,7 +217,7 @@ type exchangeKey struct{}
 // exchangeOf returns the exchange that a request belongs to.
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
-// enter waits until the lease lets the exchange begin. leave must be called when it has ended.
+// enter waits until the lease admits the exchange. The caller calls leave at the end of the exchange.
 func (x *exchange) enter(r *http.Request) (leave func(), err error) {
 	x.held, leave, err = x.lease.Enter(x.ctx, int(headSize(r)))
 	x.ctx = membudget.NewContext(x.ctx, x.held)
@@ -279,7 +279,7 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	q.Early = true
 	v := x.snap.Rules.Decide(x.lease, q) // what is refused now needs no more work
 	q.Early = false
-	if v.Allow && !x.mayDecode(coding.Parse(r.Header)) {
+	if v.Allow && !x.takeWindows(coding.Parse(r.Header)) {
 		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
 	}
 	if v.Allow && x.conf.Redact.Host(chosen(q.Host.String(), v.APIs)) {
@@ -350,8 +350,8 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 	})
 }
 
-// mayDecode takes the memory for the windows of the decoders of a body with these encodings. It is false if the run's
-// share is used up.
-func (x *exchange) mayDecode(encodings []string, err error) bool {
+// takeWindows takes memory for the windows of a body's decoders. It is false if the run has used up its share of the
+// budget.
+func (x *exchange) takeWindows(encodings []string, err error) bool {
 	return err != nil || x.held.Take(coding.Windows(encodings)) // an unknown encoding is not decoded
 }

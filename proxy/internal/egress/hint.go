@@ -44,8 +44,8 @@ func hints(
 			continue
 		}
 		if seen.Code == swap.CodeRepeated {
-			if seen.Where == "header" { // elsewhere it is most likely text that speaks of the name
-				out = append(out, secondHeader(host, api, cred, placesOf(toSwaps(swaps), cred)))
+			if seen.Where == "header" { // elsewhere it is most likely text about the name
+				out = append(out, hintSecondHeader(host, api, cred, listPlaces(toSwaps(swaps), cred)))
 			}
 			continue
 		}
@@ -56,8 +56,8 @@ func hints(
 	return out
 }
 
-// secondHeader is the hint on a header that has a name which was already put in other places.
-func secondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
+// hintSecondHeader is the hint on a token name in a header if the credential was already put in other places.
+func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
 	return hintOf("not_swapped_"+swap.CodeRepeated, host.String(), voice.Say("%NAME was put in %PLACES, and is unchanged "+
 		"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
 		"both in its \"in\"{| in apis/%API/config.json}, e.g. [\"header:Authorization\", \"header:apikey\"].",
@@ -92,8 +92,9 @@ func (x *exchange) about() {
 	}
 }
 
-// removed says which headers the proxy took out of a request, or its response, that code may rely on.
-func (x *exchange) removed() (out []controlapi.Hint) {
+// hintRemovedHeaders returns the hints on headers that code may rely on and that the proxy removed from a request or
+// its response.
+func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
 	n := &x.note
 	if x.ranged && n.Outcome == "" {
 		out = append(out, hintOf("range_removed", n.Host, voice.Say("left without its Range header, because a part of a "+
@@ -122,7 +123,7 @@ func (x *exchange) rejected() []controlapi.Hint {
 	var put []string
 	for _, s := range n.Swapped {
 		_, cred := owner(x.snap.Rules.Catalog, s.Name)
-		text := s.Name + " was put in " + placesOf(n.Swapped, cred)
+		text := s.Name + " was put in " + listPlaces(n.Swapped, cred)
 		if s.In == "signature" {
 			text = s.Name + " signed the request"
 		}
@@ -229,8 +230,9 @@ func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
 	return nil, catalog.Credential{}
 }
 
-// placesOf lists where a credential was put. The name of a header that is not declared is the sandbox's text.
-func placesOf(swaps []controlapi.Swap, c catalog.Credential) string {
+// listPlaces lists the places that a credential was put in. It does not name an undeclared header: code chose that
+// name, and could put instructions for the model into it.
+func listPlaces(swaps []controlapi.Swap, c catalog.Credential) string {
 	var out []string
 	for _, w := range swaps {
 		place := w.In

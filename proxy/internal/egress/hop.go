@@ -19,8 +19,7 @@ var hopByHop = []string{
 // judged with it.
 var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settings"}
 
-// framingHeaders are the headers besides hopByHop that determine what a message is, where it ends, and which host it is
-// for.
+// framingHeaders are the headers besides hopByHop that determine the content, the end or the host of a message.
 var framingHeaders = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
 
 var (

@@ -17,8 +17,8 @@ import (
 const (
 	// tooLate is how long a complete message may be held back before the receipt names the cause.
 	tooLate = 2 * time.Second
-	// watchedUpTo is how many bytes of a body are searched for the ends of messages that are held back. A body that is
-	// longer and was never late is a download.
+	// watchedUpTo is how many bytes of a body are searched for the ends of messages that are held back. A longer body that
+	// was never late is a download.
 	watchedUpTo = 1 << 20
 )
 
@@ -29,7 +29,7 @@ func (x *exchange) useFraming() {
 		!slices.ContainsFunc(holders, func(a *catalog.API) bool { return !a.MessageFraming })
 }
 
-// framingOf is how a body with this head leaves.
+// framingOf returns the framing by which a body with these headers leaves.
 func (x *exchange) framingOf(h http.Header) framing.Kind {
 	if !x.byMessage && !disarm.Off("message-framing") {
 		return framing.None
@@ -37,18 +37,18 @@ func (x *exchange) framingOf(h http.Header) framing.Kind {
 	return framing.Of(h)
 }
 
-// lateness watches one direction of an exchange for a complete message that is held back while the client is silent.
-// The nil lateness watches nothing.
+// lateness watches one direction of an exchange for a complete message that is held back while the client is silent. On
+// a nil lateness, arrive and leave do nothing.
 type lateness struct {
 	x       *exchange
-	changed func() bool // lengths differ: what left cannot be compared with what arrived
+	changed func() bool // whether the proxy changed the body: its lengths cannot be compared then
 
 	mu                     sync.Mutex
 	scan                   *framing.Scanner
 	arrived, left, message int64 // bytes; message: up to the end of the last complete one
 	timer                  *time.Timer
-	runs, stopped          bool
-	sent                   int64 // by the client, when the timer was started
+	runs, stopped          bool  // the timer runs; the watch is over
+	sent                   int64 // bytes that the client had sent when the timer was started
 }
 
 // watchLateness returns a lateness for a body of unknown length, if a setting of its API could help.
@@ -64,7 +64,7 @@ func (x *exchange) watchLateness(h http.Header, length int64, changed func() boo
 	return l
 }
 
-// arrive takes bytes before they are searched.
+// arrive counts bytes that are not searched yet, and finds the ends of messages in them.
 func (l *lateness) arrive(p []byte) {
 	if l == nil {
 		return
@@ -86,7 +86,7 @@ func (l *lateness) arrive(p []byte) {
 	}
 }
 
-// leave takes the number of bytes that left.
+// leave counts bytes that left.
 func (l *lateness) leave(n int) {
 	if l == nil || n == 0 {
 		return
@@ -108,6 +108,7 @@ func (l *lateness) restart() {
 	l.timer.Reset(tooLate)
 }
 
+// expire notes that a message is late, unless the proxy changed the body or the client still sends.
 func (l *lateness) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,29 +144,29 @@ func (x *exchange) watchRequest(out *http.Request) {
 		})
 	})
 	if x.up.late != nil {
-		out.Body = &leaving{out.Body, x.up.late}
+		out.Body = &leavingBody{out.Body, x.up.late}
 	}
 }
 
-// leaving is a body as it leaves for the upstream.
-type leaving struct {
+// leavingBody is a request's body as it leaves for the upstream.
+type leavingBody struct {
 	io.ReadCloser
 	late *lateness
 }
 
-func (b *leaving) Read(p []byte) (int, error) {
+func (b *leavingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.late.leave(n)
 	return n, err
 }
 
-// arriving is an upstream's body as it arrives.
-type arriving struct {
+// arrivingBody is an upstream's body as it arrives.
+type arrivingBody struct {
 	io.ReadCloser
 	late *lateness
 }
 
-func (b *arriving) Read(p []byte) (int, error) {
+func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.late.arrive(p[:n])
 	return n, err

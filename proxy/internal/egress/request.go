@@ -353,7 +353,7 @@ func (x *exchange) sum() {
 		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
 		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap, x.lease)...)
 	}
-	n.Hints = slices.Concat(n.Hints, x.rejected(), x.removed(), x.lateHint())
+	n.Hints = slices.Concat(n.Hints, x.rejected(), x.hintRemovedHeaders(), x.lateHint())
 	x.about()
 }
 

@@ -48,13 +48,13 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		_ = upstreamBody.Close()
 		return x.failureResponse(err)
 	}
-	if !x.mayDecode(coding.ParseResponse(resp.Header)) { // it was not asked for either
+	if !x.takeWindows(coding.ParseResponse(resp.Header)) { // the proxy asked for no such encoding either
 		_ = upstreamBody.Close()
 		return x.failureResponse(scrub.ErrEncoding)
 	}
 	late := x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
 	if late != nil {
-		resp.Body = &arriving{resp.Body, late}
+		resp.Body = &arrivingBody{resp.Body, late}
 	}
 	whole := resp.ContentLength > 0
 	o := scrub.Options{

@@ -189,8 +189,8 @@ func parameter(s, file string) (p param, rest string, more bool, err error) {
 	p.name = strings.ToLower(name)
 	if quoted, ok := strings.CutPrefix(s, `"`); ok {
 		p.value, rest, ok = strings.Cut(quoted, `"`)
-		// To some parsers a backslash escapes what follows. Before anything but a quote that changes the value, and not where
-		// it ends: browsers write the name of a file as it is.
+		// To some parsers a backslash escapes the next character. Unless that is the closing quote, the escape changes the
+		// value, not its end. Browsers write the name of a file without escapes, so it may have backslashes.
 		escapes := strings.Contains(p.value, `\`) && (p.name != file || strings.HasSuffix(p.value, `\`))
 		if !ok || !isText(p.value) || escapes {
 			return p, "", false, &Error{"a header has a parameter with an escape, or with a quote that is not closed"}

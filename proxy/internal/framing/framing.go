@@ -42,7 +42,7 @@ func Of(h http.Header) Kind {
 	return None
 }
 
-// lineTypes are the names in use for JSON with a value in each line.
+// lineTypes returns the media types in use for JSON with one value in each line.
 func lineTypes() []string {
 	return []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl",
 		"application/jsonlines", "application/x-jsonlines", "application/json-lines", "application/json-seq",
@@ -90,9 +90,9 @@ func (s *Scanner) nextLength(p []byte) (n int, ended bool) {
 		}
 		s.left = int64(binary.BigEndian.Uint32(s.head[1:]))
 	}
-	// 1: compressed; 2: the end of a stream of Connect; 0x80: trailers of gRPC-Web.
+	// The flags are 1: compressed; 2: the end of a stream of Connect; 0x80: trailers of gRPC-Web.
 	if s.head[0]&^0x83 != 0 {
-		return len(p), false // no framing: the rest is one message
+		return len(p), false // other flags mean another framing: the rest leaves as one message
 	}
 	part := min(s.left, int64(len(p)-n))
 	if s.left -= part; s.left == 0 {
@@ -146,9 +146,9 @@ func (s *Scanner) endsJSON(c byte) bool {
 	return false
 }
 
-// Through reads src through wrap. Unless the Kind is None, each message goes through a reader that wrap makes for it
-// alone, and so leaves when it is complete, whatever that reader holds back. If wrap's readers have a Stop method, it
-// is called when they are no longer needed.
+// Through reads src through wrap. Unless the Kind is None, wrap makes one reader for each message. So a message leaves
+// when it is complete, even if such a reader holds bytes back until its end. If these readers have a Stop method,
+// Through's reader calls it when they are no longer needed.
 func (k Kind) Through(src io.Reader, wrap func(io.Reader) io.Reader) io.Reader {
 	if k == None {
 		return wrap(src)
@@ -176,6 +176,7 @@ func (r *reader) Read(p []byte) (int, error) {
 			r.current = r.wrap(&r.message)
 		}
 		n, err := r.current.Read(p)
+		// The end of a message is not the end of the body: the next message gets a new reader.
 		if err == io.EOF && r.message.next() { //nolint:errorlint // an io.Reader ends with this value itself
 			r.stopCurrent()
 			err = nil

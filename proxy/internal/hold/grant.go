@@ -18,8 +18,8 @@ type grant struct {
 	ended <-chan struct{}
 }
 
-// over reports whether the run has ended.
-func (g grant) over() bool {
+// hasEnded reports whether the run has ended.
+func (g grant) hasEnded() bool {
 	select {
 	case <-g.ended:
 		return true
@@ -51,7 +51,7 @@ func (r Request) scopeOf(kind approvalapi.Scope) scope {
 
 // granted reports whether a request was approved with an earlier one. The caller holds the lock.
 func (r *Room) granted(q Request) bool {
-	r.grants = slices.DeleteFunc(r.grants, grant.over)
+	r.grants = slices.DeleteFunc(r.grants, grant.hasEnded)
 	path, rule := q.scopeOf(approvalapi.ScopePath), q.scopeOf(approvalapi.ScopeRule)
 	return slices.ContainsFunc(r.grants, func(g grant) bool { return g.of == path || g.of == rule })
 }
@@ -79,10 +79,10 @@ func checkScope(e *entry, a approvalapi.Answer) error {
 		return &credentialapi.Refused{Code: "bad_scope", Text: "The scope is once, path or rule."}
 	case a.Approve && a.Scope.Wide() && e.request.Ended == nil && !disarm.Off("approval-run"):
 		return &credentialapi.Refused{Code: "no_run",
-			Text: "It belongs to no run, so only this one request can be approved."}
+			Text: "The request belongs to no run, so you can approve only this one request."}
 	case a.Approve && a.Scope.Wide() && !e.Waiting:
 		return &credentialapi.Refused{Code: "run_ended",
-			Text: "Its run does not wait any more, so only this one request can be approved."}
+			Text: "The run no longer waits, so you can approve only this one request."}
 	}
 	return nil
 }

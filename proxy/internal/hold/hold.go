@@ -1,10 +1,10 @@
 // Package hold keeps requests that a rule holds until a person decides.
 //
 // Threat: code that gets another request approved than the one a person saw, uses an approval twice or that of another
-// tenant, or floods the person; an MCP server that uses an approval of one run for another. An approval is for the
-// exact bytes: method, host, path, query, headers and body, except for the boundary between a body's parts, which
-// differs each time; for the tenant and the server, if any, who sent them, and for the catalog and the rule that held
-// them. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time,
+// tenant, or floods the person; an MCP server that uses an approval of one run for another. Contract: an approval is
+// for the exact bytes of method, host, path, query, headers and body. Only the boundary between a body's parts, which
+// differs each time, may change. An approval is also for the tenant, the MCP server, the catalog and the rule of the
+// request. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time,
 // and all runs together a bounded number.
 package hold
 
@@ -36,7 +36,7 @@ const (
 	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
 	maxOfRun = 8
 	maxAll   = 500
-	// MaxBytes bounds the memory of all of them.
+	// MaxBytes bounds the memory of all held requests.
 	MaxBytes = 16 << 20
 )
 
@@ -58,12 +58,13 @@ type Request struct {
 	Tenant string
 	// Server is the MCP server that sends it. Empty: code does.
 	Server string
-	// Generation is that of the lease whose requests count together: the run's, or that of an MCP server whose request
-	// belongs to no run.
+	// Generation is that of the lease for which maxOfRun counts requests: the run's lease, or the MCP server's if the
+	// request belongs to no run.
 	Generation uint64
-	// Ended is closed when the run ends, and with it what was approved for the run. Nil: the request belongs to no run.
+	// Ended is closed when the run ends. Approvals for the rest of the run end then too. Nil: the request belongs to no
+	// run.
 	Ended <-chan struct{}
-	// Pauses are further runs that Waiting lists it for.
+	// Pauses are further runs that may have caused the request: Waiting lists it for them too.
 	Pauses []string
 	// Catalog is the version of the catalog whose rule holds it.
 	Catalog           string
@@ -263,8 +264,9 @@ func (r *Room) List() []approvalapi.Held {
 	return out
 }
 
-// Waiting lists the requests that a run waits for, or may wait for, and returns what is closed at the next change of
-// that. Those that another one may have caused have another Held.Run.
+// Waiting lists the requests that a run waits for, and returns a channel that is closed when the list changes. The list
+// has requests of MCP servers that the run may have caused. If another run may have caused such a request too, its
+// Held.Run is not this run.
 func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,7 +32,7 @@ type Config struct {
 	// Lost is called with the receipt of a run that was replaced, or not ended before Close: nobody took it. Nil means
 	// that nobody wants it.
 	Lost func(slot.ID, controlapi.Receipt)
-	// Memory is what the buffers of all runs may take. Nil means 512 MiB.
+	// Memory bounds the buffers of all runs together. Nil means 512 MiB.
 	Memory *membudget.Budget
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
@@ -251,8 +251,8 @@ func (b *Book) Holder(id slot.ID) *Lease {
 	return s.lease
 }
 
-// Drain returns what a slot did since its lease began or was drained last, without what belongs to another run than
-// this one: see receipt.Recorder. The generation must be the one that holds the slot, else ErrFenced.
+// Drain returns the exchanges of a slot since its lease began or since the last Drain, without those that another run
+// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else ErrFenced.
 func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
 	l, err := b.Of(id, generation)
 	if err != nil {

@@ -37,14 +37,15 @@ const (
 	farewell = 100 * time.Millisecond
 )
 
-// What a connection and an exchange take of the budget, in bytes. It covers their buffers of fixed size, used or not.
+// The memory that a connection and an exchange take from the budget, in bytes. It covers their buffers of fixed size,
+// used or not.
 const (
 	// connectionSize is for TLS, a head that is read, and the bodies that an HTTP/2 client may send unread.
 	connectionSize = 256 << 10
 	// waitingSize is for an exchange that waits, besides its head.
 	waitingSize = 16 << 10
-	// exchangeSize is for membudget.Free bytes of a request's body, the buffers between the two connections, and what an
-	// HTTP/2 server may send unread (upstream.streamWindow).
+	// exchangeSize is for membudget.Free bytes of a request's body, the buffers between the two connections, and the
+	// unread bytes of an HTTP/2 server (upstream.streamWindow).
 	exchangeSize = 768 << 10
 	// waitingRoom is what exchanges in flight leave of a run's share for those that wait.
 	waitingRoom = 8 << 20
@@ -77,7 +78,7 @@ type Lease struct {
 
 	kind      policy.Kind
 	apis      []string // the run's APIs, nil: every active one
-	closed    bool     // the run may not learn of others
+	closed    bool     // the run may not learn of other APIs
 	shapes    []string // those whose answers' shapes the receipt tells
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -105,7 +106,7 @@ func (l *Lease) Includes(api string) bool {
 	return l.apis == nil || slices.Contains(l.apis, api)
 }
 
-// Server is the API of an MCP server, or empty.
+// Server returns the API of the MCP server that has the lease. It is empty for other leases.
 func (l *Lease) Server() string {
 	if l.kind != policy.KindServer {
 		return ""
@@ -152,7 +153,7 @@ func (l *Lease) attach(c io.Closer) error {
 	return nil
 }
 
-// Detach removes a connection that has been closed, once.
+// Detach removes a closed connection. It must be called once for each attached connection.
 func (l *Lease) Detach(c io.Closer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,9 +161,9 @@ func (l *Lease) Detach(c io.Closer) {
 	l.connected.Give(connectionSize)
 }
 
-// Enter begins an exchange whose head has so many bytes: it waits until fewer than MaxExchanges are in flight and there
-// is memory for one more. held is the memory that it has, and may take more of. leave must be called when the exchange
-// is over and recorded.
+// Enter begins an exchange whose head has so many bytes. It waits until fewer than MaxExchanges are in flight and there
+// is memory for one more. held is the exchange's account, from which it may take more. The caller calls leave when the
+// exchange is over and recorded.
 func (l *Lease) Enter(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
 	held = l.memory.Open(l)
 	l.mu.Lock()

@@ -16,14 +16,14 @@ import (
 type serverCall struct {
 	controlapi.ServerCall
 	run    *Lease          // nil: no run, or one of another proxy
-	ctx    context.Context //nolint:containedctx // ends when no request of the call may wait any more
+	ctx    context.Context //nolint:containedctx // ends when requests that the call caused may wait no longer
 	cancel context.CancelCauseFunc
 	open   atomic.Bool // the server has not answered
 }
 
 // SetCalls replaces the calls that the server in a slot works on. The generation must be the one that holds the slot,
-// else ErrFenced. A call is a run's only if the run is under way, may use the server and is of the server's tenant:
-// mcp-server alone cannot bring requests under another tenant's approval.
+// else ErrFenced. A call belongs to a run only if the run is under way, may use the server and is of the server's
+// tenant. So mcp-server cannot bring a request under another tenant's approval.
 func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
 	l, err := b.Of(id, generation)
 	if err != nil {
@@ -79,7 +79,8 @@ func newServerCall(c controlapi.ServerCall, run *Lease) *serverCall {
 	return out
 }
 
-// end records that the server has answered. What it still sends for a run that is known may wait until the run ends.
+// end records that the server has answered. If the run is known, requests that the server still sends for it may wait
+// until the run ends.
 func (c *serverCall) end() {
 	c.open.Store(false)
 	if c.run == nil && c.Run != "" {
@@ -87,10 +88,10 @@ func (c *serverCall) end() {
 	}
 }
 
-// Origin is what a request belongs to from its beginning to its end.
+// Origin is the run or the MCP server that a request belongs to, from its beginning to its end.
 type Origin struct {
-	// Lease is the run whose request it is, or for which an MCP server sends it. If that is no run or not the only one
-	// that it can be, it is the server's own.
+	// Lease is that of the run that sends the request, or for which an MCP server sends it. If no run or several runs may
+	// have caused the request, Lease is the server's.
 	*Lease
 	// Cause is set for a request of an MCP server that one run has caused.
 	Cause *controlapi.Cause
@@ -98,7 +99,7 @@ type Origin struct {
 	calls []*serverCall // that may have caused it
 }
 
-// Origin returns what a request belongs to that begins now.
+// Origin returns the Origin of a request that begins now.
 func (l *Lease) Origin() Origin {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +136,7 @@ func (o Origin) Runs() []*Lease {
 	return runs
 }
 
-// Pause stops the time until these runs end by themselves, until resume is called.
+// Pause stops the countdowns after which the leases of these runs end by themselves. resume lets them go on.
 func (o Origin) Pause() (resume func()) {
 	runs := o.Runs()
 	for _, r := range runs {
@@ -148,8 +149,9 @@ func (o Origin) Pause() (resume func()) {
 	}
 }
 
-// Bind returns a context for the wait of a request. It ends with ctx, with the last call that may have caused the
-// request, and if one of several runs ends whose call the server has not answered: the request may be that run's.
+// Bind returns a context in which a request waits. It ends with ctx and with the last call that may have caused the
+// request. If several runs may have caused it, the context also ends with the first run whose call the server has not
+// answered: the request may be that run's.
 func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
 	if disarm.Off("call-end") {

@@ -187,7 +187,7 @@ func (d *Draft) Read(s Step, body []byte) {
 func (d *Draft) Cut(sentence string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended == "" { // else it has ended before, for a better reason
+	if d.ended == "" { // an earlier reason names the cause
 		d.ended = sentence
 	}
 }

@@ -67,8 +67,8 @@ func folded(steps []planapi.Step) [][]planapi.Step {
 	return out
 }
 
-// alike reports whether a step differs from those of a group in one segment of its path at most, the same in all, and
-// in the values of fields of its body.
+// alike reports whether a step fits into a group. It may differ from the other steps in one segment of the path, at the
+// same place in all, and in values of its body's fields.
 func alike(group []planapi.Step, s planapi.Step) bool {
 	a := group[0]
 	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !sameFields(a, s) ||
@@ -88,8 +88,8 @@ func alike(group []planapi.Step, s planapi.Step) bool {
 	return at != many
 }
 
-// sameFields reports whether two bodies are the same, or have the same fields in the same order. Of steps with changes
-// a line shows no other fields, so their bodies must be the same.
+// sameFields reports whether two bodies are the same, or have the same fields in the same order. The line of steps with
+// changes shows only the changes, so the bodies of such steps must be the same.
 func sameFields(a, b planapi.Step) bool {
 	if a.Body == b.Body {
 		return true
@@ -163,7 +163,7 @@ func braces(group []planapi.Step, at int) string {
 	return out
 }
 
-// oneOf is the value that all have, or their different values in braces.
+// oneOf returns the value that all steps have, or their different values in braces.
 func oneOf(all []string, show func(string) string) string {
 	var values []string
 	for _, v := range all {
@@ -243,8 +243,8 @@ func lists(before, after string) (added, removed []string, are bool) {
 	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
 }
 
-// summary shows what the steps of a group carry: the fields of JSON and of forms, those that differ first, or how much
-// it is.
+// summary shows the bodies of a group's steps: the fields of JSON and of forms, those that differ first. Of another
+// body it shows the size.
 func summary(group []planapi.Step) string {
 	if group[0].Body == "" {
 		return ""
@@ -278,7 +278,7 @@ func summary(group []planapi.Step) string {
 	return strings.Join(out, ", ")
 }
 
-// bodyFields are the fields of a body that is a JSON object or a form: their names in order, and their values.
+// bodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
 func bodyFields(s planapi.Step) (names []string, fields map[string]string) {
 	if o := readObject([]byte(s.Body)); o != nil {
 		return inOrder(s.Body), o

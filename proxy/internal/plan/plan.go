@@ -56,7 +56,8 @@ type Config struct {
 	Open func(ctx context.Context, plan, run, tenant string, apis []string) Sender
 	// Decided is called for each decision of a person, with the numbers of the steps. It may be nil.
 	Decided func(p planapi.Plan, approved bool, steps []int)
-	// Memory is what plans and drafts may take besides their own bound. Nil means no further bound.
+	// Memory is the account from which plans and drafts take memory. They have a fixed bound too. Nil means no further
+	// bound.
 	Memory *membudget.Account
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
@@ -147,11 +148,11 @@ func (b *Book) give(tenant string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.drafts[tenant] -= n
-	b.free(n)
+	b.giveLocked(n)
 }
 
-// free gives back bytes of a plan. The caller holds the lock.
-func (b *Book) free(n int) {
+// giveLocked gives back bytes of a plan. The caller holds the lock.
+func (b *Book) giveLocked(n int) {
 	b.used -= n
 	b.conf.Memory.Give(int64(n))
 }
@@ -160,7 +161,7 @@ func (b *Book) free(n int) {
 // holds the lock.
 func (b *Book) sweep(n int) {
 	now := b.conf.Now()
-	forget := func(e *entry) bool { b.free(e.size); return true }
+	forget := func(e *entry) bool { b.giveLocked(e.size); return true }
 	b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool {
 		return e.state != planapi.Running && now.After(e.until) && forget(e)
 	})
@@ -197,7 +198,7 @@ func (b *Book) drop(tenant string) bool {
 	if i < 0 {
 		return false
 	}
-	b.free(b.plans[i].size)
+	b.giveLocked(b.plans[i].size)
 	b.plans = slices.Delete(b.plans, i, i+1)
 	return true
 }

@@ -40,7 +40,7 @@ type Content struct {
 	text   string         // of a body that is a GraphQL document
 	raw    *string        // the whole body. Nil means that it was not read to its end
 	held   *membudget.Account
-	size   int64 // what it has of held
+	size   int64 // bytes that it has taken from held
 	bad    *formdata.Error
 }
 
@@ -50,8 +50,9 @@ type field struct{ name, value string }
 // parsedCost is how many bytes a byte of JSON takes once it is parsed, at most.
 const parsedCost = 64
 
-// ReadContent reads a request's body, which then leaves as it was read. What no rule can judge is kept as such and is
-// no error; an error is that of the body, or membudget.ErrFull. Release must be called when rules have read it.
+// ReadContent reads a request's body, which then leaves as it was read. A body that no rule can judge is marked as
+// such, without an error. An error comes from reading the body, or is membudget.ErrFull. The caller calls Release when
+// the rules have read the content.
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{}
 	c.query, c.bad = fields(r.URL.RawQuery)
@@ -102,7 +103,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 	return c, nil
 }
 
-// Release gives back the memory that the parsed body has of the request's account.
+// Release gives the memory of the parsed body back to the request's account.
 func (c *Content) Release() {
 	c.held.Give(c.size)
 	c.size = 0

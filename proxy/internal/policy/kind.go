@@ -18,7 +18,8 @@ const (
 	KindInstall      // the installation of a server's package: the package registry
 )
 
-// own refuses hosts that are the proxy's own, and those that are not the server's: it learns nothing about their APIs.
+// own refuses the proxy's own hosts. For an MCP server it refuses the hosts of other APIs too, without naming these
+// APIs.
 func (r Rules) own(run Run, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
 	mine := func(a *catalog.API) bool { return run.Includes(a.Name) }
 	switch kind := run.Kind(); {

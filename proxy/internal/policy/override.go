@@ -134,7 +134,7 @@ func formOverrides(r *http.Request) ([]string, error) {
 	if len(form) > MaxForm {
 		return nil, errLongForm
 	}
-	if err := (&quotedNames{}).scan(form); err != nil { // JSON, if another of its types is believed
+	if err := (&quotedNames{}).scan(form); err != nil { // a server that believes another of its types may read JSON
 		return nil, err
 	}
 	r.Body = struct {

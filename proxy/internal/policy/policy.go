@@ -279,7 +279,8 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	return v, false
 }
 
-// Known reports whether a host, of which no port is known yet, may have an address for a run. A nil run is not closed.
+// Known reports whether a host resolves for a run. A DNS query has no port, so an API counts that has the host at any
+// port. A nil run is not closed.
 func (r Rules) Known(run Run, h catalog.Host) bool {
 	holders := slices.Clone(r.Catalog.Match(h))
 	for _, p := range r.Catalog.Elsewhere(h) {

@@ -174,7 +174,7 @@ func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
-// RefuseOverride is the verdict for an error of BodyOverrides, or of reading what it wrapped.
+// RefuseOverride is the verdict for an error of BodyOverrides, or of reading the body that it wrapped.
 func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeOverrideUnseen, h, apis)
 	send := ""

@@ -42,7 +42,7 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 }
 
 // judgedPath is the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
-// matches too: a path that servers read in different ways then changes no decision, and need not be refused.
+// matches too. Then a path that servers read in different ways changes no decision, so the proxy need not refuse it.
 func judgedPath(q Request, holders []*catalog.API) string {
 	if slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) && !disarm.Off("rule-path") {
 		return q.Path
@@ -50,8 +50,8 @@ func judgedPath(q Request, holders []*catalog.API) string {
 	return "/"
 }
 
-// Queries reports whether a request that is allowed consists of GraphQL queries, as a rule or the imported schema of
-// every API that holds the host says: it changes nothing, sent with POST as with GET.
+// Queries reports whether an allowed request consists of GraphQL queries: a rule or the imported schema of each API of
+// the host must match it as one. Queries change nothing, sent with POST or with GET.
 func Queries(q Request, holders []*catalog.API) bool {
 	matches := func(rules []catalog.Rule, method, path string) bool {
 		rule, err := catalog.Decide(rules, method, path, q.content())

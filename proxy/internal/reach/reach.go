@@ -47,14 +47,14 @@ type target struct {
 func (c *Checker) Hosts(ctx context.Context) []controlapi.HostCheck {
 	ctx, cancel := context.WithCancel(ctx) // closes the connections
 	defer cancel()
-	list := targets(c.Catalog())
+	list := listTargets(c.Catalog())
 	out := make([]controlapi.HostCheck, len(list))
 	var wg sync.WaitGroup
-	seats := make(chan struct{}, concurrent)
+	turns := make(chan struct{}, concurrent)
 	for i, t := range list {
 		wg.Go(func() {
-			seats <- struct{}{}
-			defer func() { <-seats }()
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			out[i] = c.check(ctx, t)
 		})
 	}
@@ -62,7 +62,7 @@ func (c *Checker) Hosts(ctx context.Context) []controlapi.HostCheck {
 	return out
 }
 
-func targets(cat *catalog.Catalog) (out []target) {
+func listTargets(cat *catalog.Catalog) (out []target) {
 	seen := map[string]bool{}
 	add := func(a *catalog.API, scheme, host string) {
 		if host != "" && !strings.HasPrefix(host, "*.") && !seen[host] {
@@ -78,6 +78,8 @@ func targets(cat *catalog.Catalog) (out []target) {
 			add(a, a.Scheme(h), h.String())
 		}
 		for _, cr := range a.Credentials { // without its token server a credential expires
+			// The client certificate is for the API's hosts. Connections are shared by the name of the API, so another name
+			// keeps a connection with the certificate from serving this check.
 			server := *a
 			server.Name, server.ClientCert = a.Name+" without its certificate", nil
 			add(&server, "https", cr.Mint.Server())

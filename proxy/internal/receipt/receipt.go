@@ -112,8 +112,8 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	return out
 }
 
-// Drain returns what was recorded since the last Drain and forgets it, except for exchanges that belong to another run
-// than this one. An empty run gets all.
+// Drain returns and forgets the exchanges recorded since the last Drain, except for those that another run has caused.
+// If run is empty, it returns all.
 func (r *Recorder) Drain(run string) controlapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -68,8 +68,8 @@ func (r *Redactor) Host(name string) bool {
 	return r != nil && r.lower.ContainsFold(name)
 }
 
-// Request redacts a request in place: URL, headers and body. The host is not changed. The body leaves message by
-// message if how says so.
+// Request redacts a request in place: URL, headers and body. The host is not changed. how is the framing by which the
+// body leaves.
 func (r *Redactor) Request(req *http.Request, how framing.Kind) *Report {
 	report := &Report{}
 	if r == nil || r.set == nil {

@@ -29,7 +29,7 @@ const (
 
 // Config holds what a Resolver needs.
 type Config struct {
-	// Known reports whether a host has an address for what asks, which is as in Asked.
+	// Known reports whether a host resolves for the asker. seat and from are those of Asked.
 	Known func(seat *slot.ID, from netip.Addr, h catalog.Host) bool
 	// Address is what the resolver answers with. Zero means slot.SyntheticAddr.
 	Address netip.Addr

@@ -51,7 +51,7 @@ type Options struct {
 	KeepETag bool
 	// Framing says how the body leaves message by message. With the zero Kind it leaves as one text.
 	Framing framing.Kind
-	// Held is the memory of the exchange. A body that it has no room for streams.
+	// Held is the memory account of the exchange. If it has no room for a body, the body streams.
 	Held *membudget.Account
 }
 

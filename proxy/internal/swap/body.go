@@ -63,7 +63,7 @@ func DropRange(req *http.Request) {
 	}
 }
 
-// Ranges are the names of the headers that DropRange removes.
+// Ranges returns the names of the headers that DropRange removes.
 func Ranges(req *http.Request) (out []string) {
 	separator := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
 	for name := range req.Header {

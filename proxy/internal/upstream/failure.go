@@ -185,7 +185,7 @@ func (f Failure) broken() string {
 		"request that only reads; if it fails again, {tell the user|the log of its service may tell more}."
 }
 
-// malformed are parts of net/http's errors about the head of a response, and what is wrong with the response.
+// malformed maps parts of net/http's errors about the head of a response to texts for the user.
 var malformed = []struct{ error, says string }{
 	{"server response headers exceeded", "has headers of more than 256 KiB together"},
 	{"header list larger than", "has headers of more than 256 KiB together"},
@@ -197,7 +197,8 @@ var malformed = []struct{ error, says string }{
 	{"malformed HTTP", "does not begin with a line like \"HTTP/1.1 200 OK\""},
 }
 
-// exhausted is what the machine of the proxy has run out of if that kept the proxy from connecting, or empty.
+// exhausted returns the hint on a failed connection if the proxy's machine has run out of files, ports or memory. It is
+// empty for other errors.
 func exhausted(err error) string {
 	var dns *net.DNSError
 	for _, e := range localErrors {

@@ -46,10 +46,10 @@ type Options struct {
 const (
 	defaultUp   = 1 << 20
 	defaultDown = 64 << 20
-	// smallUp is how many bytes of a client's message are held without memory of Options.Held.
+	// smallUp is how many bytes of a client's message the relay holds before it takes memory from Options.Held.
 	smallUp = 64 << 10
-	// copies is how often a client's message is in memory, at most: as it came, as text, swapped, and as a frame, each
-	// in a buffer that may have grown by doubling.
+	// copies is how often a client's message is in memory at most: received, as text, swapped, and as a frame. Each is in
+	// a buffer that may have grown by doubling.
 	copies = 8
 	// pieceSize is the largest payload in bytes of one frame to a client.
 	pieceSize = 16 << 10

@@ -232,15 +232,15 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 	return nil, p.in.Close()
 }
 
-// named finds the names of files of TypeScript in code. maxNamed is how many of them can be linked.
-var named = regexp.MustCompile(`[A-Za-z0-9_-]{1,64}\.ts\b`)
+// typeScriptFile matches the name of a file of TypeScript. maxNamed bounds the names that fileNames returns.
+var typeScriptFile = regexp.MustCompile(`[A-Za-z0-9_-]{1,64}\.ts\b`)
 
 const maxNamed = 1000
 
-// fileNames lists the files that code names: it may write a skill and then import it.
+// fileNames lists the files that code names, because it may write a skill and then import it.
 func fileNames(code []byte) []string {
 	var names []string
-	for _, name := range named.FindAll(code, maxNamed) {
+	for _, name := range typeScriptFile.FindAll(code, maxNamed) {
 		names = append(names, string(name))
 	}
 	return names

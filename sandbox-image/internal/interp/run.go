@@ -36,12 +36,12 @@ type Task struct {
 	Emit func(runapi.Event) error
 	// Ended is called when no process of the run is left. Emit may still be called for output printed before.
 	Ended func()
-	// Skills are runapi.RunRequest's. Pinned means that those of TypeScript hide files of /skills.
+	// Skills are those of runapi.RunRequest. Pinned means that the skills of TypeScript replace files of /skills.
 	Skills map[string]string
 	Pinned bool
 	// Keep, if not nil, gets all of standard output.
 	Keep *output.File
-	// Unkept is called if Keep could not be written, and why.
+	// Unkept is called with the reason if Keep could not be written.
 	Unkept func(error)
 	// Unchecked is called if the code could not be checked, and why. It runs all the same.
 	Unchecked func(error)
@@ -129,7 +129,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	return exit, r.failed
 }
 
-// explainUnkept says why output could not be kept, without paths of the host.
+// explainUnkept returns the reason why output could not be kept, without paths of the host.
 func explainUnkept(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) && (errno == syscall.ENOSPC || errno == syscall.EDQUOT) {
@@ -245,8 +245,8 @@ func outOfMemory(limit int64) string {
 		"Work on smaller pieces, or stream.", limit>>20)
 }
 
-// explainKill says who killed an interpreter that sandboxd did not kill, as far as that is known. held is the most
-// memory that it was seen to have, limit what it may have, before and after are proc.OOMKills.
+// explainKill returns the most likely killer of an interpreter that sandboxd did not kill. held is the most memory that
+// was measured, limit the most that is allowed. before and after are values of proc.OOMKills.
 func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 	seen := fmt.Sprintf("The run held at most %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	switch {

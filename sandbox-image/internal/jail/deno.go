@@ -35,8 +35,9 @@ func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int6
 	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
 }
 
-// imports is the map by which code imports the clients of its own slot from /apis/, and its skills if ownSkills, as a
-// URL, which needs no file. It maps a prefix: any spelling of a file's name leads to the folder that code cannot write.
+// imports returns Deno's import map as a URL, which needs no file. The map leads /apis/ to the clients of the slot and,
+// if ownSkills, /skills/ to the folder that code cannot write. It maps prefixes, so any spelling of a file's name leads
+// to that folder.
 func imports(dir string, ownSkills bool) string {
 	skills := ""
 	if ownSkills {

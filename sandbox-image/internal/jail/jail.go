@@ -27,8 +27,8 @@ const (
 	WarmFile  = "warm.js"
 	// ClientDir is the folder beside the code with the modules that it imports from /apis/.
 	ClientDir = "apis"
-	// SkillDir is the folder beside the code with the skills that the code imports from there: all in a private run, the
-	// pinned ones in others.
+	// SkillDir is the folder beside the code with skills that the code imports: all skills of a private run, the pinned
+	// ones of others.
 	SkillDir = "skills"
 	// The same of Python, which finds the second one by its name.
 	PythonMain = "main.py"
@@ -104,8 +104,8 @@ type Process interface {
 	WriteMain(code []byte) error
 	// WriteFile writes another file beside the code. Its name may begin with one folder.
 	WriteFile(name string, data []byte) error
-	// LinkSkills completes SkillDir, in which the pinned skills are, with links to the entries of /skills, and to those
-	// that code may make there under the given names.
+	// LinkSkills adds links to SkillDir, beside the pinned skills: to the entries of /skills, and to files that code may
+	// create there under the given names.
 	LinkSkills(names []string) error
 	// StartCompiler starts TypeScript's compiler beside the waiting interpreter, with these arguments. It sees the code
 	// and the files that WriteFile wrote, and nothing that runs share. The caller still owns stdio.

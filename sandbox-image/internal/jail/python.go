@@ -35,7 +35,7 @@ const (
 var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
 
 // pythonArgs is the interpreter's command line after the program's name: no packages of the user in /tmp, no byte code
-// written. Without buffers (-u), what is printed before a run is killed is kept, also the beginning of a line. dir is
+// written. Without buffers (-u), output that code printed before its end is kept, also the beginning of a line. dir is
 // the code directory, as the interpreter sees it.
 func pythonArgs(dir string) []string {
 	return []string{"-s", "-B", "-u", "-X", "utf8", dir + "/" + PythonMain}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// maxLinks bounds the entries of /skills that code finds beside the pinned skills. A quota allows fewer.
+// maxLinks bounds the links. The quota on /skills allows fewer entries.
 const maxLinks = 2000
 
 // linkSkills makes links in a folder to the entries of shared, which code sees as SkillsDir, and to entries of the

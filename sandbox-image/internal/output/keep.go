@@ -102,7 +102,7 @@ func (f *File) Close() (string, error) {
 		return "", f.err
 	}
 	err := errors.Join(f.err, f.f.Close())
-	if err != nil { // the beginning alone would take the room of those to come
+	if err != nil { // an incomplete file would take the room of later ones
 		_ = f.keep.root.RemoveAll(f.run)
 	}
 	if err = errors.Join(err, f.keep.trim()); err != nil {

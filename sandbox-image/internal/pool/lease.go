@@ -373,7 +373,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	python := r.Language == runapi.LanguagePython
 	s.python, s.pinned = python, isPinned(r)
 	if !python {
-		p.pinned = s.pinned // those that wait are outdated now if it was different
+		p.pinned = s.pinned // outdates waiting interpreters if it was different
 	}
 	// The permissions or the CA changed after the lease was given, or the lease was for another language.
 	if s.warm != nil && s.warm.key != p.key(s, python) {
@@ -403,7 +403,7 @@ func valid(r runapi.RunRequest) error {
 		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), runapi.MaxModules)
 	case r.SkillsSize() > runapi.MaxSkills:
 		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), runapi.MaxSkills)
-	case !validSkills(r):
+	case !hasValidSkills(r):
 		return errors.New("skills: want names of files")
 	case !validModules(r):
 		return errors.New("modules: want names of 1 to 64 of a-z, 0-9, - and _, each once")
@@ -418,8 +418,8 @@ func isPinned(r runapi.RunRequest) bool {
 	return !r.Private && len(r.Skills) > 0 && r.Language == runapi.LanguageTypeScript
 }
 
-// validSkills reports whether every skill has the name of a file.
-func validSkills(r runapi.RunRequest) bool {
+// hasValidSkills reports whether every skill has the name of a file.
+func hasValidSkills(r runapi.RunRequest) bool {
 	for name := range r.Skills {
 		base, ts := strings.CutSuffix(name, ".ts")
 		base, py := strings.CutSuffix(base, ".py")

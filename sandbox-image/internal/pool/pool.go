@@ -83,7 +83,7 @@ type Pool struct {
 	retryAt  time.Time
 	python   pythonState
 	private  bool // the last lease was private: interpreters that wait are too
-	pinned   bool // the last run of TypeScript had pinned skills: interpreters that wait are for such a run
+	pinned   bool // the last run of TypeScript had pinned skills: waiting interpreters are for such a run
 
 	runs, warmRuns uint64
 }
@@ -95,7 +95,7 @@ type seat struct {
 	python     bool   // the lease is for a run of Python
 	ahead      bool   // the lease is for a future run
 	private    bool   // the lease is private
-	pinned     bool   // the lease is for a run with pinned skills, as far as is known
+	pinned     bool   // the lease is most likely for a run with pinned skills
 	quarantine bool
 	broken     error              // a process could not be killed: the slot is never used again; or see Pool.mend
 	used       bool               // the lease has had its run
@@ -217,7 +217,7 @@ func (p *Pool) isPrivate(s *seat) bool {
 	return p.private
 }
 
-// isPinned reports whether an interpreter of the seat is to be for a run with pinned skills. p.mu is held.
+// isPinned reports whether an interpreter of the seat should be for a run with pinned skills. The caller holds p.mu.
 func (p *Pool) isPinned(s *seat) bool {
 	if s.lease != 0 {
 		return s.pinned

@@ -89,7 +89,7 @@ type Run struct {
 	over  *Dir
 	// before is how full the directories were.
 	before []space
-	// unkept are sentences about files of the run that End removed to make room.
+	// unkept has a sentence for each disk on which End removed files of the run to make room.
 	unkept []string
 }
 
@@ -188,7 +188,7 @@ func (r *Run) End() error {
 	return errors.Join(errs...)
 }
 
-// Unkept says how many files of the run End has removed to make room; empty if there were none.
+// Unkept returns how many files of the run End has removed to make room, in sentences. Empty: End removed none.
 func (r *Run) Unkept() string { return strings.Join(r.unkept, " ") }
 
 // space is an amount of bytes and files.

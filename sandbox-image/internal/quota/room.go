@@ -21,7 +21,7 @@ type entry struct {
 	changed time.Time
 	// closed means that it is a directory that sandboxd cannot read, or does not.
 	closed bool
-	// own means that the run which ends now has made it.
+	// own means that the run which ends now has made the file.
 	own bool
 }
 
@@ -35,7 +35,7 @@ func canOpen(root *os.Root, dir string) bool {
 }
 
 // makeRoom removes the oldest files of a directory until it is no more than half full. Files of a slot with a run in
-// progress stay. It returns how many of the removed ones are mine.
+// progress stay. It returns the number of removed files that are mine.
 func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 	m.room.Lock()
 	defer m.room.Unlock()

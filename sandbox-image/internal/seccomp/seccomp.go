@@ -217,19 +217,19 @@ func refuseValues(values ...uint32) []bpf.Instruction {
 	return matchValues(values, refuse(uint32(unix.EPERM)), allow)
 }
 
-// matchValues returns a verdict on whether the accumulator holds one of the values.
+// matchValues returns yes if the accumulator holds one of the values, else no.
 func matchValues(values []uint32, yes, no uint32) []bpf.Instruction {
 	var p []bpf.Instruction
 	for i, v := range values {
-		skip := uint8(len(values) - i) //nolint:gosec // there are few
+		skip := uint8(len(values) - i) //nolint:gosec // callers pass few values
 		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: skip})
 	}
 	return append(p, bpf.RetConstant{Val: no}, bpf.RetConstant{Val: yes})
 }
 
 // usualCommands allows what programs do with their descriptors: copies, flags and locks. It refuses all else of fcntl,
-// also commands of future kernels. Leases hold up other users who open the file, and larger pipes are memory that is
-// charged to no process.
+// also commands of future kernels. Leases block other users who open the file. The memory of larger pipes is charged to
+// no process.
 func usualCommands() []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(1), Size: 4}}, matchValues([]uint32{
 		unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_DUPFD_QUERY, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,

@@ -227,8 +227,8 @@ func outOfMemory(limit int64) string {
 		limit>>20)
 }
 
-// explainKill says who killed a server, as far as that is known. held is the memory that it had last, limit the memory
-// that it may have, before and after are proc.OOMKills.
+// explainKill returns the most likely killer of a server. held is the memory that was measured last, limit the most
+// that is allowed. before and after are values of proc.OOMKills.
 func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 	seen := fmt.Sprintf("It last held %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	if before >= 0 && after > before {

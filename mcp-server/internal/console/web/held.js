@@ -35,7 +35,7 @@ export async function decide(h, approve) {
   if (app.route.id === h.id && !app.held.some((x) => x.id === h.id)) go("held", "", "", true); // to what waits next
 }
 export const mine = (h) => !h.operator;
-/** ofRun says whether a request belongs to a run: one of an MCP server may not. */
+/** ofRun tells whether a request belongs to a run. A request of an MCP server may belong to none. */
 const ofRun = (h) => !h.run.startsWith("server-");
 /** current is what is shown of what waits, a request or a plan: what the address names, or what waits longest. */
 const current = () => app.route.id ? [...app.held, ...app.plans].find((x) => x.id === app.route.id) : needs()[0] ?? app.held[0] ?? app.plans[0];
