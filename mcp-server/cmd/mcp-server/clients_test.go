@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// scripted is what the drivers' code does: "slow" prints in two halves, "write ..." writes a skill, "forever" never ends.
+// scripted is what the drivers' code does: "slow" prints in two halves, "write:" writes a skill, "forever" never ends.
 func scripted(p *program) peertest.Script {
 	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		switch r.Code {
@@ -30,7 +30,7 @@ func scripted(p *program) peertest.Script {
 			emit(runapi.Event{Stdout: "half\n"})
 			time.Sleep(3 * time.Second) // the first half is told meanwhile
 			emit(runapi.Event{Stdout: "whole\n"})
-		case "write /skills/made.ts":
+		case "write:/skills/made.ts":
 			if err := os.WriteFile(filepath.Join(p.skills, "made.ts"), []byte("// @description Made\nexport const n = 1;\n"), 0o600); err != nil {
 				emit(runapi.Event{Stderr: err.Error()})
 			}
@@ -167,7 +167,7 @@ func drive(t *testing.T, s *mcp.ClientSession, progress chan string) map[string]
 	case <-time.After(testkit.Patience):
 	}
 	got["mistake"] = strings.Contains(do("execute_code", `{"cod": "x"}`), "did you mean")
-	got["write"] = do("execute_code", `{"code": "write /skills/made.ts"}`)
+	got["write"] = do("execute_code", `{"code": "write:/skills/made.ts"}`)
 	got["update"] = do("update_skill", `{"name": "made", "patch": "<<<<<<< SEARCH\nexport const n = 1;\n=======\nexport const n = 2;\n>>>>>>> REPLACE"}`)
 	for r, err := range s.Resources(t.Context(), nil) {
 		if err == nil && r.URI == "skill://made" {
@@ -269,7 +269,7 @@ func TestInspector(t *testing.T) {
 		{"--method tools/list --strict", "execute_code"},
 		{"--method tools/call --tool-name list_apis", "STRIPE_AUTH_TOKEN"},
 		{"--method tools/call --tool-name get_instructions", "# How to use CodeForge"},
-		{"--method tools/call --tool-name execute_code --tool-arg code=write", "written"},
+		{"--method tools/call --tool-name execute_code --tool-arg code=write:/skills/made.ts", "written"},
 		{"--method tools/call --tool-name execute_code --tool-arg code=slow --protocol-era modern", "whole"},
 		{"--method resources/list", "skill://made"},
 		{"--method resources/templates/list", "skill://{name}"},

@@ -132,6 +132,7 @@ func TestWaiting(t *testing.T) {
 		r.Printed("much\n")
 		r.Waiting(true)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if got := strings.Join(sent, "; "); got != approvalapi.Waiting+"; much" {
 			t.Errorf("%q", got)
 		}

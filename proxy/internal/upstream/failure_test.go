@@ -79,6 +79,9 @@ func TestOutOfFiles(t *testing.T) {
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	resolved, asked := newPool(t, Config{Resolve: at127}), newPool(t, Config{})
+	system := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = system })
+	net.DefaultResolver = &net.Resolver{PreferGo: true} // as in the product, which is built without cgo
 	var was syscall.Rlimit
 	testkit.Must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
 	t.Cleanup(func() { testkit.Must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)) })

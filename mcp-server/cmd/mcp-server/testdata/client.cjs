@@ -25,7 +25,7 @@ async function drive(client) {
   out.run = await call("execute_code", { code: "slow" }, { onprogress: (p) => progress.push(p.message) });
   out.progress = progress[0]; // the second half is told too if the end comes late
   out.mistake = (await call("execute_code", { cod: "x" })).includes("did you mean");
-  out.write = await call("execute_code", { code: "write /skills/made.ts" });
+  out.write = await call("execute_code", { code: "write:/skills/made.ts" });
   out.update = await call("update_skill", { name: "made", patch: "<<<<<<< SEARCH\nexport const n = 1;\n=======\nexport const n = 2;\n>>>>>>> REPLACE" });
   out.resources = (await client.listResources()).resources.some((r) => r.uri === "skill://made");
   out.templates = (await client.listResourceTemplates()).resourceTemplates.length;
