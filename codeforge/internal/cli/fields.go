@@ -112,11 +112,11 @@ func (f *fieldNames) check(fields []string) error {
 		if f.names[field] || len(names) == 0 { // no object was printed
 			continue
 		}
-		mean := ""
+		mean := "."
 		if near := typo.Nearest(field, slips(field), names); near != "" {
 			mean = "; did you mean " + near + "?"
 		}
-		return usageError("--json: there is no field %q%s. The fields are %s", field, mean, strings.Join(names, ", "))
+		return usageError("--json: there is no field %q%s The fields are %s", field, mean, strings.Join(names, ", "))
 	}
 	return nil
 }
