@@ -194,7 +194,8 @@ try { const r = await %s; console.log("STATUS", r.status, await r.text()) } catc
 			if err != nil {
 				return err.Error(), false
 			}
-			seen, held := none(text, "host_unknown", "api_not_in_run", "API other", "narrowed")
+			// The host has no address, as one in no API: no request reaches the proxy, so no refusal names anything.
+			seen, held := none(text, "_meta", "STATUS", "host_unknown", "api_not_in_run", "API other", "narrowed")
 			return seen, held && len(w.Upstream.Seen(trial)) == 0
 		}),
 		code("the token name of another's API, at one's own host", "not swapped, and not told whose it is", bob,
