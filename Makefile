@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 
 # One line per binary: its name, and the folder of its main package.
 BINARIES := codeforge egress-proxy sandboxd mcp-server docker-shim mcp-bridge
-codeforge_DIR    := codeforge/cmd/codeforge
+codeforge_DIR    := cli/cmd/codeforge
 egress-proxy_DIR := proxy/cmd/egress-proxy
 sandboxd_DIR     := sandbox-image/cmd/sandboxd
 mcp-server_DIR   := mcp-server/cmd/mcp-server

@@ -24,7 +24,7 @@ for arch in "${@:-amd64}"; do
 		echo "the packages of this snapshot for $arch are without Deno" >&2
 	}
 done
-codeforge() { "${GO:-go}" run ./codeforge/cmd/codeforge "$@"; }
+codeforge() { "${GO:-go}" run ./cli/cmd/codeforge "$@"; }
 codeforge man >"$dir/man/codeforge.1"
 codeforge completion bash >"$dir/completions/codeforge"
 codeforge completion zsh >"$dir/completions/_codeforge"

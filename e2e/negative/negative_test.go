@@ -311,7 +311,7 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	found := map[string]bool{}
-	for _, folder := range []string{"internal", "catalog", "proxy", "sandbox-image", "mcp-server", "codeforge"} {
+	for _, folder := range []string{"internal", "catalog", "proxy", "sandbox-image", "mcp-server", "cli"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" {
 				return err
@@ -364,7 +364,7 @@ func TestShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	programs := []string{"./codeforge/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server", "./mcp-server/cmd/docker-shim", "./mcp-server/cmd/mcp-bridge"}
+	programs := []string{"./cli/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server", "./mcp-server/cmd/docker-shim", "./mcp-server/cmd/mcp-bridge"}
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-o", dir + "/"}, programs...)...) //nolint:gosec // fixed arguments
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -113,7 +113,7 @@ func TestNamesInSource(t *testing.T) {
 func productGo(t *testing.T) string {
 	t.Helper()
 	var source strings.Builder
-	for _, module := range []string{"catalog", "proxy", "mcp-server", "sandbox-image", "codeforge", "internal"} {
+	for _, module := range []string{"catalog", "proxy", "mcp-server", "sandbox-image", "cli", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root(t), module), func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -11,7 +11,7 @@ import (
 
 // packages are the main packages of CodeForge.
 var packages = []string{
-	"./codeforge/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server",
+	"./cli/cmd/codeforge", "./proxy/cmd/egress-proxy", "./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server",
 	"./mcp-server/cmd/docker-shim",
 	"./mcp-server/cmd/mcp-bridge",
 	"./e2e/cmd/intruder",                            // for tests only: see attack

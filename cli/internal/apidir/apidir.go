@@ -1,0 +1,284 @@
+// Package apidir adds APIs to the folder of APIs: a new config.json is written complete and valid, or not at all.
+package apidir
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
+)
+
+// Entry is an API to add.
+type Entry struct {
+	Name        string
+	Description string
+	Domains     []string
+	Reference   string
+	Restricted  []string
+	Allowed     []string
+	AllowHTTP   bool
+	Credentials []Credential
+	// Operations is what an import makes, or nil.
+	Operations *Operations
+	// Server is how an MCP server is started or reached, or nil.
+	Server *Server
+	// Inactive leaves the API off until the user has looked at it.
+	Inactive bool
+}
+
+// Server is "mcp" of config.json, see catalog.Server. Exactly one of URL, Package and Command is set.
+type Server struct {
+	URL           string            `json:"url,omitempty"`
+	Package       string            `json:"package,omitempty"`
+	Registry      string            `json:"registry,omitempty"`
+	Command       []string          `json:"command,omitempty"`
+	Args          []string          `json:"args,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	Transport     string            `json:"transport,omitempty"`
+	Tools         *Tools            `json:"tools,omitempty"`
+	Timeout       float64           `json:"timeout,omitempty"`         // seconds
+	Connect       float64           `json:"connect_timeout,omitempty"` // seconds
+	State         string            `json:"state,omitempty"`
+	ExclusiveWith []string          `json:"exclusive_with,omitempty"`
+	Permissions   []string          `json:"permissions,omitempty"`
+}
+
+// Tools are the globs of "mcp.tools".
+type Tools struct {
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
+}
+
+// Operations are the operations of an API and where they come from.
+type Operations struct {
+	Source string
+	Only   bool
+	// File is the text of operations.jsonl.
+	File []byte
+}
+
+// Credential is a token name with its value and surfaces; no surface means the default.
+type Credential struct {
+	Name     string
+	Value    secret.Value
+	Surfaces []string
+	// Placeholder is what programs get in place of the name, or empty.
+	Placeholder string
+	// Login is the URL of a remote MCP server that somebody logs in at: there is no Value. Empty: there is one.
+	Login string
+	// Kind tells a person what to type, e.g. ", the password".
+	Kind string
+}
+
+// InvalidError says what is wrong with an Entry.
+type InvalidError struct{ Problems catalog.Problems }
+
+// Error is one line per mistake.
+func (e *InvalidError) Error() string { return e.Problems.String() }
+
+// Add writes dir/NAME/config.json, mode 0600, and returns its path and the catalog's warnings. Nothing is written when
+// there is one, or when the catalog would refuse the entry (an *InvalidError).
+func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error) {
+	text, err := e.render()
+	if err != nil {
+		return "", nil, err
+	}
+	return write(dir, e, text)
+}
+
+// Check is Add without writing anything.
+func Check(dir string, e Entry) error {
+	text, err := e.render()
+	if err != nil {
+		return err
+	}
+	if err := Free(dir, e.Name); err != nil {
+		return err
+	}
+	draft, err := os.MkdirTemp("", "codeforge-check-")
+	if err != nil {
+		return fmt.Errorf("checking the API: %w", err)
+	}
+	defer os.RemoveAll(draft)
+	_, err = fill(filepath.Join(draft, e.Name), e, text)
+	return err
+}
+
+// Free reports whether an API of this name can be added: the name is a good one, and there is no config.json.
+func Free(dir, name string) error {
+	if err := catalog.CheckName(name); err != nil {
+		return fmt.Errorf("API name %q: %w", name, err)
+	}
+	file := filepath.Join(dir, name, configFile)
+	if _, err := os.Lstat(file); err == nil {
+		return fmt.Errorf("%s already exists: codeforge api edit %s changes it, codeforge api rm %s removes it",
+			file, name, name)
+	}
+	return nil
+}
+
+// checkName keeps names from leading out of the folder of APIs. The catalog is stricter.
+func checkName(name string) error {
+	if !fs.ValidPath(name) || filepath.Base(name) != name || strings.HasPrefix(name, ".") {
+		return fmt.Errorf("API name %q: use only letters, digits, - and _", name)
+	}
+	return nil
+}
+
+// write makes the folder beside its place, and moves it or its files there when it is complete.
+func write(dir string, e Entry, text []byte) (path string, warnings catalog.Problems, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // only the files in it are secret
+		return "", nil, fmt.Errorf("apis folder: %w", err)
+	}
+	done, err := alone(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	defer done()
+	if err := Free(dir, e.Name); err != nil {
+		return "", nil, err
+	}
+	// A folder whose name begins with a dot is not an API: the proxy does not see the new one before it is complete.
+	draft, err := os.MkdirTemp(dir, ".codeforge-new-")
+	if err != nil {
+		return "", nil, fmt.Errorf("writing the API: %w", err)
+	}
+	defer os.RemoveAll(draft)
+	folder, final := filepath.Join(draft, e.Name), filepath.Join(dir, e.Name)
+	warnings, err = fill(folder, e, text)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := sameOwner(dir, folder); err != nil {
+		return "", nil, err
+	}
+	if _, err := os.Lstat(final); err != nil {
+		if err := os.Rename(folder, final); err != nil {
+			return "", nil, fmt.Errorf("writing the API: %w", err)
+		}
+		return filepath.Join(final, configFile), warnings, nil
+	}
+	for _, name := range []string{operation.FileName, configFile} { // the folder has an example: config.json comes last
+		err := os.Rename(filepath.Join(folder, name), filepath.Join(final, name))
+		if err != nil && (name == configFile || !errors.Is(err, fs.ErrNotExist)) {
+			return "", nil, fmt.Errorf("writing the API: %w", err)
+		}
+	}
+	return filepath.Join(final, configFile), warnings, nil
+}
+
+const configFile = "config.json"
+
+// fill writes the files of an API into a new folder, and loads them.
+func fill(folder string, e Entry, text []byte) (catalog.Problems, error) {
+	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // only the files in it are secret
+		return nil, fmt.Errorf("writing the API: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, configFile), text, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the API: %w", err)
+	}
+	if o := e.Operations; o != nil {
+		file := filepath.Join(folder, operation.FileName)
+		if err := os.WriteFile(file, o.File, 0o644); err != nil { //nolint:gosec // nothing in it is secret
+			return nil, fmt.Errorf("writing the API: %w", err)
+		}
+	}
+	_, problems := catalog.Load(filepath.Dir(folder), catalog.Options{})
+	if bad := problems.Errors(); len(bad) > 0 {
+		return nil, &InvalidError{bad}
+	}
+	return problems.Warnings(), nil
+}
+
+// Show is the text of config.json without credentials: what comes is in their place.
+func (e Entry) Show(instead func(Credential) string) (string, error) {
+	shown := e
+	shown.Credentials = slices.Clone(e.Credentials)
+	for i, c := range shown.Credentials {
+		shown.Credentials[i].Value = secret.New(instead(c))
+	}
+	text, err := shown.render()
+	return string(text), err
+}
+
+// render is the text of config.json, its fields in the order people read them.
+func (e Entry) render() ([]byte, error) {
+	type value struct {
+		Value       string   `json:"value"`
+		In          []string `json:"in,omitempty"`
+		Placeholder string   `json:"placeholder,omitempty"`
+	}
+	var creds bytes.Buffer
+	creds.WriteString("{")
+	for i, c := range e.Credentials {
+		if i > 0 {
+			creds.WriteString(",")
+		}
+		var v any = c.Value.Reveal()
+		switch {
+		case c.Login != "":
+			v = map[string]any{"oauth2": map[string]string{"resource": c.Login}}
+		case len(c.Surfaces) > 0 || c.Placeholder != "":
+			v = value{c.Value.Reveal(), c.Surfaces, c.Placeholder}
+		}
+		creds.WriteString(jsonfile.Compact(c.Name) + ":" + jsonfile.Compact(v))
+	}
+	creds.WriteString("}")
+	credentials := creds.Bytes()
+	if len(e.Credentials) == 0 {
+		credentials = nil
+	}
+	type operations struct {
+		Source string `json:"source"`
+		SHA256 string `json:"sha256"`
+		Only   bool   `json:"only"`
+	}
+	var ops *operations
+	if o := e.Operations; o != nil {
+		ops = &operations{o.Source, Digest(o.File), o.Only}
+	}
+	config := struct {
+		Schema      string          `json:"$schema"`
+		Description string          `json:"description"`
+		Domains     []string        `json:"domains,omitempty"`
+		Credentials json.RawMessage `json:"credentials,omitempty"`
+		Reference   string          `json:"reference,omitempty"`
+		Restricted  []string        `json:"restricted_methods,omitempty"`
+		Allowed     []string        `json:"allowed_methods,omitempty"`
+		AllowHTTP   bool            `json:"allow_http,omitempty"`
+		Operations  *operations     `json:"operations,omitempty"`
+		Server      *Server         `json:"mcp,omitempty"`
+		Active      bool            `json:"active"`
+	}{
+		schemaFile, e.Description, e.Domains, credentials, e.Reference, e.Restricted, e.Allowed, e.AllowHTTP, ops,
+		e.Server, !e.Inactive,
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(jsonfile.Compact(config)), "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// schemaFile is where the JSON Schema of config.json is, for editors.
+const schemaFile = "../config.schema.json"
+
+// Digest is the digest of a file as config.json has it.
+func Digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

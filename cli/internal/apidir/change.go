@@ -1,0 +1,205 @@
+package apidir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
+)
+
+// read reads dir/NAME/config.json.
+func read(dir, name string) (path string, text []byte, err error) {
+	if err := checkName(name); err != nil {
+		return "", nil, err
+	}
+	path = filepath.Join(dir, name, configFile)
+	text, err = os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil, fmt.Errorf("there is no API %q in %s; codeforge api list lists them", name, dir)
+	}
+	return path, text, err
+}
+
+// exampleSuffix ends the name of an example.
+const exampleSuffix = ".example"
+
+// typesFile is what tells the types of an API.
+const typesFile = "types.d.ts"
+
+// File is the path of an API's config.json.
+func File(dir, name string) (string, error) {
+	path, _, err := read(dir, name)
+	return path, err
+}
+
+// replace puts a new version of a file into its place, with the mode and the owner of the old one.
+func replace(path string, text []byte) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".codeforge-new-")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close(), os.Chmod(f.Name(), info.Mode().Perm()), keepOwner(info, f.Name()))
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// Activate sets "active", and changes nothing else of config.json.
+func Activate(dir, name string, active bool) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	path, text, err := read(dir, name)
+	if err != nil {
+		return err
+	}
+	return set(path, text, active, "active")
+}
+
+// set sets a value of config.json.
+func set(path string, text []byte, value any, keys ...string) error {
+	text, err := jsonfile.Set(text, value, keys...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return replace(path, text)
+}
+
+// Update replaces operations.jsonl, and its digest in config.json, of which it changes nothing else.
+func Update(dir, name string, file []byte) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	path, text, err := read(dir, name)
+	if err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(filepath.Dir(path), operation.FileName), file); err != nil {
+		return err
+	}
+	if had, err := jsonfile.Get(text, "operations", "sha256"); err != nil || had == nil {
+		return err
+	}
+	return set(path, text, Digest(file), "operations", "sha256")
+}
+
+// Contents lists the files of an API that Remove removes, config.json first. What is an example stays, with its types.
+func Contents(dir, name string) ([]string, error) {
+	path, _, err := read(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	files := []string{configFile}
+	_, noExample := os.Lstat(path + exampleSuffix)
+	for _, entry := range entries {
+		file := entry.Name()
+		ofExample := strings.HasSuffix(file, exampleSuffix) || file == typesFile && noExample == nil
+		if file != configFile && !ofExample {
+			files = append(files, file)
+		}
+	}
+	return files, err
+}
+
+// Remove removes an API with its credentials, and its folder if that is empty then.
+func Remove(dir, name string) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	files, err := Contents(dir, name)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(dir, name)
+	for _, file := range files { // without config.json, which comes first, the folder is no API
+		if err := os.RemoveAll(filepath.Join(folder, file)); err != nil {
+			return err
+		}
+	}
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	return os.Remove(folder)
+}
+
+// Example is the text of dir/NAME/config.json.example with the token names of its credentials, or nil.
+func Example(dir, name string) (text []byte, tokens []string, err error) {
+	f, err := os.Open(filepath.Join(dir, name, configFile+exampleSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if text, err = io.ReadAll(io.LimitReader(f, 1<<20)); err != nil {
+		return nil, nil, err
+	}
+	tokens, err = jsonfile.Keys(text, "credentials")
+	return text, tokens, err
+}
+
+// AddExample is Add for an example, with credentials in the place of the example's.
+func AddExample(dir, name string, text []byte, values map[string]secret.Value) (string, catalog.Problems, error) {
+	for token, value := range values {
+		path := []string{"credentials", token}
+		had, err := jsonfile.Get(text, path...)
+		if err != nil {
+			return "", nil, err
+		}
+		if had == nil {
+			return "", nil, fmt.Errorf("the example of %s has no %s", name, token)
+		}
+		if had, err := jsonfile.Get(text, append(path, "value")...); err == nil && had != nil {
+			path = append(path, "value")
+		}
+		if text, err = jsonfile.Set(text, value.Reveal(), path...); err != nil {
+			return "", nil, err
+		}
+	}
+	text, err := jsonfile.Set(text, true, "active")
+	if err != nil {
+		return "", nil, err
+	}
+	return write(dir, Entry{Name: name}, text)
+}
+
+// SetDomains sets "domains", and changes nothing else of config.json.
+func SetDomains(dir, name string, domains []string) error {
+	done, err := alone(dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	path, text, err := read(dir, name)
+	if err != nil {
+		return err
+	}
+	return set(path, text, domains, "domains")
+}

@@ -1,0 +1,133 @@
+package apidir_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// folder makes apis/shop with these files.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "shop"), 0o755))
+	for name, text := range files {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "shop", name), []byte(text), 0o600))
+	}
+	return dir
+}
+
+func config(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "shop", "config.json"))
+	testkit.Must(t, err)
+	return string(text)
+}
+
+// TestActivate: only "active" changes, in whatever way the file is written. Of two, the one that counts.
+func TestActivate(t *testing.T) {
+	for before, after := range map[string]string{
+		"{ \"a\":  1e400 ,\n\t\"active\" : true}": "{ \"a\":  1e400 ,\n\t\"active\" : false}",
+		"{\n  \"a\": \"\\u0041<\"\n}\n":           "{\n  \"a\": \"\\u0041<\",\n  \"active\": false\n}\n",
+		"{}":                                      "{\n  \"active\": false\n}",
+		"{\"active\": 1, \"active\": true}":       "{\"active\": 1, \"active\": false}",
+		"{\"b\": {\"active\": true}}":             "{\"b\": {\"active\": true},\n  \"active\": false}",
+	} {
+		dir := folder(t, map[string]string{"config.json": before})
+		testkit.Must(t, apidir.Activate(dir, "shop", false))
+		if got := config(t, dir); got != after {
+			t.Errorf("%s: got\n%s\nwant\n%s", before, got, after)
+		}
+	}
+	dir := folder(t, map[string]string{"config.json": "{ // mine\n}"})
+	if err := apidir.Activate(dir, "shop", false); err == nil || config(t, dir) != "{ // mine\n}" {
+		t.Errorf("%v: %s", err, config(t, dir))
+	}
+	for _, name := range []string{"../shop", "a/b", ".", "..", ".hidden", ""} {
+		if err := apidir.Activate(dir, name, false); err == nil {
+			t.Errorf("%q is a name", name)
+		}
+	}
+}
+
+// TestRemove: what is listed is what goes; an example stays, with its folder.
+func TestRemove(t *testing.T) {
+	dir := folder(t, map[string]string{"config.json": "{}", "key.txt": "x", "config.json.example": "{}", "types.d.ts": "// of the example"})
+	files, err := apidir.Contents(dir, "shop")
+	testkit.Must(t, err)
+	if !slices.Equal(files, []string{"config.json", "key.txt"}) {
+		t.Errorf("contents %q", files)
+	}
+	testkit.Must(t, apidir.Remove(dir, "shop"))
+	if left, err := os.ReadDir(filepath.Join(dir, "shop")); err != nil || len(left) != 2 || left[0].Name() != "config.json.example" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	dir = folder(t, map[string]string{"config.json": "{}", "types.d.ts": "// mine"})
+	testkit.Must(t, apidir.Remove(dir, "shop"))
+	if _, err := os.Stat(filepath.Join(dir, "shop")); err == nil {
+		t.Error("the folder is still there")
+	}
+}
+
+// TestAddExample: the example's text stays, with the credential in both forms and "active" set.
+func TestAddExample(t *testing.T) {
+	const example = `{
+  "description": "A shop", "domains": ["api.shop.test"],
+  "credentials": {"A_TOKEN": "put_it_here", "B_TOKEN": {"value": "put_it_here", "in": ["query:key"]}},
+  "active": false
+}
+`
+	dir := folder(t, map[string]string{"config.json.example": example})
+	text, tokens, err := apidir.Example(dir, "shop")
+	testkit.Must(t, err)
+	if !slices.Equal(tokens, []string{"A_TOKEN", "B_TOKEN"}) {
+		t.Errorf("tokens %q", tokens)
+	}
+	values := map[string]secret.Value{"A_TOKEN": secret.New("first \"secret\""), "B_TOKEN": secret.New("second-secret")}
+	_, _, err = apidir.AddExample(dir, "shop", text, values)
+	testkit.Must(t, err)
+	const want = `{
+  "description": "A shop", "domains": ["api.shop.test"],
+  "credentials": {"A_TOKEN": "first \"secret\"", "B_TOKEN": {"value": "second-secret", "in": ["query:key"]}},
+  "active": true
+}
+`
+	if got := config(t, dir); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestAtOnce: of two that add one API, one is told that there is one; no edit is lost to another one.
+func TestAtOnce(t *testing.T) {
+	for range 20 {
+		dir := folder(t, map[string]string{"config.json.example": "{}"})
+		var added atomic.Int32
+		var all sync.WaitGroup
+		for _, host := range []string{"one.example.com", "two.example.com"} {
+			all.Go(func() {
+				e := apidir.Entry{Name: "shop", Description: host, Domains: []string{host}}
+				if _, _, err := apidir.Add(dir, e); err == nil {
+					added.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if added.Load() != 1 {
+			t.Fatalf("%d were told that it is theirs", added.Load())
+		}
+		all.Go(func() { testkit.Must(t, apidir.Activate(dir, "shop", false)) })
+		all.Go(func() { testkit.Must(t, apidir.SetDomains(dir, "shop", []string{"new.example.com"})) })
+		all.Wait()
+		if text := config(t, dir); !strings.Contains(text, `"active": false`) || !strings.Contains(text, "new.example.com") {
+			t.Fatalf("an edit is lost: %s", text)
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// add writes an API: from a document, from the example of its name, or from flags and answers.
+func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
+	if strings.ContainsAny(name, ":.") {
+		if hosts, err := hostsOf(name); err == nil {
+			return usageError("%q is a host, and an API has a name too: codeforge api add NAME --domain %s",
+				name, strings.Join(hosts, ","))
+		}
+	}
+	if err := apidir.Free(o.apis, name); err != nil {
+		return err
+	}
+	if flagName, from, err := o.described(); err != nil {
+		return err
+	} else if from != "" {
+		return o.addDocument(ctx, e, name, flagName, from)
+	}
+	for flagName, given := range map[string]bool{
+		"--server": o.server != "", "--scheme": o.scheme != "", "--var": len(o.vars) > 0, "--only-operations": o.only,
+	} {
+		if given {
+			return usageError("%s goes with --openapi, --graphql or --google", flagName)
+		}
+	}
+	if o.plain() {
+		text, tokens, err := apidir.Example(o.apis, name)
+		if err != nil {
+			return err
+		}
+		if text != nil {
+			return o.addExample(ctx, e, name, text, tokens)
+		}
+	}
+	entry, err := o.ask(ctx, e, name)
+	if err != nil {
+		return err
+	}
+	return o.finish(ctx, e, newPrompter(e), entry)
+}
+
+// plain reports whether no flag says what the API is.
+func (o *apiOptions) plain() bool {
+	return len(o.domains)+len(o.tokens)+len(o.surfaces)+len(o.restrict) == 0 && o.description == "" && o.reference == "" &&
+		!o.readOnly
+}
+
+// addExample uses the example of an API as its config.json.
+func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text []byte, tokens []string) error {
+	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes its config.json.\n", visible.Line(name))
+	in, values := newPrompter(e), map[string]secret.Value{}
+	for _, token := range tokens {
+		value, err := in.secret(ctx, "Credential for "+visible.Line(token)+" (not shown): ")
+		if err != nil {
+			return err
+		}
+		values[token] = value
+	}
+	path, warnings, err := apidir.AddExample(o.apis, name, text, values)
+	return o.wrote(ctx, e, name, path, warnings, err)
+}
+
+// ask prompts for what the flags leave out, and checks each answer at once.
+func (o *apiOptions) ask(ctx context.Context, e *Env, name string) (apidir.Entry, error) {
+	in := newPrompter(e)
+	entry := apidir.Entry{
+		Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict,
+	}
+	if o.readOnly {
+		entry.Allowed = readOnly()
+	}
+	if err := o.checkFlags(&entry); err != nil {
+		return entry, err
+	}
+	if len(entry.Domains) == 0 {
+		const question = "Host name(s) of the API, or a URL of it, e.g. api.stripe.com: "
+		text, err := in.line(ctx, question, "--domain", func(s string) (string, error) {
+			hosts, err := hostsOf(s)
+			return strings.Join(hosts, ","), err
+		})
+		if err != nil {
+			return entry, err
+		}
+		if entry.Domains = list(text); in.terminal {
+			fmt.Fprintf(e.Stderr, "  hosts: %s\n", visible.Line(strings.Join(entry.Domains, ", ")))
+		}
+	}
+	if in.terminal {
+		if err := o.askMore(ctx, in, &entry); err != nil {
+			return entry, err
+		}
+	}
+	for _, token := range o.tokens {
+		entry.Credentials = append(entry.Credentials, apidir.Credential{Name: token, Surfaces: o.surfaces})
+	}
+	if entry.Description == "" {
+		entry.Description = name
+	}
+	return entry, nil
+}
+
+// checkFlags checks what the flags say before anything is asked: an answer that was typed for nothing would hurt.
+func (o *apiOptions) checkFlags(entry *apidir.Entry) error {
+	var err error
+	if len(entry.Domains) > 0 {
+		if entry.Domains, err = hostsOf(strings.Join(entry.Domains, ",")); err != nil {
+			return usageError("--domain: %w", err)
+		}
+	}
+	if len(o.tokens) > 0 {
+		text, err := tokensOf(strings.Join(o.tokens, ","))
+		if err != nil {
+			return usageError("--token: %w", err)
+		}
+		o.tokens, o.none = list(text), text == ""
+	}
+	if _, err := surfacesOf(strings.Join(o.surfaces, ",")); err != nil {
+		return usageError("--in: %w", err)
+	}
+	return nil
+}
+
+// tokensOf checks a list of token names, which is empty for none.
+func tokensOf(s string) (string, error) {
+	if s == "none" {
+		return "", nil
+	}
+	if slices.ContainsFunc(list(s), func(t string) bool { return !catalog.ValidTokenName(t) }) {
+		return "", errors.New("found no token name; want 5 to 64 of A-Z, 0-9 and _, starting with a letter")
+	}
+	return s, nil
+}
+
+// surfacesOf checks a list of surfaces.
+func surfacesOf(s string) (string, error) {
+	for _, surface := range list(s) {
+		if _, err := catalog.ParseSurface(surface); err != nil {
+			return "", fmt.Errorf("%q: %w; want e.g. header, header:X-Api-Key or query:key", surface, err)
+		}
+	}
+	return s, nil
+}
+
+// askMore prompts for what has a default.
+func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Entry) error {
+	var err error
+	if entry.Description == "" {
+		const question = "What it is for, in a line that the model reads ["
+		entry.Description, err = in.line(ctx, question+entry.Name+"]: ", "--description",
+			func(s string) (string, error) { return s, nil })
+		if err != nil {
+			return err
+		}
+	}
+	if len(o.tokens) == 0 && !o.none {
+		usual := defaultToken(entry.Name)
+		question := "Token name that code writes [" + usual + "], or none: "
+		text, err := in.line(ctx, question, "--token", func(s string) (string, error) {
+			if s == "" {
+				return usual, nil
+			}
+			return tokensOf(s)
+		})
+		if err != nil {
+			return err
+		}
+		o.tokens = list(text)
+	}
+	if len(o.surfaces) == 0 && len(o.tokens) > 0 {
+		const question = "Where requests carry it: header, header:X-Api-Key, query:key, path or body:field [header]: "
+		text, err := in.line(ctx, question, "--in", surfacesOf)
+		if err != nil {
+			return err
+		}
+		o.surfaces = list(text)
+	}
+	if len(entry.Restricted) == 0 && entry.Allowed == nil {
+		text, err := in.line(ctx, "Methods to refuse, e.g. POST,PUT,PATCH,DELETE [none]: ", "--restrict",
+			func(s string) (string, error) {
+				if s == "none" {
+					s = ""
+				}
+				return s, answerProblem(apidir.Check(o.apis, apidir.Entry{Name: entry.Name, Description: entry.Name,
+					Domains: entry.Domains, Restricted: list(s)}))
+			})
+		if err != nil {
+			return err
+		}
+		entry.Restricted = list(text)
+	}
+	return nil
+}
+
+// answerProblem is what is wrong with an answer, without the file and the field that it would be in.
+func answerProblem(err error) error {
+	var bad *apidir.InvalidError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	p := bad.Problems[0]
+	p.File, p.Field = "", ""
+	return errors.New("found " + p.String())
+}
+
+// hostsOf are the hosts of a list of names and URLs.
+func hostsOf(s string) ([]string, error) {
+	var out []string
+	for _, text := range list(s) {
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			if text = u.Host; u.Port() == "443" || u.Port() == "80" {
+				text = u.Hostname()
+			}
+		} else {
+			text, _, _ = strings.Cut(text, "/")
+		}
+		p, err := catalog.ParseHostPattern(text)
+		if err != nil {
+			return nil, fmt.Errorf("found %q, which is %w; want a host name like api.example.com", text, err)
+		}
+		if !slices.Contains(out, p.String()) {
+			out = append(out, p.String())
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("found nothing; want a host name like api.example.com")
+	}
+	return out, nil
+}
+
+// readOnly are the methods of --read-only.
+func readOnly() []string { return []string{"GET", "HEAD"} }
+
+// finish checks an entry before its credentials are typed, asks for them, and writes it.
+func (o *apiOptions) finish(ctx context.Context, e *Env, in prompter, entry apidir.Entry) error {
+	trial := entry
+	trial.Credentials = slices.Clone(entry.Credentials)
+	for i := range trial.Credentials {
+		trial.Credentials[i].Value = secret.New(fmt.Sprintf("not-typed-yet-%d", i))
+	}
+	if err := apidir.Check(o.apis, trial); err != nil {
+		return err
+	}
+	for i := range entry.Credentials {
+		c := &entry.Credentials[i]
+		value, err := in.secret(ctx, "Credential for "+visible.Line(c.Name)+c.Kind+" (not shown): ")
+		if err != nil {
+			return err
+		}
+		c.Value = value
+	}
+	path, warnings, err := apidir.Add(o.apis, entry)
+	return o.wrote(ctx, e, entry.Name, path, warnings, err)
+}
+
+// wrote says what was written.
+func (o *apiOptions) wrote(ctx context.Context, e *Env, name, path string, warnings catalog.Problems, err error) error {
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
+	}
+	state := o.loads(ctx, e, name, true)
+	if o.json {
+		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
+	}
+	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", visible.Line(path), state, name)
+	return nil
+}
+
+// defaultToken is the usual token name of an API.
+func defaultToken(api string) string { return document.TokenName(api, "AUTH_TOKEN") }

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// activate switches an API on or off.
+func (o *apiOptions) activate(ctx context.Context, e *Env, name string, on bool) error {
+	if err := apidir.Activate(o.apis, name, on); err != nil {
+		return err
+	}
+	state := map[bool]string{true: "on", false: "off: its hosts are closed"}[on]
+	if o.loads(ctx, e, name, on) == notLoaded {
+		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
+			"that yet; codeforge check and codeforge status say more"
+	}
+	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", visible.Line(name), state)
+	return err
+}
+
+// remove removes an API after a confirmation.
+func (o *apiOptions) remove(ctx context.Context, e *Env, name string) error {
+	files, err := apidir.Contents(o.apis, name)
+	if err != nil {
+		return err
+	}
+	folder := visible.Line(filepath.Join(o.apis, name))
+	if !o.yes {
+		question := fmt.Sprintf("Remove %s in %s?", visible.Line(strings.Join(files, ", ")), folder)
+		if err := confirm(ctx, e, question); err != nil {
+			return err
+		}
+	}
+	if err := apidir.Remove(o.apis, name); err != nil {
+		return err
+	}
+	if o.loads(ctx, e, name, false) == notLoaded {
+		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status says more\n", visible.Line(name))
+	}
+	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials where they were made if nothing else "+
+		"uses them.\n", visible.Line(strings.Join(files, ", ")), folder)
+	return err
+}
+
+// edit opens config.json in the user's editor, and checks it afterwards.
+func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
+	file, err := apidir.File(o.apis, name)
+	if err != nil {
+		return err
+	}
+	words := strings.Fields(cmp.Or(e.Getenv("VISUAL"), e.Getenv("EDITOR")))
+	if len(words) == 0 {
+		words = []string{"vi"}
+	}
+	cmd := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Stdin, e.Stdout, e.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the editor %s ($VISUAL, $EDITOR): %w", visible.Line(words[0]), err)
+	}
+	return o.check(e, name)
+}
+
+// testAll tries one API, or all that are active.
+func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
+	if name != "" {
+		return o.test(ctx, e, name)
+	}
+	_, cat := inspect(e, o.apis)
+	var failed error
+	tried := 0
+	for _, a := range cat.APIs() {
+		if !a.Active || a.Server != nil && len(a.Hosts) == 0 {
+			continue
+		}
+		tried++
+		if !o.json {
+			fmt.Fprintf(e.Stdout, "%s\n", visible.Line(a.Name))
+		}
+		if err := o.test(ctx, e, a.Name); err != nil {
+			failed = silent(ExitFailed)
+			if text := err.Error(); text != "" {
+				fmt.Fprintf(e.Stdout, "failed: %s\n", visible.Line(text))
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if tried == 0 {
+		return fmt.Errorf("there is no active API in %s; codeforge api add NAME adds one", visible.Line(o.apis))
+	}
+	return failed
+}

@@ -1,0 +1,388 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/cli/internal/google"
+	"github.com/codeforge-mcp/codeforge/cli/internal/graphql"
+	"github.com/codeforge-mcp/codeforge/cli/internal/openapi"
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// described is the flag that says which document describes an API, and its value. Both are empty without one.
+func (o *apiOptions) described() (flagName, from string, err error) {
+	for _, f := range [][2]string{{"--openapi", o.openapi}, {"--graphql", o.graphql}, {"--google", o.google}} {
+		switch {
+		case f[1] == "":
+		case from != "":
+			return "", "", usageError("%s and %s do not go together", flagName, f[0])
+		default:
+			flagName, from = f[0], f[1]
+		}
+	}
+	return flagName, from, nil
+}
+
+// read reads and imports a document in the language of a flag. Without a flag it is OpenAPI, or Google's.
+func (o *apiOptions) read(ctx context.Context, e *Env, flagName, from string, with document.Options) (
+	document.Source, *document.Document, error,
+) {
+	if flagName == "--graphql" {
+		source, endpoint, err := document.Introspect(ctx, from, graphql.Question, e.Stdin)
+		if err != nil {
+			return source, nil, err
+		}
+		if endpoint {
+			with.Base = source.URL
+		}
+		doc, err := graphql.Import(source.Text, with)
+		return source, doc, named(from, err)
+	}
+	if address := google.Address(from); flagName == "--google" && address != "" {
+		from = address
+	}
+	source, err := document.Read(ctx, from, e.Stdin)
+	if err != nil {
+		return source, nil, err
+	}
+	with.Base = source.URL
+	doc, err := importText(flagName, source.Text, with)
+	return source, doc, named(from, err)
+}
+
+// named adds the name of a document to an error.
+func named(from string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", visible.Line(from), err)
+	}
+	return nil
+}
+
+func importText(flagName string, text []byte, with document.Options) (*document.Document, error) {
+	if flagName == "--google" {
+		return google.Import(text, with)
+	}
+	root, err := tree.Parse(text, openapi.Skip)
+	if err != nil {
+		return nil, err
+	}
+	if root.Str("discoveryVersion") != "" {
+		return google.Import(text, with)
+	}
+	return openapi.FromTree(root, with)
+}
+
+// addDocument adds an API that a document describes.
+func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, from string) error {
+	in := newPrompter(e)
+	if from == "-" && in.terminal {
+		return usageError("%s - reads the document from standard input, which is a terminal", flagName)
+	}
+	if len(o.surfaces) > 0 && flagName != "--graphql" {
+		return usageError("--in does not go with %s, which says where credentials are; --scheme chooses", flagName)
+	}
+	source, doc, err := o.read(ctx, e, flagName, from, document.Options{
+		Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: o.surfaces.String(),
+		Methods: o.methods(),
+	})
+	if err != nil {
+		return err
+	}
+	out := e.Stdout
+	if o.json {
+		out = e.Stderr
+	}
+	describe(out, name, doc)
+	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used standard input up
+		tty, err := os.Open(terminalDevice)
+		if err != nil {
+			return errors.New("the document came by standard input, so the credential cannot; want a file or a URL, or " +
+				"--scheme none")
+		}
+		defer tty.Close()
+		with := *e
+		with.Stdin = tty
+		in = newPrompter(&with)
+	}
+	if err := o.chooseHosts(ctx, in, out, doc); err != nil {
+		return err
+	}
+	file, err := render(doc)
+	if err != nil {
+		return err
+	}
+	entry := o.entry(name, doc)
+	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
+	if err := o.finish(ctx, e, in, entry); err != nil {
+		return err
+	}
+	if !o.json {
+		fmt.Fprintf(out, "Wrote %s (%s) beside it.\n",
+			visible.Line(filepath.Join(o.apis, name, operation.FileName)), kilobytes(len(file)))
+	}
+	return nil
+}
+
+// methods are those that operations may have, or nil for all.
+func (o *apiOptions) methods() []string {
+	if o.readOnly {
+		return readOnly()
+	}
+	if len(o.restrict) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(operation.Methods(), func(m string) bool {
+		return slices.ContainsFunc(o.restrict, func(r string) bool { return strings.EqualFold(m, r) })
+	})
+}
+
+// entry is the config.json of an imported document.
+func (o *apiOptions) entry(name string, doc *document.Document) apidir.Entry {
+	entry := apidir.Entry{
+		Name: name, Description: o.description, Domains: doc.Hosts, Reference: o.reference, Restricted: o.restrict,
+		AllowHTTP: doc.HTTP,
+	}
+	entry.Description = cmp.Or(entry.Description, doc.Description, name)
+	for _, d := range o.domains {
+		if !slices.Contains(entry.Domains, d) {
+			entry.Domains = append(entry.Domains, d)
+		}
+	}
+	if o.readOnly {
+		entry.Allowed = readOnly()
+	}
+	for _, t := range doc.Scheme.Tokens {
+		entry.Credentials = append(entry.Credentials,
+			apidir.Credential{Name: t.Name, Surfaces: []string{t.Place}, Kind: ", " + t.Kind})
+	}
+	return entry
+}
+
+// render is the text of operations.jsonl.
+func render(doc *document.Document) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := operation.NewWriter(&b, doc.Head)
+	if err != nil {
+		return nil, err
+	}
+	for _, lines := range [][]operation.Line{doc.Operations, doc.Types} {
+		for _, l := range lines {
+			if err := w.Write(l); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b.Bytes(), w.Close()
+}
+
+// describe says what was found in a document.
+func describe(out io.Writer, name string, doc *document.Document) {
+	fmt.Fprintf(out, "%s: %s, %s, %s\n", visible.Line(name), visible.Line(doc.Kind),
+		count(len(doc.Operations), "operation"), count(len(doc.Types), "type"))
+	fmt.Fprintf(out, "  host  %s\n", visible.Line(strings.Join(doc.Hosts, ", ")))
+	also := ""
+	if len(doc.Other) > 0 {
+		also = " (also: " + strings.Join(doc.Other, ", ") + "; choose with --scheme)"
+	}
+	for _, t := range doc.Scheme.Tokens {
+		fmt.Fprintf(out, "  auth  %s -> %s in %s%s\n", visible.Line(doc.Scheme.Name), t.Name, visible.Line(t.Place),
+			visible.Line(also))
+		also = ""
+	}
+	if len(doc.Scheme.Tokens) == 0 {
+		fmt.Fprintln(out, "  auth  none; --token NAME adds a bearer token if the API wants one")
+	}
+	for _, note := range doc.Notes {
+		fmt.Fprintf(out, "  note  %s\n", visible.Line(note))
+	}
+}
+
+func kilobytes(n int) string { return fmt.Sprintf("%d KB", (n+999)/1000) }
+
+// update reads an API's document again. Hosts, credentials and all else in config.json stay as they are.
+func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
+	_, cat := inspect(e, o.apis)
+	a := cat.API(name)
+	if a == nil {
+		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s says more", name, o.apis, name)
+	}
+	flagName, from, err := o.described()
+	if err != nil {
+		return err
+	}
+	if from == "" && a.Operations != nil && a.Operations.Source != "-" {
+		from = a.Operations.Source
+	}
+	if a.Operations == nil || from == "" {
+		return fmt.Errorf("%s was not imported from a file or URL; --openapi, --graphql or --google names its document", name)
+	}
+	old, had, err := readOperations(filepath.Join(o.apis, name, operation.FileName))
+	if err != nil {
+		return err
+	}
+	options := document.Options{Name: name, Server: old.Server, Scheme: openapi.None, Methods: allowedMethods(a.Methods)}
+	if old.GraphQL && flagName == "" {
+		flagName = "--graphql"
+		if len(had) > 0 && had[0].Path != "/" {
+			options.Server += had[0].Path
+		}
+	}
+	if o.server != "" {
+		options.Server = o.server
+	}
+	source, doc, err := o.read(ctx, e, flagName, from, options)
+	if err != nil {
+		return err
+	}
+	doc.Head.Auth = old.Auth
+	kept, closed := doc.Operations[:0], map[string]bool{}
+	for _, l := range doc.Operations {
+		if host := serverHost(l.Server); host != "" && !covered(a.Hosts, host) {
+			closed[host] = true
+			continue
+		}
+		kept = append(kept, l)
+	}
+	doc.Operations, doc.Head.Operations = kept, len(kept)
+	if host := serverHost(doc.Head.Server); !covered(a.Hosts, host) {
+		return fmt.Errorf("the server %s is not in the domains of %s: add %s there first",
+			visible.Line(doc.Head.Server), name, host)
+	}
+	file, err := render(doc)
+	if err != nil {
+		return err
+	}
+	if err := apidir.Update(o.apis, name, file); err != nil {
+		return err
+	}
+	added, gone := compare(had, doc.Operations, old.GraphQL)
+	if o.json {
+		return printJSON(e.Stdout, map[string]any{
+			"name": name, "operations": len(doc.Operations), "added": added, "removed": gone,
+		})
+	}
+	fmt.Fprintf(e.Stdout, "%s: %s, +%d -%d (%s)\n",
+		visible.Line(name), count(len(doc.Operations), "operation"), added, gone, kilobytes(len(file)))
+	for host := range closed {
+		fmt.Fprintf(e.Stdout, "  note  operations at %s were left out: it is not in \"domains\"\n", visible.Line(host))
+	}
+	if !doc.Head.GraphQL { // a schema names no host
+		fresh, err := importText(flagName, source.Text, document.Options{Name: name, Base: source.URL, Vars: o.vars})
+		if err == nil {
+			o.changed(e.Stdout, a, old, fresh)
+		}
+	}
+	for _, note := range doc.Notes {
+		fmt.Fprintf(e.Stdout, "  note  %s\n", visible.Line(note))
+	}
+	return nil
+}
+
+// changed says where a document asks for more than config.json gives.
+func (o *apiOptions) changed(out io.Writer, a *catalog.API, old operation.Head, doc *document.Document) {
+	for _, host := range doc.Hosts {
+		if !covered(a.Hosts, host) {
+			fmt.Fprintf(out, "  note  the document names the host %s, which is not in \"domains\" and stays closed\n",
+				visible.Line(host))
+		}
+	}
+	for _, t := range doc.Scheme.Tokens {
+		known := slices.ContainsFunc(old.Auth, func(x operation.Auth) bool { return strings.EqualFold(x.Place, t.Place) })
+		if !known && len(old.Auth) > 0 {
+			fmt.Fprintf(out, "  note  the document sends its credential in %s, and config.json does not: nothing was changed\n",
+				visible.Line(t.Place))
+		}
+	}
+}
+
+// serverHost is the host of a server's URL, as config.json writes it, or empty.
+func serverHost(server string) string {
+	if server == "" {
+		return ""
+	}
+	_, host, err := document.CheckServer(server)
+	if err != nil {
+		return "?"
+	}
+	return host
+}
+
+// covered reports whether one of the patterns covers a host.
+func covered(patterns []catalog.HostPattern, host string) bool {
+	_, parent, _ := strings.Cut(host, ".")
+	return slices.ContainsFunc(patterns, func(p catalog.HostPattern) bool {
+		return p.String() == host || p.String() == "*."+parent
+	})
+}
+
+// allowedMethods are the methods that an API allows, or nil for all.
+func allowedMethods(m catalog.Methods) []string {
+	if m.Allowed == nil && len(m.Restricted) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(operation.Methods(), func(x string) bool {
+		return slices.Contains(m.Restricted, x) || m.Allowed != nil && !slices.Contains(m.Allowed, x)
+	})
+}
+
+// readOperations reads the head and the operations of an operations.jsonl.
+func readOperations(path string) (operation.Head, []operation.Line, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return operation.Head{}, nil, err
+	}
+	defer f.Close()
+	r, err := operation.NewReader(f)
+	if err != nil {
+		return operation.Head{}, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var lines []operation.Line
+	for {
+		l, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return r.Head(), lines, nil
+		case err != nil:
+			return operation.Head{}, nil, fmt.Errorf("%s: %w", path, err)
+		case l.Method != "":
+			lines = append(lines, operation.Line{Method: l.Method, Path: l.Path, ID: l.ID})
+		}
+	}
+}
+
+// compare counts the operations that are new and those that are gone. Those of GraphQL have one path and differ by ID.
+func compare(before, after []operation.Line, graphQL bool) (added, gone int) {
+	have := map[string]int{}
+	key := func(l operation.Line) string {
+		if graphQL {
+			return l.ID
+		}
+		return l.Method + " " + l.Path
+	}
+	for _, l := range before {
+		have[key(l)]++
+	}
+	for _, l := range after {
+		if have[key(l)]--; have[key(l)] < 0 {
+			added++
+		}
+	}
+	for _, n := range have {
+		gone += max(n, 0)
+	}
+	return added, gone
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// step is what one rule does with a request.
+type step struct {
+	Rule string `json:"rule"`
+	// Result is "no match", "match", "depends on the body", or why the request cannot be judged.
+	Result string `json:"result"`
+}
+
+// explanation is what decides on a request to one API.
+type explanation struct {
+	API    string `json:"api"`
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Steps  []step `json:"rules,omitempty"`
+	// Verdict is "allowed", "refused", or "depends on the body".
+	Verdict string `json:"verdict"`
+	// Why names what decided.
+	Why string `json:"why"`
+}
+
+const dependsOnBody = "depends on the body"
+
+// explain tells what the configuration of an API says of a method and a path.
+func (o *apiOptions) explain(e *Env, name, method, path string) error {
+	if !strings.HasPrefix(path, "/") && method != callMethod {
+		return usageError("api explain: the path begins with /, e.g. codeforge api explain %s %s /v1/items", name, method)
+	}
+	path, _, _ = strings.Cut(path, "?")
+	_, cat := inspect(e, o.apis)
+	a := cat.API(name)
+	if a == nil {
+		return fmt.Errorf("there is no API %q in %s that loads; codeforge api list lists them", name, o.apis)
+	}
+	x := explainRequest(a, method, path)
+	if o.json {
+		return printJSON(e.Stdout, x)
+	}
+	p := newPainter(e, e.Stdout)
+	for i, s := range x.Steps {
+		fmt.Fprintf(e.Stdout, "%3d  %s\n     %s\n", i+1, visible.Line(s.Rule), p(terminal.Dim, s.Result))
+	}
+	color := terminal.Green
+	if x.Verdict != "allowed" {
+		color = terminal.Yellow
+	}
+	fmt.Fprintf(e.Stdout, "%s: %s\n", p(color, x.Verdict), visible.Line(x.Why))
+	return nil
+}
+
+// explainRequest judges in the order in which the proxy does.
+func explainRequest(a *catalog.API, method, path string) explanation {
+	x := explanation{API: a.Name, Method: method, Path: path, Verdict: "refused"}
+	switch {
+	case !a.Active:
+		x.Why = `the API is not active ("active": false)`
+	case method == callMethod:
+		x.call(a)
+	case slices.Contains(a.Methods.Restricted, method):
+		x.Why = "restricted_methods has " + method
+	case a.Methods.Allowed != nil && !slices.Contains(a.Methods.Allowed, method):
+		x.Why = "allowed_methods has no " + method
+	case a.Only != nil && !slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool {
+		return a.Only.Allow(h.String(), method, path)
+	}):
+		x.Why = "operations.only is set, and this is no operation of the document"
+	case a.Rules == nil:
+		x.Verdict, x.Why = "allowed", "the API has no rules"
+	default:
+		if !a.DependsOnPath() {
+			path = "/"
+		}
+		x.byRules(a.Rules, func(one []catalog.Rule) (*catalog.Rule, error) {
+			return catalog.Decide(one, method, path, nil)
+		})
+	}
+	return x
+}
+
+// callMethod stands for a call of an MCP server's tool.
+const callMethod = "CALL"
+
+// call tells what is said of calls of a tool, whose name is the path.
+func (x *explanation) call(a *catalog.API) {
+	named := func(glob string) bool { return toolname.Match(glob, x.Path) }
+	switch {
+	case a.Server == nil:
+		x.Why = "the API is no MCP server"
+	case slices.ContainsFunc(a.Server.Deny, named):
+		x.Why = "mcp.tools.deny has it"
+	case len(a.Server.Allow) > 0 && !slices.ContainsFunc(a.Server.Allow, named):
+		x.Why = "mcp.tools.allow does not have it"
+	case a.ToolRules == nil:
+		x.Verdict, x.Why = "allowed", "the API has no rules about tools"
+	default:
+		x.byRules(a.ToolRules, func(one []catalog.Rule) (*catalog.Rule, error) {
+			return catalog.DecideCall(one, x.Path, nil)
+		})
+	}
+}
+
+func (x *explanation) byRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
+	depends := ""
+	for i, r := range rules {
+		matched, err := decide(rules[i : i+1])
+		s := step{Rule: r.String(), Result: "no match"}
+		switch {
+		case errors.Is(err, catalog.ErrUnread):
+			s.Result = dependsOnBody
+			depends = s.Rule
+		case err != nil:
+			s.Result = err.Error()
+			x.Why = s.Result
+		case matched != nil:
+			s.Result = "match"
+			x.Why = fmt.Sprintf("rule %d: %s", i+1, s.Rule)
+		}
+		x.Steps = append(x.Steps, s)
+		if x.Why == "" {
+			continue
+		}
+		if matched != nil && r.Then == catalog.ActionAllow {
+			x.Verdict = "allowed"
+		}
+		break
+	}
+	if x.Why == "" {
+		x.Why = "no rule matches"
+	}
+	if depends != "" {
+		x.Why = fmt.Sprintf("%s; without it: %s, %s", depends, x.Verdict, x.Why)
+		x.Verdict = dependsOnBody
+	}
+}

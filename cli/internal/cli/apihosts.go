@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// chooseHosts leaves in a document only the hosts that the user opens: that of its first server and its neighbours
+// under one registered domain, those of --domain, and of the others those that the user says yes to, one by one.
+// Whoever wrote the document could name any host, and code may send the credential to each that is open.
+func (o *apiOptions) chooseHosts(ctx context.Context, in prompter, out io.Writer, doc *document.Document) error {
+	main := registered(serverHost(doc.Head.Server))
+	var open []string
+	closed := map[string]bool{}
+	for _, host := range doc.Hosts {
+		yes := registered(host) == main || slices.Contains(o.domains, host)
+		if !yes && in.terminal {
+			question := fmt.Sprintf("Open %s too, which is not of %s? [y/N] ", visible.Line(host), visible.Line(main))
+			answer, err := in.line(ctx, question, "--domain",
+				func(s string) (string, error) { return strings.ToLower(s), nil })
+			if err != nil {
+				return err
+			}
+			yes = answer == "y" || answer == "yes"
+		}
+		if yes {
+			open = append(open, host)
+			continue
+		}
+		closed[host] = true
+		fmt.Fprintf(out, "  note  %s is not of %s and stays closed, with the operations there; --domain %s opens it\n",
+			visible.Line(host), visible.Line(main), visible.Line(host))
+	}
+	doc.Hosts = open
+	doc.Operations = slices.DeleteFunc(doc.Operations, func(l operation.Line) bool { return closed[serverHost(l.Server)] })
+	if doc.Head.Operations = len(doc.Operations); len(doc.Operations) == 0 {
+		return &document.Refused{Found: "operations at closed hosts only", Want: "--domain for one of them"}
+	}
+	return nil
+}
+
+// registered is the domain that somebody has registered for a host, or the host where there is none.
+func registered(host string) string {
+	u := url.URL{Host: host}
+	name := u.Hostname()
+	if domain, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
+		return domain
+	}
+	return name
+}

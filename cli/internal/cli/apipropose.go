@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// proposal is what runs did with an API, as rules.
+type proposal struct {
+	API      string    `json:"api"`
+	Since    time.Time `json:"since,omitzero"`
+	Requests int       `json:"requests"`
+	Runs     int       `json:"runs"`
+	// Rules are those that permit what was served, the most used ones first.
+	Rules []proposedRule `json:"rules"`
+	// Now are the rules in force, with how many of the requests each decides on by method and path.
+	Now []proposedRule `json:"now,omitempty"`
+	// Unused are the places of token names in which none was put.
+	Unused []string `json:"unused,omitempty"`
+}
+
+// proposedRule is a rule, and how many requests it is for.
+type proposedRule struct {
+	Rule     json.RawMessage `json:"rule,omitempty"`
+	Text     string          `json:"text"`
+	Requests int             `json:"requests"`
+}
+
+// propose shows rules that permit what runs did, beside those in force. Nothing is changed.
+func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
+	_, cat := inspect(e, o.apis)
+	a := cat.API(name)
+	if a == nil {
+		return fmt.Errorf("there is no API %q in %s that loads; codeforge api list lists them", name, o.apis)
+	}
+	since, err := parseSince(o.since, time.Now())
+	if err != nil {
+		return err
+	}
+	ledger := auditOptions{target: o.target}
+	src, err := ledger.source(ctx, e)
+	if err != nil {
+		return err
+	}
+	var list []controlapi.Exchange
+	err = audit.Each(src, audit.Query{Since: since, Run: o.ofRun}, func(r audit.Record) error {
+		if x := r.Exchange; x != nil && x.Outcome == controlapi.OutcomeServed && slices.Contains(x.APIs, name) {
+			list = append(list, *x)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p := propose(a, list)
+	p.Since = since
+	if o.json {
+		return printJSON(e.Stdout, p)
+	}
+	printProposal(e, p)
+	return nil
+}
+
+// propose makes the rules for requests that were served.
+func propose(a *catalog.API, list []controlapi.Exchange) proposal {
+	p := proposal{API: a.Name, Requests: len(list), Rules: []proposedRule{}}
+	runs, used := map[string]bool{}, map[string]bool{}
+	counts := map[route]int{}
+	now := make([]int, len(a.Rules))
+	for _, x := range list {
+		runs[x.Run] = true
+		for _, s := range x.Swapped {
+			used[s.Name+" in "+s.In] = true
+			used[s.Name+" in "+strings.SplitN(s.In, ":", 2)[0]] = true //nolint:mnd // the kind of the place
+		}
+		u, err := url.Parse(x.URL)
+		if err != nil {
+			continue
+		}
+		if !strings.Contains(u.Path, "*") { // which in a rule stands for more than was requested
+			counts[route{x.Method, u.EscapedPath()}]++
+		}
+		if r, err := catalog.Decide(a.Rules, x.Method, u.EscapedPath(), nil); err == nil && r != nil {
+			now[slices.IndexFunc(a.Rules, func(o catalog.Rule) bool { return o.String() == r.String() })]++
+		}
+	}
+	p.Runs = len(runs)
+	for r, n := range templates(counts) {
+		text, _ := json.Marshal(struct { // texts
+			Methods []string `json:"methods"`
+			Path    string   `json:"path"`
+			Then    string   `json:"then"`
+		}{[]string{r.method}, r.path, "allow"})
+		p.Rules = append(p.Rules, proposedRule{text, "allow " + r.method + " " + r.path, n})
+	}
+	slices.SortFunc(p.Rules, func(x, y proposedRule) int {
+		if x.Requests != y.Requests {
+			return y.Requests - x.Requests
+		}
+		return strings.Compare(x.Text, y.Text)
+	})
+	for i, r := range a.Rules {
+		p.Now = append(p.Now, proposedRule{Text: r.String(), Requests: now[i]})
+	}
+	for _, c := range a.Credentials {
+		for _, s := range c.Surfaces {
+			if at := c.Name + " in " + s.String(); !used[at] {
+				p.Unused = append(p.Unused, at)
+			}
+		}
+	}
+	return p
+}
+
+// route is a method and a path, in which "*" stands for a segment.
+type route struct{ method, path string }
+
+// manyValues is how many values of a segment make it one that varies.
+const manyValues = 3
+
+// templates sums up requests by the shape of their paths: segments that look like ids, and those of which there are
+// manyValues different ones, become "*".
+func templates(counts map[route]int) map[route]int {
+	out := map[route]int{}
+	longest := 0
+	for r, n := range counts {
+		segments := strings.Split(r.path, "/")
+		longest = max(longest, len(segments))
+		for i, s := range segments {
+			if isID(s) {
+				segments[i] = "*"
+			}
+		}
+		out[route{r.method, strings.Join(segments, "/")}] += n
+	}
+	for at := range longest {
+		values := map[route][]route{} // by what they have in common
+		for r := range out {
+			segments := strings.Split(r.path, "/")
+			if at == 0 || at >= len(segments) || segments[at] == "" {
+				continue
+			}
+			segments[at] = "*"
+			common := route{r.method, strings.Join(segments, "/")}
+			values[common] = append(values[common], r)
+		}
+		for common, all := range values {
+			if len(all) < manyValues {
+				continue
+			}
+			sum := 0
+			for _, r := range all {
+				sum += out[r]
+				delete(out, r)
+			}
+			out[common] += sum
+		}
+	}
+	return maps.Clone(out)
+}
+
+// isID reports whether a segment of a path looks like an identifier: a number, hexadecimal digits, or letters with
+// digits among them that are too long for a word and its version.
+func isID(s string) bool {
+	const least = 8
+	digits, hex := 0, 0
+	for _, c := range []byte(s) {
+		switch {
+		case c >= '0' && c <= '9':
+			digits++
+			hex++
+		case c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' || c == '-':
+			hex++
+		}
+	}
+	switch {
+	case digits == 0:
+		return false
+	case digits == len(s):
+		return true
+	}
+	return len(s) >= least && (hex == len(s) || digits >= 2) //nolint:mnd // api2 has one
+}
+
+// printProposal prints the proposal as a difference.
+func printProposal(e *Env, p proposal) {
+	paint := newPainter(e, e.Stdout)
+	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. Nothing is changed: put what you want into apis/%s/config.json.\n",
+		count(p.Requests, "request"), count(p.Runs, "run"), visible.Line(p.API), visible.Line(p.API))
+	if p.Requests == 0 {
+		return
+	}
+	fmt.Fprintln(e.Stdout, `  "rules":`)
+	for _, r := range p.Now {
+		fmt.Fprintln(e.Stdout, paint(terminal.Red, fmt.Sprintf("- %-60s %d", visible.Line(r.Text), r.Requests)))
+	}
+	for _, r := range p.Rules {
+		fmt.Fprintln(e.Stdout, paint(terminal.Green, fmt.Sprintf("+ %-60s %d", visible.Line(string(r.Rule))+",", r.Requests)))
+	}
+	for _, u := range p.Unused {
+		fmt.Fprintf(e.Stdout, "  not used: %s\n", visible.Line(u))
+	}
+	fmt.Fprintln(e.Stdout, "The ledger has no bodies: add conditions on fields, and \"graphql\", by hand. "+
+		"\"then\": \"approve\" asks you first.")
+}

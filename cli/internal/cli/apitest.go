@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/probe"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// test tries one API through the running CodeForge.
+func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
+	found, cat := inspect(e, o.apis)
+	a := cat.API(name)
+	if a == nil {
+		for _, f := range found {
+			if f.API == name {
+				return fmt.Errorf("%s does not load: codeforge api check %s shows why", name, name)
+			}
+		}
+		return fmt.Errorf("there is no API %q in %s; codeforge api list lists them", name, o.apis)
+	}
+	if !a.Active {
+		return fmt.Errorf("%s is not active: set \"active\": true in apis/%s/config.json", name, name)
+	}
+	c, err := o.target.config(e)
+	if err != nil {
+		return err
+	}
+	running, err := o.findRunning(ctx, c, a)
+	if err != nil {
+		return err
+	}
+	p, err := probe.New(running, o.path)
+	if err != nil {
+		return err
+	}
+	r, err := execute(ctx, e, c, server.Run{Code: p.Script(), APIs: []string{name}})
+	if err != nil {
+		return err
+	}
+	var receipt controlapi.Receipt
+	if r.Receipt != nil {
+		receipt = *r.Receipt
+	}
+	v := p.Judge(receipt, r.Output+" "+strings.Join(r.Notes, " "))
+	return shown(e, o.json, v, v.OK, func() { printVerdict(e, v) })
+}
+
+// publicAPI returns an API as the proxy would publish it.
+func publicAPI(a *catalog.API) controlapi.API {
+	p := public(a).API
+	p.AllowHTTP = a.AllowHTTP
+	return p
+}
+
+// findRunning returns the API as the running CodeForge has loaded it, or as its file has it if CodeForge does not
+// answer.
+func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (controlapi.API, error) {
+	own := publicAPI(a)
+	op, _, isLocal, err := server.Operator(ctx, c)
+	if err != nil || !isLocal || o.target.given("apis") {
+		return own, nil
+	}
+	cat, err := op.Catalog(ctx)
+	if err != nil {
+		return own, nil //nolint:nilerr // the run will report the error
+	}
+	for _, r := range cat.APIs {
+		if r.Name == a.Name {
+			return r, nil
+		}
+	}
+	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check says whether something is wrong",
+		a.Name)
+}
+
+func printVerdict(e *Env, v probe.Verdict) {
+	p := newPainter(e, e.Stdout)
+	word := p(terminal.Green, "ok")
+	switch {
+	case v.Unclear:
+		word = p(terminal.Yellow, "unclear")
+	case !v.OK:
+		word = p(terminal.Red, "failed")
+	}
+	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, visible.Line(v.Request.URL), word, visible.Line(v.Text))
+	for _, h := range v.Hints {
+		fmt.Fprintf(e.Stdout, "hint: %s\n", visible.Line(h))
+	}
+}

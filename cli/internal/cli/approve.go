@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+func heldCommand() command {
+	return command{
+		name: "held", usage: "held",
+		summary: "list the requests that wait for your approval",
+		details: `
+These are requests that a rule with "then": "approve" holds. One can be decided for 15 minutes. While its run waits, it
+goes out as soon as you approve; after that, an approval lets the very same request pass once when the run is repeated.
+
+Exit codes: 0 listed; 1 CodeForge does not run.`,
+		setup: listing("No request waits.", func(ctx context.Context, e *Env, t target) ([]approvalapi.Held, error) {
+			c, err := approvals(ctx, e, t)
+			if err != nil {
+				return nil, err
+			}
+			return c.List(ctx)
+		}, func(e *Env, h approvalapi.Held) { printHeld(e, e.Stdout, h) }),
+	}
+}
+
+// listing is the setup of a command that lists what fetch returns, as JSON or one by one, or prints none.
+func listing[T any](
+	none string, fetch func(context.Context, *Env, target) ([]T, error), show func(*Env, T),
+) func(*flag.FlagSet) action {
+	return func(fs *flag.FlagSet) action {
+		t, asJSON := targetFlags(fs), jsonFlag(fs)
+		return func(ctx context.Context, e *Env, _ []string) error {
+			list, err := fetch(ctx, e, t)
+			switch {
+			case err != nil:
+				return err
+			case *asJSON:
+				return printJSON(e.Stdout, list)
+			case len(list) == 0:
+				fmt.Fprintln(e.Stdout, none)
+			}
+			for _, one := range list {
+				show(e, one)
+			}
+			return nil
+		}
+	}
+}
+
+func approveCommand() command {
+	return command{
+		name: "approve", usage: "approve [ID...]",
+		summary: "let requests pass that wait for you; without an ID, show each and ask",
+		details: `
+Approves exactly the request that codeforge held shows: its method, URL, headers and body. It is sent once.
+
+Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+		setup: func(fs *flag.FlagSet) action {
+			t := targetFlags(fs)
+			scope := fs.String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
+				"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
+			watch := fs.Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
+			return func(ctx context.Context, e *Env, args []string) error {
+				c, err := approvals(ctx, e, t)
+				if err != nil {
+					return err
+				}
+				if len(args) > 0 {
+					return decide(ctx, e, c, args, approvalapi.Answer{Approve: true, Scope: approvalapi.Scope(*scope)})
+				}
+				return askEach(ctx, e, c, *watch)
+			}
+		},
+	}
+}
+
+func refuseCommand() command {
+	return command{
+		name: "refuse", usage: "refuse ID...",
+		summary: "refuse requests that wait for you",
+		details: `
+The code is told that the user refused the request, and to ask rather than to send it in another way.
+
+Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+		setup: func(fs *flag.FlagSet) action {
+			t := targetFlags(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) == 0 {
+					return usageError("refuse: which? codeforge held lists them")
+				}
+				c, err := approvals(ctx, e, t)
+				if err != nil {
+					return err
+				}
+				return decide(ctx, e, c, args, approvalapi.Answer{})
+			}
+		},
+	}
+}
+
+// approvals connects to the proxy.
+func approvals(ctx context.Context, e *Env, t target) (approvalapi.Client, error) {
+	c, err := t.proxy(ctx, e)
+	return approvalapi.Client{HTTP: c.HTTP}, err
+}
+
+func decide(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a approvalapi.Answer) error {
+	var failed error
+	for _, id := range ids {
+		h, err := c.Decide(ctx, id, a)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", visible.Line(id), err))
+			continue
+		}
+		fmt.Fprintln(e.Stdout, decided(h, a.Approve))
+	}
+	return failed
+}
+
+// decided says what follows from a decision.
+func decided(h approvalapi.Held, approve bool) string {
+	what := fmt.Sprintf("%s %s %s", h.ID, visible.Line(h.Method), visible.Line(h.URL))
+	switch {
+	case !approve:
+		return "Refused: " + what
+	case h.Waiting && h.Scope == approvalapi.ScopePath:
+		return "Approved with all of this method and path in its run: " + what
+	case h.Waiting && h.Scope == approvalapi.ScopeRule:
+		return "Approved with all that this rule holds in its run: " + what
+	case h.Waiting:
+		return "Approved, and sent: " + what
+	}
+	return "Approved: " + what + "\nIts run does not wait any more. The same request passes once within 15 minutes: " +
+		"have the code run again."
+}
+
+// askEach shows what waits and asks about each.
+func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) error {
+	p := newPrompter(e)
+	if !p.terminal {
+		return usageError("approve: which? codeforge held lists them; on a terminal each is shown and asked about")
+	}
+	asked := map[string]bool{}
+	for {
+		list, err := c.List(ctx)
+		if err != nil {
+			return err
+		}
+		for _, h := range list {
+			if asked[h.ID] || h.Approved {
+				continue
+			}
+			asked[h.ID] = true
+			printHeld(e, e.Stderr, h)
+			wider := "in this run [p]ath: all of this method and path, [r]ule: all of this rule; "
+			if !controlapi.OfRun(h.Run) {
+				wider = ""
+			}
+			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", anyAnswer)
+			if err != nil {
+				return err
+			}
+			if a, ok := answers[answer]; ok {
+				if err := decide(ctx, e, c, []string{h.ID}, a); err != nil {
+					fmt.Fprintln(e.Stderr, err) // it may have ended meanwhile
+				}
+			}
+		}
+		if !watch {
+			if len(asked) == 0 {
+				fmt.Fprintln(e.Stdout, "No request waits.")
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// answers are those that decide.
+var answers = map[string]approvalapi.Answer{
+	"y": {Approve: true}, "p": {Approve: true, Scope: approvalapi.ScopePath},
+	"r": {Approve: true, Scope: approvalapi.ScopeRule}, "n": {},
+}
+
+// anyAnswer accepts y, p, r, n, l and their words.
+func anyAnswer(s string) (string, error) {
+	for _, word := range []string{"yes", "path", "rule", "no", "later"} {
+		if strings.EqualFold(s, word) || strings.EqualFold(s, word[:1]) {
+			return word[:1], nil
+		}
+	}
+	return "", errors.New("want y, p, r, n or l")
+}
+
+// printHeld shows a request: what decides about it first, what the code wrote last. Nothing of the code's reaches the
+// terminal as it is.
+func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
+	p := newPainter(e, w)
+	state := "its run waits"
+	switch {
+	case h.Approved:
+		state = "approved, and not used yet"
+	case !h.Waiting:
+		state = "its run has ended"
+	case !controlapi.OfRun(h.Run):
+		state = "it belongs to no run"
+	}
+	from := visible.Line(h.API)
+	if h.Server != "" {
+		from += ", sent by its MCP server"
+	}
+	if h.Tenant != "" {
+		from += ", of the tenant " + visible.Line(h.Tenant)
+	}
+	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), from, state,
+		time.Since(h.Since).Round(time.Second), visible.Line(h.Rule))
+	width, _ := w.Width()
+	fmt.Fprint(w, shownLines("    ", h.Method+" "+h.URL, width))
+	for _, header := range h.Headers {
+		fmt.Fprint(w, shownLines("    ", header, width))
+	}
+	printBody(w, h.ID, h.Body, width)
+}
+
+// printBody shows the whole body of a request.
+func printBody(w *terminal.Stream, of, body string, width int) {
+	if body == "" {
+		return
+	}
+	shown, how := body, ""
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(body), "", "  ") == nil { // which changes spaces only
+		shown, how = indented.String(), ", its lines broken anew"
+	}
+	for line := range strings.Lines(shown) {
+		fmt.Fprint(w, shownLines("    | ", strings.TrimRight(line, "\n"), width))
+	}
+	fmt.Fprintf(w, "    (the whole body of %s, %d bytes%s)\n", of, len(body), how)
+}
+
+// shownLines is a line of a request, each of its lines on a terminal of this width behind a prefix: else what does not
+// fit would begin where CodeForge's own words do. Width 0: it is no terminal.
+func shownLines(prefix, text string, width int) string {
+	text = visible.Line(text)
+	room := max(width-len(prefix)-1, 20)
+	var b strings.Builder
+	for first := true; first || text != ""; first = false {
+		n := len(text)
+		if width > 0 {
+			n = 0
+			for columns := 0; n < len(text); {
+				r, size := utf8.DecodeRuneInString(text[n:])
+				if columns += 1 + min(1, int(r)/0x1100); columns > room { // wide letters begin there
+					break
+				}
+				n += size
+			}
+		}
+		b.WriteString(prefix + text[:n] + "\n")
+		text = text[n:]
+	}
+	return b.String()
+}

@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/audit"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+)
+
+func auditCommand() command {
+	return command{
+		name: "audit", usage: "audit verify|show|export",
+		summary: "the ledger of what left the machine: verify it, read it, take it elsewhere",
+		details: `
+  audit verify   reads the whole ledger, and says which records were changed, removed or added
+  audit show     prints the records
+  audit export   writes the records, a line of JSON each, or as traces of OpenTelemetry
+
+Whoever can write the ledger's folder can replace all of it by one of their own. A checkpoint from elsewhere shows that:
+each result of execute_code has one (in its _meta, so in the client's transcripts), and so have each line "run ended" of
+the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts by itself, and with --checkpoint and
+--anchor.
+
+Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
+		setup: func(fs *flag.FlagSet) action {
+			o := auditOptions{target: targetFlags(fs)}
+			fs.Func("checkpoint", "verify: a `LINE` that contains a checkpoint; repeatable", add(&o.checkpoints))
+			fs.StringVar(&o.anchor, "anchor", "", "verify: a `FILE` with a checkpoint a line")
+			fs.StringVar(&o.key, "key", "", "verify: the `LINE` of key.pub, where it was kept elsewhere")
+			fs.StringVar(&o.since, "since", "", "show, export: only records since a `TIME`: 10m ago, 2026-11-22, or "+
+				"2026-11-22T09:30:00Z")
+			fs.StringVar(&o.run, "run", "", "show, export: the `ID` of a run, or a prefix of it")
+			fs.BoolVar(&o.otlp, "otlp", false, "export: traces in OTLP's JSON, one a line")
+			fs.BoolVar(&o.json, "json", false, "verify: print JSON")
+			return o.execute
+		},
+	}
+}
+
+// auditOptions are the flags of audit.
+type auditOptions struct {
+	target                  target
+	checkpoints             []string
+	anchor, key, since, run string
+	otlp, json              bool
+}
+
+func (o *auditOptions) execute(ctx context.Context, e *Env, args []string) error {
+	if len(args) != 1 {
+		return usageError("audit: verify, show or export?")
+	}
+	since, err := parseSince(o.since, time.Now())
+	if err != nil {
+		return err
+	}
+	q := audit.Query{Since: since, Run: o.run}
+	src, err := o.source(ctx, e)
+	if err != nil {
+		return err
+	}
+	switch args[0] {
+	case "verify":
+		return o.verify(ctx, e, src)
+	case "show":
+		p := newPainter(e, e.Stdout)
+		return audit.Each(src, q, func(r audit.Record) error { return printRecord(e.Stdout, p, r) })
+	case "export":
+		w := bufio.NewWriter(e.Stdout)
+		if o.otlp {
+			err = audit.ExportOTLP(src, q, w)
+		} else {
+			err = audit.Each(src, q, func(r audit.Record) error { return printJSONLine(w, r) })
+		}
+		return errors.Join(err, w.Flush())
+	}
+	return usageError("audit %q: want verify, show or export", args[0])
+}
+
+// source is the ledger: the running proxy's, or that of a state directory in which nothing runs.
+func (o *auditOptions) source(ctx context.Context, e *Env) (audit.Source, error) {
+	conf, err := o.target.config(e)
+	if err != nil {
+		return nil, err
+	}
+	if _, running := conf.State.Running(); running != nil && conf.URL == "" && conf.State.Exists() {
+		if names, err := audit.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
+			return audit.Dir(conf.State.Join("audit")), nil
+		}
+	}
+	c, _, err := server.Credentials(ctx, conf)
+	return audit.Remote{HTTP: c.HTTP}, err
+}
+
+// verify verifies, and compares with every checkpoint that can be had.
+func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) error {
+	known, err := o.known(ctx, e)
+	if err != nil {
+		return err
+	}
+	r, err := audit.Verify(src, o.key, known)
+	if err != nil {
+		return err
+	}
+	return shown(e, o.json, r, len(r.Findings) == 0, func() { printReport(e, r) })
+}
+
+// known are the checkpoints from elsewhere.
+func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error) {
+	var known []audit.Known
+	for _, line := range o.checkpoints {
+		h, err := audit.ParseHead(line)
+		if err != nil {
+			return nil, usageError("--checkpoint %q: %w", line, err)
+		}
+		known = append(known, audit.Known{Head: h, Where: "the checkpoint that was given"})
+	}
+	if o.anchor != "" {
+		text, err := os.ReadFile(o.anchor)
+		if err != nil {
+			return nil, err
+		}
+		found := 0
+		for line := range bytes.Lines(text) {
+			if h, err := audit.ParseHead(string(line)); err == nil {
+				where := fmt.Sprintf("%q of the anchor", visible.Line(strings.TrimSpace(string(line))))
+				known = append(known, audit.Known{Head: h, Where: where})
+				found++
+			}
+		}
+		if found == 0 {
+			return nil, fmt.Errorf("%s has no checkpoint", o.anchor)
+		}
+	}
+	return append(known, o.ofReceipts(ctx, e)...), nil
+}
+
+// maxReceipts is how many receipts are compared with, the latest ones.
+const maxReceipts = 100_000
+
+// ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be
+// none.
+func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
+	var known []audit.Known
+	rec, err := openRecord(ctx, e, o.target)
+	if err != nil {
+		return nil
+	}
+	defer rec.close()
+	for cursor := ""; len(known) < maxReceipts; {
+		page, err := rec.Runs(ctx, historyapi.Filter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
+		if err != nil {
+			return known
+		}
+		for _, run := range page.Runs {
+			if h, err := audit.ParseHead(run.Audit); err == nil {
+				known = append(known, audit.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	return known
+}
+
+func printReport(e *Env, r audit.Report) {
+	p := newPainter(e, e.Stdout)
+	for _, f := range r.Findings {
+		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+visible.Line(f))
+	}
+	if len(r.Findings) > 0 {
+		return
+	}
+	fmt.Fprintf(e.Stdout, "%s%d records, %s, %s\n", p(terminal.Green, "ok: "), r.Records, count(r.Days, "day"),
+		count(r.Checkpoints, "checkpoint"))
+	if r.Forgotten > 0 {
+		fmt.Fprintf(e.Stdout, "    %d older records are no longer kept; their hashes are\n", r.Forgotten)
+	}
+	if r.Unsigned > 0 {
+		fmt.Fprintf(e.Stdout, "    %d records came after the last checkpoint\n", r.Unsigned)
+	}
+	if r.Compared == 0 {
+		fmt.Fprintln(e.Stdout, "    compared with no checkpoint from elsewhere: a ledger that was replaced as a whole looks "+
+			"like this too")
+		return
+	}
+	fmt.Fprintf(e.Stdout, "    it fits %s from elsewhere\n", count(r.Compared, "checkpoint"))
+}
+
+// decisionLine is what a person decided.
+func decisionLine(d audit.Decision) string {
+	what := visible.Line(d.Method) + " " + visible.Line(d.URL)
+	if d.Plan != "" {
+		what = "plan " + visible.Line(d.Plan) + ", " + count(len(d.Steps), "step")
+	}
+	if d.Approved {
+		return "approved " + what
+	}
+	return "refused " + what
+}
+
+// printRecord prints one line.
+func printRecord(w io.Writer, p painter, r audit.Record) error {
+	var text string
+	switch {
+	case r.Exchange != nil:
+		text = exchangeLine(p, *r.Exchange)
+	case r.Sending != nil:
+		text = "sending " + visible.Line(r.Sending.Method) + " " + visible.Line(r.Sending.URL)
+	case r.Run != nil:
+		text = fmt.Sprintf("run     %s, exit code %d, %s; code %.12s, %d bytes", visible.Line(r.Run.Outcome), r.Run.ExitCode,
+			count(r.Run.Count.Exchanges, "exchange"), visible.Line(r.Run.CodeSHA256), r.Run.CodeBytes)
+	case r.Decision != nil:
+		text = decisionLine(*r.Decision)
+	case r.Alarm != nil:
+		text = p(terminal.Red, "alarm   ") + visible.Line(strings.TrimSpace(r.Alarm.Method+" "+r.Alarm.Host)) + ": " +
+			visible.Line(r.Alarm.What()+" in the "+r.Alarm.In)
+	case r.Login != nil && r.Login.Out:
+		text = "logout  " + visible.Line(r.Login.Name)
+	case r.Login != nil:
+		text = "login   " + visible.Line(r.Login.Name)
+	case r.Start != nil:
+		text = "start   " + visible.Line(r.Start.Version)
+		if r.Start.SetAside != "" {
+			text += p(terminal.Red, "; the ledger before did not verify and is in "+visible.Line(r.Start.SetAside))
+		}
+	case r.Gap != nil:
+		text = p(terminal.Red, fmt.Sprintf("gap     %d records before this one could not be written", r.Gap.Lost))
+	}
+	at := p(terminal.Dim, fmt.Sprintf("%6d %s", r.N, r.At.Local().Format("2006-01-02 15:04:05")))
+	_, err := fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(cmp.Or(r.OfRun(), "-")), text)
+	return err
+}

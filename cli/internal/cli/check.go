@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// finding is one mistake or warning.
+type finding = controlapi.InspectedProblem
+
+func checkCommand() command {
+	return command{
+		name: "check", usage: "check", summary: "look for mistakes in apis/ and .env, without starting anything",
+		details: "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of them listed.",
+		setup: func(fs *flag.FlagSet) action {
+			apis, asJSON := apisFlag(fs), jsonFlag(fs)
+			return func(_ context.Context, e *Env, args []string) error {
+				found, cat := inspect(e, *apis)
+				return showFindings(e, found, cat, *asJSON)
+			}
+		},
+	}
+}
+
+// inspect reads .env and the APIs.
+func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
+	var found []finding
+	w, err := readVariables(e)
+	if err != nil {
+		found = append(found, finding{Severity: "error", File: dotenvFile, Text: err.Error()})
+		w.values = map[string]string{}
+	}
+	var mistakes settings.Error
+	if _, err := settings.Parse(w.getenv); errors.As(err, &mistakes) {
+		for _, m := range mistakes {
+			found = append(found, finding{
+				Severity: "error", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
+				Text: fmt.Sprintf("%s: %s: %s; want %s", dotenvFile, m.Name, m.Found, m.Want),
+			})
+		}
+	}
+	found = append(found, misspelt(e)...)
+	if !e.inContainer() { // which has its own paths
+		found = append(found, missing(w)...)
+	}
+	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
+		if e.inContainer() {
+			more, cat := inspectProxy(e)
+			return append(append(found, more...), inspectTenants(w, cat)...), cat
+		}
+		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
+		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
+	}
+	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
+	for _, p := range problems {
+		found = append(found, finding{
+			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,
+			Text: p.String(),
+		})
+	}
+	return append(found, inspectTenants(w, cat)...), cat
+}
+
+// inspectTenants reads MCP_TOKENS_FILE.
+func inspectTenants(w variables, cat *catalog.Catalog) []finding {
+	path := w.getenv("MCP_TOKENS_FILE")
+	if path == "" {
+		return nil
+	}
+	_, problems, err := doctor.Tenants(path, w.getenv("MCP_AUTH_TOKEN"), cat)
+	if err != nil {
+		return []finding{{Severity: "error", File: path, Text: err.Error()}}
+	}
+	var found []finding
+	for _, p := range problems {
+		found = append(found, finding{
+			Severity: p.Severity.String(), File: p.File, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.String(),
+		})
+	}
+	return found
+}
+
+// misspelt warns of variables in .env that were most likely meant to be settings.
+func misspelt(e *Env) []finding {
+	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // what is wrong with it, inspect has reported
+	var found []finding
+	for _, m := range settings.Misspelt(file) {
+		found = append(found, finding{
+			Severity: "warning", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
+			Text: fmt.Sprintf("%s: %s: %s; did you mean %s?", dotenvFile, m.Name, m.Found, m.Want),
+		})
+	}
+	return found
+}
+
+// missing reports files and folders that settings name and that are not there.
+func missing(w variables) []finding {
+	var found []finding
+	for _, s := range []struct {
+		name   string
+		folder bool
+		want   string
+	}{
+		{"UPSTREAM_CA_FILE", false, "the path of a PEM file"},
+		{"SANDBOX_PROGRAMS", true, "the path of a folder"},
+		{"BUCKET_CREDENTIALS_FILE", false, "the path of a file"},
+		{"BUCKET_CA_FILE", false, "the path of a PEM file"},
+	} {
+		path := w.getenv(s.name)
+		if path == "" {
+			continue
+		}
+		what := ""
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, os.ErrNotExist):
+			what = "no such file or folder"
+		case err != nil:
+			what = "not readable by this user"
+		case info.IsDir() && !s.folder:
+			what = "a folder"
+		case !info.IsDir() && s.folder:
+			what = "a file"
+		default:
+			continue
+		}
+		found = append(found, finding{
+			Severity: "error", File: dotenvFile, Field: s.name, Found: what, Want: s.want,
+			Text: fmt.Sprintf("%s: %s: %q: %s; want %s", dotenvFile, s.name, path, what, s.want),
+		})
+	}
+	return found
+}
+
+// inspectProxy asks the proxy, the only container that sees apis/, for what it loaded and what is wrong with it.
+func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
+	defer cancel()
+	failed := func(err error) ([]finding, *catalog.Catalog) {
+		return []finding{{Severity: "error", File: "apis", Text: err.Error()}}, nil
+	}
+	c := server.Config{Socket: operatorapi.ContainerSocket}
+	op, _, _, err := server.Operator(ctx, c)
+	if err != nil {
+		return failed(err)
+	}
+	got, err := op.Inspection(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	var apis []*catalog.API
+	for _, a := range got.APIs {
+		api, err := inspectedAPI(a)
+		if err != nil {
+			return failed(err)
+		}
+		apis = append(apis, api)
+	}
+	return got.Problems, catalog.Of(apis)
+}
+
+// inspectTime is how long the proxy may take to answer.
+const inspectTime = 10 * time.Second
+
+// inspectedAPI is an API without the values of its credentials.
+func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
+	out := &catalog.API{
+		Name: a.Name, Description: a.Description, Reference: a.Reference, Active: a.Active, AllowHTTP: a.AllowHTTP,
+		Methods: catalog.Methods{Restricted: a.RestrictedMethods, Allowed: a.AllowedMethods},
+	}
+	for _, d := range a.Domains {
+		h, err := catalog.ParseHostPattern(d)
+		if err != nil {
+			return nil, fmt.Errorf("reading the proxy's answer: %w", err)
+		}
+		out.Hosts = append(out.Hosts, h)
+	}
+	for _, t := range a.Credentials {
+		c := catalog.Credential{Name: t.Name}
+		for _, in := range t.In {
+			s, err := catalog.ParseSurface(in)
+			if err != nil {
+				return nil, fmt.Errorf("reading the proxy's answer: %w", err)
+			}
+			c.Surfaces = append(c.Surfaces, s)
+		}
+		out.Credentials = append(out.Credentials, c)
+	}
+	return out, nil
+}
+
+func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) error {
+	ok := !slices.ContainsFunc(found, func(f finding) bool { return f.Severity == "error" })
+	return shown(e, asJSON, map[string]any{"ok": ok, "findings": append([]finding{}, found...)}, ok, func() {
+		printFindings(e, found, cat)
+	})
+}
+
+func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
+	p := newPainter(e, e.Stdout)
+	errs := 0
+	for _, f := range found {
+		colour := terminal.Yellow
+		if f.Severity == "error" {
+			colour = terminal.Red
+			errs++
+		}
+		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), visible.Line(f.Text))
+	}
+	active, inactive := 0, 0
+	for _, a := range cat.APIs() {
+		if a.Active {
+			active++
+		} else {
+			inactive++
+		}
+	}
+	fmt.Fprintf(e.Stdout, "%s, %d inactive, %s, %s.\n",
+		count(active, "active API"), inactive, count(errs, "mistake"), count(len(found)-errs, "warning"))
+}

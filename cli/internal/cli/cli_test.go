@@ -1,0 +1,410 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/probe"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// TestExitCode: codeforge run has the script's exit code.
+func TestExitCode(t *testing.T) {
+	for _, row := range []struct {
+		r    server.Result
+		want int
+	}{
+		{server.Result{}, 0},
+		{server.Result{Failed: true}, ExitNotRun},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Exited, Code: 7}}, 7},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Timeout, Code: 137}}, ExitTimeout},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM}}, ExitFailed},
+		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM, Code: 137}}, 137},
+	} {
+		if got := exitCode(row.r); got != row.want {
+			t.Errorf("exitCode(%+v) = %d, want %d", row.r, got, row.want)
+		}
+	}
+}
+
+// TestEveryCommandDocumentsItself: a summary, exit codes, and a help text for every flag.
+func TestEveryCommandDocumentsItself(t *testing.T) {
+	for _, c := range commands() {
+		if c.hidden {
+			continue
+		}
+		if c.summary == "" || !strings.HasPrefix(c.usage, c.name) {
+			t.Errorf("%s: summary %q, usage %q", c.name, c.summary, c.usage)
+		}
+		if c.name != "version" && !strings.Contains(c.details, "Exit codes:") {
+			t.Errorf("%s: its exit codes are not documented", c.name)
+		}
+		names := []string{c.name}
+		for _, v := range c.verbs() {
+			names = append(names, c.name+" "+v.name)
+			if v.text == "" || !strings.HasPrefix(v.usage, c.name+" "+v.name) {
+				t.Errorf("%s: verb %+v", c.name, v)
+			}
+		}
+		for _, name := range names {
+			if list := examples()[name]; len(list) < 2 {
+				t.Errorf("%s: %d examples, want two in examples()", name, len(list))
+			}
+		}
+	}
+	for _, name := range commandNames() {
+		if !slices.ContainsFunc(groups(), func(g group) bool { return slices.Contains(g.commands, name) }) {
+			t.Errorf("in no group of groups(): %s", name)
+		}
+	}
+}
+
+// TestLanguages: the help of a command that names one language of code also names the other.
+func TestLanguages(t *testing.T) {
+	for _, c := range commands() {
+		text := c.summary + c.details
+		if strings.Contains(text, "TypeScript") != strings.Contains(text, "Python") {
+			t.Errorf("%s: its help names one of TypeScript and Python only", c.name)
+		}
+	}
+}
+
+// TestExamplesParse: every example is a command line that the table accepts.
+func TestExamplesParse(t *testing.T) {
+	for name, list := range examples() {
+		for _, line := range list {
+			_, line, found := strings.Cut(line, "codeforge ")
+			words := strings.Fields(line)
+			i := slices.IndexFunc(commands(), func(c command) bool { return found && len(words) > 0 && c.name == words[0] })
+			if i < 0 {
+				t.Errorf("%s: %q calls no command", name, line)
+				continue
+			}
+			c := commands()[i]
+			if _, verb, found := strings.Cut(name, " "); found && c.verb(verb) == nil {
+				continue
+			}
+			known := c.flagNames("")
+			for _, word := range words {
+				flag, _, _ := strings.Cut(word, "=")
+				if word == "--" {
+					break
+				}
+				if strings.HasPrefix(word, "-") && word != "-" && word != "-l" && !slices.Contains(known, flag) {
+					t.Errorf("%s: %q has the unknown flag %s", name, line, flag)
+				}
+			}
+		}
+	}
+}
+
+// TestAlone: where a command has no arguments of its own, --json may be followed by fields.
+func TestAlone(t *testing.T) {
+	for usage, want := range map[string]bool{
+		"status": true, "logs [--follow] [-n N] [--run ID]": true, "up [--detach]": true, "api list": true,
+		"run FILE.ts [ARG...] [--apis a,b]": false, "receipt [RUN]": false, "api test NAME": false, "skills rm NAME...": false,
+	} {
+		words := 1
+		if strings.HasPrefix(usage, "api ") || strings.HasPrefix(usage, "skills ") {
+			words = 2
+		}
+		if got := alone(usage, words); got != want {
+			t.Errorf("%s: %v", usage, got)
+		}
+	}
+}
+
+// TestWithArguments: arguments cannot become code, and code without arguments is not touched.
+func TestWithArguments(t *testing.T) {
+	if got := withArguments("#!/x\ncode", nil); got != "#!/x\ncode" {
+		t.Errorf("%q", got)
+	}
+	got := withArguments("#!/usr/bin/env deno\ncode", []string{`"); evil(); ("`, "\u2028</script>"})
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `["\"); evil(); (\"","\u2028\u003c/script\u003e"]`) || !strings.HasSuffix(got, "; ///usr/bin/env deno\ncode") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestSeconds: --timeout takes a time or a number of seconds.
+func TestSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
+		var s seconds
+		if err := s.Set(text); err != nil || time.Duration(s) != want {
+			t.Errorf("%s: %v, %v", text, time.Duration(s), err)
+		}
+	}
+	for _, bad := range []string{"", "soon", "0", "-3", "-1s", "NaN", "1e99", "inf"} {
+		var s seconds
+		if err := s.Set(bad); err == nil {
+			t.Errorf("%q: %v", bad, time.Duration(s))
+		}
+	}
+}
+
+// TestSince: --since takes a time back, a day or a time.
+func TestSince(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"": {}, "10m": now.Add(-10 * time.Minute), "2h ago": now.Add(-2 * time.Hour), "2026-11-21": now.Add(-36 * time.Hour),
+		"2026-11-22 09:30": now.Add(-150 * time.Minute), "2026-11-22T09:30:00Z": now.Add(-150 * time.Minute),
+	} {
+		if got, err := parseSince(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	if _, err := parseSince("-5m", now); err == nil {
+		t.Error("a time in the future passed")
+	}
+}
+
+// TestConfirm: only a yes on a terminal is a yes.
+func TestConfirm(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yep\n": false} {
+		terminalEnd, program, err := pty.Open()
+		if err != nil {
+			testkit.Skip(t, "no terminals: "+err.Error())
+		}
+		e := &Env{Stdin: program, Stderr: terminal.Open(program)}
+		if _, err := io.WriteString(terminalEnd, answer); err != nil {
+			t.Fatal(err)
+		}
+		if err := confirm(t.Context(), e, "Delete it?"); (err == nil) != want {
+			t.Errorf("%q: %v", answer, err)
+		}
+		_, _ = terminalEnd.Close(), program.Close()
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	_, _ = io.WriteString(write, "y\n")
+	_ = write.Close()
+	if err := confirm(t.Context(), &Env{Stdin: read, Stderr: terminal.Open(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
+		t.Errorf("not a terminal: %v", err)
+	}
+}
+
+// TestFields: chosen fields of objects and of lists, in the order asked for, as they are printed.
+func TestFields(t *testing.T) {
+	for _, row := range []struct{ in, fields, want, err string }{
+		{`{"a":1,"b":{"c":[1]},"d":2}`, "d,b", `{"d":2,"b":{"c":[1]}}` + "\n", ""},
+		{"{\"a\":1}\n{\"a\":2}\n{}\n", "a", "{\"a\":1}\n{\"a\":2}\n{\"a\":null}\n", ""},
+		{"[{\"name\": 1,\n\"x\": 2}]", "name", "[\n  {\n    \"name\": 1\n  }\n]\n", ""},
+		{`{"status":1}`, "staus", "", "did you mean status?"},
+		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
+		{`3`, "a", "", "no object"},
+		{``, "a", "", ""},
+	} {
+		var out strings.Builder
+		err := filterFields(strings.NewReader(row.in), &out, list(row.fields), &fieldNames{names: map[string]bool{}})
+		if out.String() != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
+			t.Errorf("%s of %s: %q, %v", row.fields, row.in, out.String(), err)
+		}
+	}
+}
+
+// TestFieldsOfType: a field that a value leaves out is null, and one that no value can have is a wrong command line, even
+// if the list is empty.
+func TestFieldsOfType(t *testing.T) {
+	type inner struct {
+		A int `json:"a,omitempty"`
+	}
+	type outer struct {
+		inner
+		B int `json:"b,omitempty"`
+		C int `json:"-"`
+	}
+	for _, row := range []struct {
+		v            any
+		fields, want string
+		code         int
+	}{
+		{&outer{B: 2}, "a,b", `{"a":null,"b":2}`, 0},
+		{[]outer{{}}, "a", `[{"a":null}]`, 0},
+		{[]outer{}, "b", `[]`, 0},
+		{[]outer{}, "c", "", ExitUsage},
+		{outer{}, "C", "", ExitUsage},
+	} {
+		file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		testkit.Must(t, err)
+		e := &Env{Stdout: terminal.Open(file)}
+		err = onlyFields(e, list(row.fields), func(e *Env) error { return printJSON(e.Stdout, row.v) })
+		text, _ := os.ReadFile(file.Name())
+		var exit *exitError
+		if errors.As(err, &exit); strings.Join(strings.Fields(string(text)), "") != row.want || (err == nil) != (row.code == 0) || exit != nil && exit.code != row.code {
+			t.Errorf("%T %s: %s, %v", row.v, row.fields, text, err)
+		}
+	}
+}
+
+func api(restricted, allowed []string, host string, surfaces ...catalog.Surface) *catalog.API {
+	h, err := catalog.ParseHostPattern(host)
+	if err != nil {
+		panic(err)
+	}
+	return &catalog.API{
+		Name: "x", Hosts: []catalog.HostPattern{h}, Methods: catalog.Methods{Restricted: restricted, Allowed: allowed},
+		Credentials: []catalog.Credential{{Name: "X_TOKEN", Surfaces: surfaces}},
+	}
+}
+
+func plain(a *catalog.API) *catalog.API {
+	a.AllowHTTP = true
+	return a
+}
+
+// TestProbe: api test sends a request that changes nothing, with the token where it may be swapped.
+func TestProbe(t *testing.T) {
+	header := catalog.Surface{Kind: catalog.SurfaceHeader}
+	for _, row := range []struct {
+		name                       string
+		api                        *catalog.API
+		method, url, header, value string
+	}{
+		{"header", api(nil, nil, "a.example", header), "GET", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
+		{"a port", api(nil, nil, "a.example:8443", header), "GET", "https://a.example:8443/v1", "Authorization", "Bearer X_TOKEN"},
+		{"a port, plain", plain(api(nil, nil, "localhost:3000", header)), "GET", "http://localhost:3000/v1", "Authorization", "Bearer X_TOKEN"},
+		{"GET restricted", api([]string{"GET"}, nil, "a.example", header), "HEAD", "https://a.example/v1", "Authorization", "Bearer X_TOKEN"},
+		{"OPTIONS only", api(nil, []string{"OPTIONS", "POST"}, "a.example"), "OPTIONS", "https://a.example/v1", "", ""},
+		{"named header", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceHeader, Field: "X-Api-Key"}), "GET", "https://a.example/v1", "X-Api-Key", "X_TOKEN"},
+		{"query", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceQuery, Field: "key"}), "GET", "https://a.example/v1?key=X_TOKEN", "", ""},
+		{"body", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceBody}), "GET", "https://a.example/v1", "", ""},
+		{"any query", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceQuery}), "GET", "https://a.example/v1", "", ""},
+	} {
+		p, err := probe.New(publicAPI(row.api), "/v1")
+		if err != nil || p.Method != row.method || p.URL != row.url || p.Header != row.header || p.Value != row.value {
+			t.Errorf("%s: %+v, %v", row.name, p, err)
+		}
+	}
+	for name, a := range map[string]*catalog.API{
+		"no harmless method": api([]string{"GET", "HEAD", "OPTIONS"}, nil, "a.example"),
+		"POST only":          api(nil, []string{"POST"}, "a.example"),
+		"wildcards only":     api(nil, nil, "*.a.example"),
+	} {
+		if p, err := probe.New(publicAPI(a), "/"); err == nil {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// A call of an MCP server's tool shows as one, with the sizes of its arguments and result.
+func TestExchangeLine(t *testing.T) {
+	plain := func(_ terminal.Colour, s string) string { return s }
+	x := controlapi.Exchange{
+		Method: "POST", URL: "https://mcp.codeforge.internal/github/create_issue", APIs: []string{"github"},
+		Outcome: controlapi.OutcomeServed, Status: 200, BytesUp: 17, BytesDown: 240, Milliseconds: 12.4,
+	}
+	want := "served  200 CALL   github.create_issue  17 bytes up, 240 down  12 ms"
+	if got := exchangeLine(plain, x); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	x.URL, x.Code = "https://api.github.com/repos", "some_code"
+	if got, want := exchangeLine(plain, x), "served  200 POST   https://api.github.com/repos some_code  12 ms"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestInspect: check warns of what is probably a slip, and only mistakes are errors.
+func TestInspect(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		".env":                    "MCP_PROT=8090\nUPSTREAM_CA_FILE=./gone.pem\nSANDBOX_PROGRAMS=./.env\nGITHUB_TOKEN=x\n",
+		"apis/foo.json":           "{}",
+		"apis/shop/config.jsn":    "{}",
+		"apis/stripe/config.json": `{"description": "x", "domains": ["api.stripe.com"], "credentials": {"STRIPE_TOKEN": "${STRIPE_TOKEN}"}}`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &Env{}
+	found, cat := inspect(e, "apis")
+	var got []string
+	for _, f := range found {
+		got = append(got, f.Severity+": "+f.Text)
+	}
+	want := []string{
+		`warning: .env: MCP_PROT: not a setting; did you mean MCP_PORT?`,
+		`error: .env: UPSTREAM_CA_FILE: "gone.pem": no such file or folder; want the path of a PEM file`,
+		`error: .env: SANDBOX_PROGRAMS: ".env": a file; want the path of a folder`,
+		`warning: apis/foo.json: not read; want apis/foo/config.json`,
+		`warning: apis/shop/config.jsn: not read; want config.json`,
+		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(cat.APIs()) != 1 {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	w, err := readVariables(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range otherSettings(e, w) { // doctor says the same of .env
+		if line := map[doctor.Status]string{doctor.Warn: "warning", doctor.Fail: "error"}[f.Status] + ": " + f.Text; line != want[i] {
+			t.Errorf("doctor: %s, want %s", line, want[i])
+		}
+	}
+}
+
+// TestBrowserArguments: the code that opens the console is in no argument, which every user of the machine may read. It is
+// in a page that the user alone may read, which leads to the console.
+// Promise: console-sessions
+func TestBrowserArguments(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs xdg-open")
+	}
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "seen")
+	script := "#!/bin/sh\necho \"$@\" >" + seen + ".new\nmv " + seen + ".new " + seen + "\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(script), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+	address := operatorapi.ConsoleLogin{Code: "ABCD2345", Port: 8080}.Address()
+	if openBrowser(t.Context(), &Env{}, address) || openPage(t.Context(), &Env{}, address) {
+		t.Error("a browser without a screen")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cache", "codeforge", "console.html")); err == nil {
+		t.Error("a page that nothing opens")
+	}
+	for range 2 { // also over the page of the last time
+		if !openPage(t.Context(), &Env{Environ: []string{"DISPLAY=:0"}}, address) {
+			t.Fatal("no browser was opened")
+		}
+		testkit.WaitFor(t, func() bool { _, err := os.Stat(seen); return err == nil })
+		text, err := os.ReadFile(seen)
+		testkit.Must(t, err)
+		testkit.Must(t, os.Remove(seen))
+		path := strings.TrimSpace(string(text))
+		if strings.Contains(path, "ABCD2345") {
+			t.Fatalf("the code is an argument: %s", path)
+		}
+		page, err := os.ReadFile(path)
+		testkit.Must(t, err)
+		info, err := os.Stat(path)
+		testkit.Must(t, err)
+		folder, err := os.Stat(filepath.Dir(path))
+		testkit.Must(t, err)
+		if info.Mode().Perm() != 0o600 || folder.Mode().Perm() != 0o700 || !strings.Contains(string(page), `content="0; url=`+address+`"`) {
+			t.Errorf("%v in %v: %s", info.Mode(), folder.Mode(), page)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
+	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+func connectCommand() command {
+	return command{
+		name: "connect", usage: "connect [CLIENT] [--write]",
+		summary: "show how MCP clients connect, or put CodeForge into a client's configuration",
+		details: `
+CLIENT is ` + either(clients.Names()) + `. Without one, the lines for all clients are printed.
+
+With one, the change of its configuration is shown, and made once you confirm, or at once with --write. Everything
+else in the file stays as it is, and a copy of it is kept beside it. A file with comments is not changed; the entry to
+paste is printed instead. The token is never written: where one is required the client starts codeforge stdio, which
+needs none, or with --http sends the value of MCP_AUTH_TOKEN in its own environment.
+
+--tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP, with a token of its own.
+
+Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written;
+2 wrong command line.`,
+		setup: func(fs *flag.FlagSet) action {
+			o := connectOptions{target: targetFlags(fs)}
+			fs.BoolVar(&o.write, "write", false, "write without confirmation")
+			fs.BoolVar(&o.http, "http", false, "connect over HTTP even if a token is required")
+			fs.StringVar(&o.file, "file", "", "the client's configuration `FILE`, if it is not in its usual place")
+			fs.StringVar(&o.tenant, "tenant", "", "for the tenant of this `NAME`")
+			fs.BoolVar(&o.json, "json", false, "print JSON")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 1 {
+					return usageError("connect takes one client, got %d", len(args))
+				}
+				return o.run(ctx, e, strings.Join(args, ""))
+			}
+		},
+	}
+}
+
+// connectOptions are the flags of connect.
+type connectOptions struct {
+	target            target
+	write, http, json bool
+	file, tenant      string
+}
+
+func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
+	client, known := clients.Find(name)
+	if name != "" && !known {
+		return usageError("unknown client %q%s", name, didYouMean(name, "", clients.Names()))
+	}
+	c, err := o.target.config(e)
+	if err != nil {
+		return err
+	}
+	a, err := readAccess(ctx, e, c)
+	if err != nil {
+		return err
+	}
+	if o.tenant != "" {
+		op, _, _, err := server.Operator(ctx, c)
+		if err != nil {
+			return err
+		}
+		list, err := op.Tenants(ctx)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, t := range list.Tenants {
+			names = append(names, t.Name)
+		}
+		if !slices.Contains(names, o.tenant) {
+			return usageError("there is no tenant %q%s", o.tenant, didYouMean(o.tenant, "", names))
+		}
+		a.tenant, o.http = o.tenant, true
+	}
+	if name != "" {
+		return o.connect(ctx, e, client, a)
+	}
+	if o.json {
+		lines := map[string]string{}
+		for _, one := range clients.All() {
+			lines[one.Name] = one.Line(a.client(e))
+		}
+		return printJSON(e.Stdout, map[string]any{"url": a.url, "token": a.token, "clients": lines})
+	}
+	printConnect(e, a)
+	return nil
+}
+
+// readAccess asks the running CodeForge how it is reached.
+func readAccess(ctx context.Context, e *Env, c server.Config) (access, error) {
+	s := readState(ctx, e, c)
+	switch {
+	case !s.Running:
+		return access{}, errors.New(s.Problem)
+	case s.Up != nil:
+		return accessOf(*s.Up), nil
+	case s.About != nil:
+		return access{url: s.URL, token: s.About.Token, container: s.Container}, nil
+	}
+	return access{url: s.URL, token: !c.Token.Empty()}, nil
+}
+
+// connection is what connect prints as JSON.
+type connection struct {
+	Client  string `json:"client"`
+	File    string `json:"file"`
+	Changed bool   `json:"changed"`
+	Written bool   `json:"written"`
+	Backup  string `json:"backup,omitempty"`
+}
+
+// connect shows the change of a client's file, and makes it.
+func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Client, a access) error {
+	if e.inContainer() {
+		fmt.Fprintf(e.Stdout, "%s\n", client.Line(a.client(e)))
+		return nil // the file is on the host
+	}
+	path := o.file
+	if path == "" {
+		var err error
+		if path, err = usualFile(e, client); err != nil {
+			return err
+		}
+	}
+	before, err := clients.Read(path)
+	if err != nil {
+		return err
+	}
+	after, err := client.Merge(before, a.client(e), o.http)
+	if errors.Is(err, jsonfile.ErrNotJSON) {
+		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err, client.Line(a.client(e)))
+	}
+	if err != nil {
+		return err
+	}
+	result := connection{Client: client.Name, File: path, Changed: string(before) != string(after)}
+	if !o.json {
+		printChange(e, path, before, after)
+	}
+	if result.Changed {
+		if err := mayWrite(ctx, e, o.write); err != nil {
+			return err
+		}
+		if result.Backup, err = clients.Write(path, before, after, time.Now()); err != nil {
+			return err
+		}
+		result.Written = true
+	}
+	if o.json {
+		return printJSON(e.Stdout, result)
+	}
+	printConnected(e, client, a, o.http, result)
+	return nil
+}
+
+// printChange shows what will be different in a file.
+func printChange(e *Env, path string, before, after []byte) {
+	if string(before) == string(after) {
+		return
+	}
+	fmt.Fprintf(e.Stdout, "%s\n", visible.Line(path))
+	printDiff(e, string(before), string(after))
+}
+
+// printDiff shows what differs, a line each.
+func printDiff(e *Env, before, after string) {
+	paint := newPainter(e, e.Stdout)
+	for _, line := range clients.Diff(before, after) {
+		text := visible.Line(line)
+		switch line[0] {
+		case '+':
+			text = paint(terminal.Green, text)
+		case '-':
+			text = paint(terminal.Red, text)
+		}
+		fmt.Fprintf(e.Stdout, "  %s\n", text)
+	}
+}
+
+func printConnected(e *Env, client clients.Client, a access, http bool, r connection) {
+	if !r.Changed {
+		fmt.Fprintf(e.Stdout, "%s is connected already: %s\n", client.Title, visible.Line(r.File))
+		return
+	}
+	fmt.Fprintf(e.Stdout, "Wrote %s.", visible.Line(r.File))
+	if r.Backup != "" {
+		fmt.Fprintf(e.Stdout, " What was there is in %s.", visible.Line(r.Backup))
+	}
+	fmt.Fprintln(e.Stdout)
+	if a.token && http {
+		fmt.Fprintf(e.Stdout, "%s takes the token from %s in its own environment, or asks for it.\n", client.Title,
+			clients.TokenSetting)
+	}
+	if client.Note != "" {
+		fmt.Fprintln(e.Stdout, client.Note)
+	}
+}
+
+// usualFile is where a client keeps its configuration on this system.
+func usualFile(e *Env, client clients.Client) (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("your home folder is not known: %w; name the file with --file", err)
+	}
+	work, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	appData := cmp.Or(e.Getenv("APPDATA"), filepath.Join(home, "AppData", "Roaming"))
+	return client.File(clients.System{OS: runtime.GOOS, Home: home, Work: work, AppData: appData}), nil
+}

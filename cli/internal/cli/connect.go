@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
+	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
+	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// access is how the running CodeForge is reached.
+type access struct {
+	// url is the MCP endpoint, token says that it requires one.
+	url   string
+	token bool
+	// state is the state directory in embedded mode, container mcp-server's in Docker. Both empty: started elsewhere.
+	state, container string
+	// tenant is whose clients are to connect; empty: the operator's.
+	tenant string
+}
+
+func accessOf(u statedir.Up) access { return access{url: u.Endpoint(), token: u.Token, state: u.State} }
+
+// client is the access as clients see it.
+func (a access) client(e *Env) clients.Access {
+	out := clients.Access{URL: a.url, Token: a.token, Tenant: a.tenant}
+	if a.tenant != "" { // who can start the program is the operator
+		return out
+	}
+	switch self, err := os.Executable(); {
+	case a.container != "" && (e.inContainer() || err != nil):
+		out.Command = []string{"docker", "exec", "-i", a.container, "codeforge", "stdio"}
+	case a.container != "": // this command reconnects after a restart of the container, which ends every docker exec
+		out.Command = []string{self, "stdio", "--url", docker.Scheme + a.container}
+	case a.state != "" && err == nil:
+		out.Command = []string{self, "stdio", "--state", a.state}
+	}
+	return out
+}
+
+// printConnect prints how clients connect to the server.
+func printConnect(e *Env, a access) {
+	w, to := e.Stdout, a.client(e)
+	fmt.Fprintf(w, "\n  MCP endpoint    %s\n", a.url)
+	fmt.Fprintf(w, "  Claude Code     %s\n", clients.ClaudeCode(to))
+	for _, name := range []string{"claude-desktop", "cursor", "vscode"} {
+		if c, ok := clients.Find(name); ok {
+			fmt.Fprintf(w, "  %-15s %s\n", c.Title, c.Line(to))
+		}
+	}
+	if len(to.Command) > 0 {
+		words := make([]string, len(to.Command))
+		for i, word := range to.Command {
+			words[i] = visible.Line(word)
+		}
+		fmt.Fprintf(w, "  without Node    %s   (for clients that start a program)\n", strings.Join(words, " "))
+	}
+	if a.tenant != "" {
+		fmt.Fprintf(w, "  %s is one of its tokens; where MCP_TOKENS_FILE has its SHA-256, only the client has the token.\n",
+			to.Placeholder())
+		return
+	}
+	if a.token {
+		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node needs none.\n", clients.Placeholder)
+	}
+	fmt.Fprintf(w, "  try it          %s\n", tryIt(e, a))
+}
+
+// tryIt is a command that runs a script.
+func tryIt(e *Env, a access) string {
+	if a.container != "" && e.inContainer() {
+		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.Line(a.container) + " codeforge run -"
+	}
+	run := e.program() + " run FILE.ts"
+	if usual, err := statedir.Find(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
+		run += " --state " + visible.Line(a.state)
+	}
+	return run + "   (or - to read the script from stdin)"
+}
+
+// printReady prints that everything is ready, how to connect, and what is in the catalog.
+func printReady(e *Env, r embedded.Ready) {
+	fmt.Fprintf(e.Stdout, "CodeForge %s is ready (embedded, Deno %s, %d slots).\n", r.Up.Version, r.Deno, r.Up.Slots)
+	printConnect(e, accessOf(r.Up))
+	fmt.Fprintln(e.Stdout)
+	printCatalog(e.Stdout, r.Catalog, r.Up.APIs)
+	for _, w := range r.Warnings {
+		fmt.Fprintf(e.Stdout, "  warning: %s\n", w)
+	}
+}
+
+// printCatalog lists the active APIs and the problems of the others.
+func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
+	switch {
+	case len(c.APIs) == 0:
+		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.Line(dir))
+	default:
+		fmt.Fprintf(w, "  active APIs in %s:\n", visible.Line(dir))
+	}
+	for _, a := range c.APIs {
+		var names []string
+		for _, t := range a.Credentials {
+			names = append(names, t.Name)
+		}
+		line := fmt.Sprintf("    %-14s %s", visible.Line(a.Name), visible.Line(strings.Join(a.Domains, ", ")))
+		if len(names) > 0 {
+			line += "  " + strings.Join(names, ", ")
+		}
+		if a.Stale {
+			line += "  (stale: the current config.json does not load)"
+		}
+		fmt.Fprintln(w, line)
+	}
+	if c.YOLO {
+		fmt.Fprintln(w, "  YOLO_MODE is on: code can reach hosts outside every API too, without credentials")
+	}
+	for _, p := range c.Problems {
+		word := "problem"
+		if p.Warning {
+			word = "warning"
+		}
+		fmt.Fprintf(w, "  %s: %s\n", word, visible.Line(p.Text))
+	}
+}

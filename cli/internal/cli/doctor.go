@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+func doctorCommand() command {
+	return command{
+		name: "doctor", usage: "doctor [--offline] [--attack]",
+		summary: "check everything CodeForge needs on this machine, and say how to fix it",
+		details: `
+It changes nothing. Where embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
+and stops it. It sends one HEAD request, without a credential, to each host of an active API, and to each server that
+gives it credentials; --offline skips those. If CodeForge runs, its proxy sends them, because the proxy may resolve
+names in another way than this machine.
+
+--attack attacks the running CodeForge instead, from inside its sandbox and at its MCP endpoint, and prints a table of
+the results. The attacks reach no API and use no credential. They cover what needs no hostile server: ways out other
+than the proxy, forged names, requests that two servers would read differently, overridden methods, permissions, links,
+limits, and who may call. Swapping, scrubbing, redirects, bodies, bad certificates and code that has escaped from Deno
+are covered only by make attack, which brings its own servers.
+
+Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 1 something failed or was not held.`,
+		setup: func(fs *flag.FlagSet) action {
+			state, apis, asJSON := stateFlag(fs), apisFlag(fs), jsonFlag(fs)
+			offline := fs.Bool("offline", false, "skip what needs the network")
+			attack := fs.Bool("attack", false, "attack the running CodeForge")
+			bin := fs.String("bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
+			return func(ctx context.Context, e *Env, args []string) error {
+				dir, err := findState(e, *state, target{flags: fs}.given("state"))
+				if err != nil {
+					return err
+				}
+				c := doctor.Config{State: dir, APIs: *apis, Dotenv: e.inHome(dotenvFile), Bin: *bin, Offline: *offline}
+				w, err := readVariables(e)
+				if err == nil {
+					c.Settings, err = settings.Parse(w.getenv)
+				}
+				c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
+				c.OwnAPIs = target{flags: fs}.given("apis")
+				c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
+				c.Python = w.getenv("PYTHON_PATH")
+				c.OtherSettings = otherSettings(e, w)
+				c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
+				if c.Server, err = (target{flags: fs, state: state, url: new(string)}).config(e); err != nil {
+					c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
+				}
+				if *attack {
+					return printAttacks(ctx, e, c, *asJSON)
+				}
+				return printExamination(ctx, e, c, *asJSON)
+			}
+		},
+	}
+}
+
+// otherSettings is what check finds in .env besides wrong values.
+func otherSettings(e *Env, w variables) []doctor.Finding {
+	var out []doctor.Finding
+	for _, f := range append(misspelt(e), missing(w)...) {
+		status := doctor.Warn
+		if f.Severity == "error" {
+			status = doctor.Fail
+		}
+		out = append(out, doctor.Finding{Check: "settings", Status: status, Text: f.Text})
+	}
+	return out
+}
+
+// printAttacks runs the attacks and prints their table.
+func printAttacks(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
+	paint := newPainter(e, e.Stdout)
+	all, open := []doctor.AttackOutcome{}, 0
+	err := doctor.Attack(ctx, c, func(o doctor.AttackOutcome) {
+		all = append(all, o)
+		colour, verdict := terminal.Green, "held"
+		if !o.Held {
+			open++
+			colour, verdict = terminal.Red, "NOT HELD"
+		}
+		if !asJSON {
+			fmt.Fprintf(e.Stdout, "%s %-46s expected %-26s seen %s\n",
+				paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, visible.Line(o.Seen))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return shown(e, asJSON, map[string]any{"ok": open == 0, "attacks": all}, open == 0, func() {
+		fmt.Fprintf(e.Stdout, "%d attacks, %d not held.\n", len(all), open)
+	})
+}
+
+// printExamination runs the checks and prints what they found.
+func printExamination(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
+	paint := newPainter(e, e.Stdout)
+	colours := map[doctor.Status]terminal.Colour{
+		doctor.OK: terminal.Green, doctor.Warn: terminal.Yellow, doctor.Fail: terminal.Red, doctor.Skip: terminal.Dim,
+	}
+	counts := map[doctor.Status]int{}
+	all := []doctor.Finding{}
+	doctor.Examine(ctx, c, func(f doctor.Finding) {
+		counts[f.Status]++
+		all = append(all, f)
+		if asJSON {
+			return
+		}
+		fmt.Fprintf(e.Stdout, "%s %-22s %s\n",
+			paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), visible.Line(f.Check), visible.Line(f.Text))
+		if f.Fix != "" {
+			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", visible.Line(f.Fix))
+		}
+	})
+	ok := counts[doctor.Fail] == 0
+	return shown(e, asJSON, map[string]any{"ok": ok, "findings": all}, ok, func() {
+		fmt.Fprintf(e.Stdout, "%d ok, %d warnings, %d failed, %d skipped.\n",
+			counts[doctor.OK], counts[doctor.Warn], counts[doctor.Fail], counts[doctor.Skip])
+	})
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
+	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+)
+
+func downCommand() command {
+	return command{
+		name: "down", usage: "down [--purge]", summary: "stop the CodeForge that codeforge up started",
+		details: `
+Skills, the certificate authority and logs are kept. --purge lists them and, once you confirm, removes them;
+apis/ and .env are never removed.
+
+Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
+		setup: func(fs *flag.FlagSet) action {
+			state, asJSON := stateFlag(fs), jsonFlag(fs)
+			purge := fs.Bool("purge", false, "remove the state directory too")
+			yes := fs.Bool("yes", false, "remove without confirmation")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if e.inContainer() {
+					return errContainer
+				}
+				chosen := target{flags: fs}.given("state")
+				dir, err := findState(e, *state, chosen)
+				if err != nil {
+					return err
+				}
+				p := startProgress(e, "stopping")
+				stopped, err := embedded.Stop(ctx, dir)
+				p.stop()
+				if err != nil && (!*purge || !errors.Is(err, embedded.ErrUnsupported)) {
+					return err
+				}
+				if err := printStopped(e, dir, stopped, *asJSON); err != nil {
+					return err
+				}
+				if !stopped && !chosen && !*asJSON {
+					tellOfDocker(ctx, e)
+				}
+				if !*purge {
+					return nil
+				}
+				return purgeState(ctx, e, dir, *yes)
+			}
+		},
+	}
+}
+
+func printStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
+	if asJSON {
+		return printJSON(e.Stdout, map[string]any{"stopped": stopped, "state": dir.Path()})
+	}
+	text := "CodeForge was not running"
+	if stopped {
+		text = "CodeForge stopped"
+	}
+	_, err := fmt.Fprintf(e.Stdout, "%s (state directory %s).\n", text, dir.Path())
+	return err
+}
+
+// tellOfDocker says that CodeForge runs in Docker, if it does.
+func tellOfDocker(ctx context.Context, e *Env) {
+	w, err := readVariables(e)
+	if err != nil {
+		return
+	}
+	if name, err := docker.Find(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME")); name != "" || err != nil {
+		fmt.Fprintln(e.Stdout, "In Docker it runs: docker compose down stops it.")
+	}
+}
+
+// purgeState lists what is in the state directory, asks, and removes it.
+func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
+	if !dir.Exists() {
+		_, err := fmt.Fprintln(e.Stdout, "There is no state to remove.")
+		return err
+	}
+	if _, err := os.Stat(dir.Join("lock")); err != nil {
+		return fmt.Errorf("%s is not a CodeForge state directory (it has no file named lock): nothing was removed",
+			dir.Path())
+	}
+	entries, err := os.ReadDir(dir.Path())
+	if err != nil {
+		return fmt.Errorf("reading the state directory: %w", err)
+	}
+	fmt.Fprintf(e.Stdout, "In %s:\n", dir.Path())
+	for _, entry := range entries {
+		files, size := measure(dir.Join(entry.Name()))
+		fmt.Fprintf(e.Stdout, "  %-14s %5d files %10d bytes\n", entry.Name(), files, size)
+	}
+	if !yes {
+		if err := confirm(ctx, e, "Remove all of it, skills included?"); err != nil {
+			return err
+		}
+	}
+	if err := dir.Remove(); err != nil {
+		return fmt.Errorf("removing the state directory: %w", err) // CodeForge may have been started again meanwhile
+	}
+	_, err = fmt.Fprintln(e.Stdout, "Removed.")
+	return err
+}
+
+// measure counts the files below a path and their size; files that cannot be read do not count.
+func measure(path string) (files int, size int64) {
+	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // see above
+		}
+		files++
+		if info, err := d.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	return files, size
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+)
+
+// homeVariable names the folder with apis/, .env and the state directory.
+const homeVariable = "CODEFORGE_HOME"
+
+// findHome is the folder whose apis/, .env and .codeforge the commands use: CODEFORGE_HOME, else the nearest folder
+// from cwd upwards that is one, else cwd. Above cwd only the user's own folders count, because settings name programs
+// to run: a folder that somebody else made, in /tmp for instance, must not choose them.
+func findHome(e *Env, cwd string) (string, error) {
+	if dir := e.Getenv(homeVariable); dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return "", fmt.Errorf("%s: %q is not a folder; want the one with apis/ and .env", homeVariable, dir)
+		}
+		return filepath.Abs(dir)
+	}
+	if isHome(cwd) {
+		return cwd, nil
+	}
+	for dir := filepath.Dir(cwd); ; dir = filepath.Dir(dir) {
+		if isHome(dir) && own(e, dir) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return cwd, nil
+		}
+	}
+}
+
+// isHome reports whether a folder has a state directory, or apis/ with an API or an example of one.
+func isHome(dir string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, statedir.Default, "lock")); err == nil {
+		return true
+	}
+	for _, name := range []string{"config.json", "config.json.example"} {
+		if found, err := filepath.Glob(filepath.Join(dir, "apis", "*", name)); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// setHome finds the folder once.
+func (e *Env) setHome() error {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("the working directory: %w", err)
+	}
+	home, err := findHome(e, cwd)
+	if err != nil {
+		return err
+	}
+	if path := foreign(e, home, dotenvFile, "apis", statedir.Default); path != "" {
+		return fmt.Errorf("%s belongs to another user, in a folder that everybody can write to; want a folder of your own, "+
+			"because settings name programs to run", path)
+	}
+	if home != cwd {
+		e.home = home
+	}
+	return nil
+}
+
+// findState is the state directory at path. Another user's is refused if this one can look into it, which no directory
+// of CodeForge's lets others: what is in there says where code is sent, and which process down ends. Root may name it
+// with --state (chosen).
+func findState(e *Env, path string, chosen bool) (statedir.Dir, error) {
+	dir, err := statedir.Find(path)
+	if err == nil && planted(e, dir.Path(), chosen) {
+		err = fmt.Errorf("the state directory %s belongs to another user: go to a folder of your own, or set %s; root may "+
+			"name it with --state", dir.Path(), homeVariable)
+	}
+	return dir, err
+}
+
+// inHome is a path below the folder. It is relative if that is the working directory.
+func (e *Env) inHome(name string) string { return filepath.Join(e.home, name) }
+
+// homeDir is the folder itself.
+func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
+
+// inContainer reports whether this is mcp-server's container, in Docker or in a pod.
+func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "" }
+
+// errContainer is what up and down say in a container.
+var errContainer = errors.New("this is a container of CodeForge, which is stopped from the host, with " +
+	"docker compose down")
+
+// needsApis is the error for a command of the container, where apis/ is not, whose first argument is none of the verbs
+// that do without it.
+func (e *Env) needsApis(command string, args []string, without ...string) error {
+	if !e.inContainer() || len(args) == 0 || slices.Contains(without, args[0]) {
+		return nil
+	}
+	return fmt.Errorf("%s %s needs apis/, which is on the host and which this container does not see: run "+
+		"codeforge %s %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
+		"loads the change by itself", command, args[0], command, strings.Join(args, " "))
+}

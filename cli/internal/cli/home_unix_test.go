@@ -1,0 +1,111 @@
+//go:build unix
+
+package cli
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestForeignFolder: what another user puts into a folder that everybody can write to, such as /tmp, chooses no program
+// for whoever works there.
+// Promise: foreign-folders
+func TestForeignFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testkit.Skip(t, "needs root to make another user's file")
+	}
+	const me, other = 0, 65534
+	for _, c := range []struct {
+		name    string
+		mode    os.FileMode
+		file    string
+		owner   int
+		sudo    string
+		refused bool
+	}{
+		{"another user's .env", 0o777, ".env", other, "", true},
+		{"another user's apis", 0o777, "apis", other, "", true},
+		{"another user's state", 0o777, ".codeforge", other, "", true},
+		{"another user's program", 0o777, "deno", other, "", false},
+		{"my own .env", 0o777, ".env", me, "", false},
+		{"with sudo, that of the caller", 0o777, ".env", other, "65534", false},
+		{"with sudo, a third user's", 0o777, ".env", other, "1000", true},
+		{"only its owner can write to the folder", 0o755, ".env", other, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, c.file)
+			testkit.Must(t, os.WriteFile(path, nil, 0o600))
+			testkit.Must(t, os.Lchown(path, c.owner, c.owner))
+			testkit.Must(t, os.Chmod(dir, c.mode))
+			t.Chdir(dir)
+			e := &Env{Environ: []string{"SUDO_UID=" + c.sudo}}
+			if err := e.setHome(); (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), "belongs to another user") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestForeignState: a state directory in somebody else's folder, in which they hold the lock, does not choose where code is
+// sent, nor which process codeforge down ends.
+// Promise: foreign-folders
+func TestForeignState(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testkit.Skip(t, "needs root to make another user's directory")
+	}
+	const me, other = 0, 65534
+	for _, c := range []struct {
+		name    string
+		owner   int
+		sudo    string
+		args    []string
+		refused bool
+	}{
+		{"another user's", other, "", nil, true},
+		{"with sudo, that of the caller", other, "65534", nil, false},
+		{"with sudo, a third user's", other, "1000", nil, true},
+		{"another user's, named by root", other, "", []string{"--state", ".codeforge"}, false},
+		{"my own", me, "", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, err := statedir.Create(filepath.Join(t.TempDir(), statedir.Default))
+			testkit.Must(t, err)
+			lock, err := dir.Lock()
+			testkit.Must(t, err)
+			defer lock.Close()
+			testkit.Must(t, dir.WriteUp(statedir.Up{PID: 7, URL: "http://evil.example"}))
+			testkit.Must(t, os.Lchown(dir.Path(), c.owner, c.owner))
+			testkit.Must(t, os.Chmod(dir.Path(), 0o755))
+			t.Chdir(filepath.Dir(dir.Path()))
+			flags := flag.NewFlagSet("x", flag.ContinueOnError)
+			target := targetFlags(flags)
+			testkit.Must(t, flags.Parse(c.args))
+			e := &Env{Environ: []string{"SUDO_UID=" + c.sudo}}
+			if _, err := target.config(e); (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), "belongs to another user") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestCompleteNames: a folder in somebody's project cannot put commands of its own into the line that a shell completes.
+// Promise: foreign-folders
+func TestCompleteNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"shop", "$(id)", "`id`", "a;id", "a b", "a\nb", "-x", "*", "\x1b[2K"} {
+		dir := filepath.Join("apis", name)
+		testkit.Must(t, os.MkdirAll(dir, 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600))
+	}
+	if got := complete(&Env{}, []string{"api", "edit", ""}); !slices.Equal(got, []string{"shop"}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// loadedWithin is how long a running CodeForge may take to see a change of apis/: its slowest poll, and a little more.
+const loadedWithin = 6 * time.Second
+
+// running says what became of a change of apis/.
+type running int
+
+const (
+	// notRunning: nothing runs, or it has another folder of APIs.
+	notRunning running = iota
+	// loaded: the change is in force.
+	loaded
+	// notLoaded: CodeForge runs without the change.
+	notLoaded
+)
+
+// String tells it of an API that was added.
+func (r running) String() string {
+	switch r {
+	case loaded:
+		return "The running CodeForge has loaded it"
+	case notLoaded:
+		return "The running CodeForge has not loaded it yet: codeforge check says whether something is wrong"
+	}
+	return "CodeForge is not running, and will load it when it is"
+}
+
+// loads waits until the running CodeForge has an API among its active ones, or no longer has it.
+func (o *apiOptions) loads(ctx context.Context, e *Env, name string, active bool) running {
+	if o.target.given("apis") {
+		return notRunning
+	}
+	c, err := o.target.config(e)
+	if err != nil {
+		return notRunning
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadedWithin)
+	defer cancel()
+	op, _, local, err := server.Operator(ctx, c)
+	if err != nil || !local {
+		return notRunning
+	}
+	for {
+		cat, err := op.Catalog(ctx)
+		if err != nil && ctx.Err() == nil {
+			return notRunning
+		}
+		has := slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == name })
+		if err == nil && has == active {
+			return loaded
+		}
+		select {
+		case <-ctx.Done():
+			return notLoaded
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

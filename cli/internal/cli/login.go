@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/login"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+const (
+	// loginTime is how long a login waits for its person; the proxy waits as long.
+	loginTime = 10 * time.Minute
+	// pastePort is in the redirect's address where nobody listens.
+	pastePort = 8765
+)
+
+// errLoginTime is for a login that nobody finished.
+var errLoginTime = fmt.Errorf("nobody logged in within %s", loginTime)
+
+func loginCommand() command {
+	return command{
+		name: "login", usage: "login NAME [--device|--paste]",
+		summary: "log in for a credential with oauth2, in a browser",
+		details: `
+The browser opens at the provider, and comes back to a port of 127.0.0.1. If that cannot work, over ssh for instance:
+
+  --device  shows a code to enter on any device, if the provider offers that
+  --paste   shows an address to open anywhere; paste the address at which the browser ends, though no page is there
+
+The token goes to the proxy and nowhere else: neither this command nor mcp-server sees it.
+
+Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
+		setup: func(fs *flag.FlagSet) action {
+			o := loginOptions{target: targetFlags(fs)}
+			fs.BoolVar(&o.device, "device", false, "enter a code on another device")
+			fs.BoolVar(&o.paste, "paste", false, "paste the address at which the browser ends")
+			fs.BoolVar(&o.quiet, "no-browser", false, "print the address, and open no browser")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) != 1 {
+					return usageError("login takes the name of a credential")
+				}
+				return o.run(ctx, e, args[0])
+			}
+		},
+	}
+}
+
+// loginOptions are the flags of login.
+type loginOptions struct {
+	target               target
+	device, paste, quiet bool
+}
+
+func (o loginOptions) run(ctx context.Context, e *Env, name string) error {
+	if o.device && o.paste {
+		return usageError("login: --device or --paste, not both")
+	}
+	client, list, err := readCredentials(ctx, e, o.target)
+	if err != nil {
+		return err
+	}
+	c, err := loginOf(list, name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, loginTime, errLoginTime)
+	defer cancel()
+	switch {
+	case o.device:
+		err = byDevice(ctx, e, client, name)
+	case !c.Browser:
+		err = errNoBrowserWay
+	case o.paste:
+		err = byPaste(ctx, e, client, c)
+	default:
+		err = o.byBrowser(ctx, e, client, c)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Stdout, "%s is logged in.\n", visible.Line(name))
+	return nil
+}
+
+// loginOf finds a credential that somebody can log in for.
+func loginOf(list []credentialapi.Credential, name string) (credentialapi.Credential, error) {
+	var names []string
+	for _, c := range list {
+		if c.Logins {
+			names = append(names, c.Name)
+			if c.Name == name {
+				return c, nil
+			}
+		}
+	}
+	if len(names) == 0 {
+		return credentialapi.Credential{}, errors.New(`no credential of apis/ needs a login: none has "oauth2" with a user`)
+	}
+	return credentialapi.Credential{}, fmt.Errorf("no credential %q needs a login%s", name, didYouMean(name, "", names))
+}
+
+func (o loginOptions) byBrowser(
+	ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential,
+) error {
+	l, err := login.Listen(ctx, c.RedirectHost, c.RedirectPort)
+	if err != nil {
+		return fmt.Errorf("%w; close what uses it, or log in with --paste", err)
+	}
+	defer l.Close()
+	started, err := client.Begin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser, Port: l.Port()})
+	if err != nil {
+		return err
+	}
+	if o.quiet || !openBrowser(ctx, e, started.URL) {
+		fmt.Fprintf(e.Stderr, "Open this address in a browser on this machine:\n\n  %s\n\n", visible.Line(started.URL))
+	} else {
+		fmt.Fprintf(e.Stderr, "A browser opens. If it does not, open this address:\n\n  %s\n\n", visible.Line(started.URL))
+	}
+	fmt.Fprintf(e.Stderr, "Waiting at %s. Ctrl-C gives up.\n", visible.Line(started.Redirect))
+	return l.Wait(ctx, started, client.Finish)
+}
+
+func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential) error {
+	port := cmp.Or(c.RedirectPort, pastePort)
+	started, err := client.Begin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser, Port: port})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Stderr, "Open this address in a browser, anywhere:\n\n  %s\n\nLog in. The browser then ends at an "+
+		"address that begins with %s and shows an error: that is expected.\n", visible.Line(started.URL),
+		visible.Line(started.Redirect))
+	p := newPrompter(e)
+	for {
+		// Not shown, so that no code stays in the terminal's history.
+		text, err := p.secret(ctx, "Paste that address (not shown): ")
+		if err != nil {
+			return err
+		}
+		redirect, err := login.Pasted(started, text.Reveal())
+		if err == nil {
+			return client.Finish(ctx, redirect)
+		}
+		if !p.terminal {
+			return err
+		}
+		fmt.Fprintf(e.Stderr, "%s. Try again, or leave with Ctrl-C.\n", visible.Line(err.Error()))
+	}
+}
+
+func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name string) error {
+	started, err := client.Begin(ctx, credentialapi.Login{Name: name, Way: credentialapi.WayDevice})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Stderr, "Open %s on any device, and enter the code %s\nWaiting. Ctrl-C gives up.\n",
+		visible.Line(started.URL), visible.Line(started.Code))
+	wait := time.NewTimer(time.Duration(max(started.Interval, 1)) * time.Second)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-wait.C:
+		}
+		progress, err := client.Poll(ctx, started.ID)
+		if err != nil || progress.Done {
+			return err
+		}
+		wait.Reset(time.Duration(max(progress.Interval, 1)) * time.Second)
+	}
+}
+
+// openBrowser opens an address, which is https, or a file in the user's browser. Every user of the machine may read
+// which. It reports whether there is a browser to open it in.
+func openBrowser(ctx context.Context, e *Env, address string) bool {
+	var cmd *exec.Cmd
+	switch {
+	case runtime.GOOS == "darwin":
+		cmd = exec.CommandContext(context.WithoutCancel(ctx), "open", address)
+	case runtime.GOOS == "windows": // not start: cmd.exe would read the address
+		cmd = exec.CommandContext(context.WithoutCancel(ctx), "rundll32", "url.dll,FileProtocolHandler", address)
+	case e.Getenv("DISPLAY") != "" || e.Getenv("WAYLAND_DISPLAY") != "":
+		cmd = exec.CommandContext(context.WithoutCancel(ctx), "xdg-open", address)
+	default:
+		return false
+	}
+	if cmd.Start() != nil {
+		return false
+	}
+	go func() { _ = cmd.Wait() }()
+	return true
+}

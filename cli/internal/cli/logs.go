@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+func logsCommand() command {
+	return command{
+		name: "logs", usage: "logs [--follow] [-n N] [--run ID]",
+		summary: "show what went through the proxy, one line per exchange",
+		details: `
+They are kept with the runs: see codeforge runs. What the daemons log is embedded in log/codeforge.log of the state
+directory, and in Docker what docker compose logs shows.
+
+Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
+		setup: func(fs *flag.FlagSet) action {
+			o := logsOptions{target: targetFlags(fs)}
+			var since string
+			fs.BoolVar(&o.follow, "follow", false, "show new exchanges until Ctrl-C")
+			fs.BoolVar(&o.follow, "f", false, "short for --follow")
+			fs.IntVar(&o.last, "n", 0, "only the last `N` recorded exchanges (default: all)")
+			fs.StringVar(&since, "since", "", "only exchanges since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
+			fs.StringVar(&o.filter.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
+			fs.BoolVar(&o.json, "json", false, "print JSON, one event per line")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if o.last < 0 || o.last == 0 && o.target.given("n") {
+					return usageError("-n %d: want a number from 1", o.last)
+				}
+				var err error
+				if o.filter.Since, err = parseSince(since, time.Now()); err != nil {
+					return err
+				}
+				return o.show(ctx, e)
+			}
+		},
+	}
+}
+
+// parseSince reads --since: a duration back from now, a day, or a time.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	text = strings.TrimSpace(strings.TrimSuffix(text, " ago"))
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04:05"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, usageError("--since %q: want a time back like 10m, 2h or 7d, a day like 2026-11-22, or "+
+		"2026-11-22T09:30:00Z", text)
+}
+
+type logsOptions struct {
+	target target
+	filter historyapi.ExchangeFilter
+	last   int
+	follow bool
+	json   bool
+}
+
+func (o logsOptions) show(ctx context.Context, e *Env) error {
+	p := newPainter(e, e.Stdout)
+	rec, err := openRecord(ctx, e, o.target)
+	if err != nil {
+		return err
+	}
+	defer rec.close()
+	if o.follow && rec.stopped {
+		return errors.New("CodeForge does not run: there is nothing to follow")
+	}
+	status, err := rec.History(ctx)
+	if err == nil && status.Mode == "off" {
+		err = errOff
+	}
+	if err != nil {
+		return err
+	}
+	show := func(x controlapi.Exchange) { o.print(e.Stdout, p, x) }
+	if o.follow {
+		return o.followed(ctx, rec, status.Cursor, show)
+	}
+	n, err := o.list(ctx, rec, show)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil && n == 0 && o.filter.Run != "" && controlapi.OfRun(o.filter.Run) {
+		_, err = rec.run(ctx, o.filter.Run) // a run without exchanges is known too
+	}
+	return err
+}
+
+// list calls on for what is recorded, oldest first.
+func (o logsOptions) list(ctx context.Context, rec record, on func(controlapi.Exchange)) (n int, err error) {
+	f := o.filter
+	f.Limit, f.Oldest = 1000, o.last == 0
+	var latest []historyapi.Exchange
+	for cursor := ""; ; {
+		if !f.Oldest {
+			f.Limit = min(1000, o.last-n)
+		}
+		page, err := rec.Exchanges(ctx, f, cursor)
+		if err != nil {
+			return n, err
+		}
+		n += len(page.Exchanges)
+		if f.Oldest {
+			for _, x := range page.Exchanges {
+				on(x.Exchange)
+			}
+		} else {
+			latest = append(latest, page.Exchanges...)
+		}
+		if cursor = page.Next; cursor == "" || !f.Oldest && n >= o.last {
+			break
+		}
+	}
+	for _, x := range slices.Backward(latest) {
+		on(x.Exchange)
+	}
+	return n, nil
+}
+
+// maxShown is how many ids of exchanges are remembered while following.
+const maxShown = 100_000
+
+// followed shows what is recorded, and then what happens after the cursor, until ctx ends: each exchange once. After a
+// gap it lists again what is recorded since the exchange before.
+func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on func(controlapi.Exchange)) error {
+	shown := map[string]bool{}
+	show := func(x controlapi.Exchange) {
+		if shown[x.ID] {
+			return
+		}
+		if len(shown) >= maxShown {
+			clear(shown)
+		}
+		shown[x.ID] = true
+		on(x)
+	}
+	_, err := o.list(ctx, rec, show)
+	last := time.Now()
+	if err == nil {
+		err = rec.Events(ctx, cursor, func(ev historyapi.Event) {
+			x := ev.Exchange
+			switch {
+			case ev.Kind == historyapi.EventGap:
+				missed := o
+				missed.last, missed.filter.Since = 0, last
+				_, _ = missed.list(ctx, rec, show) // an error ends the stream too
+			case x != nil && strings.HasPrefix(x.Run, o.filter.Run) && !x.At.Before(o.filter.Since):
+				show(x.Exchange)
+				last = x.At
+			}
+		})
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (o logsOptions) print(w io.Writer, p painter, x controlapi.Exchange) {
+	if o.json {
+		_ = printJSONLine(w, controlapi.Event{Exchange: &x})
+		return
+	}
+	at := p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000"))
+	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(cmp.Or(x.Run, "-")), exchangeLine(p, x))
+}
+
+func receiptCommand() command {
+	return command{
+		name: "receipt", usage: "receipt [RUN]", summary: "show what the proxy did for one run",
+		details: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
+			"Exit codes: 0 shown; 1 there is no record of that run.",
+		setup: func(fs *flag.FlagSet) action {
+			t, asJSON := targetFlags(fs), jsonFlag(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) > 1 {
+					return usageError("receipt takes one run, got %d", len(args))
+				}
+				rec, err := openRecord(ctx, e, t)
+				if err != nil {
+					return err
+				}
+				defer rec.close()
+				d, err := rec.run(ctx, strings.Join(args, ""))
+				r := receiptOf(d)
+				switch {
+				case err != nil:
+					return err
+				case *asJSON:
+					return printJSON(e.Stdout, r)
+				}
+				printReceipt(newPainter(e, e.Stdout), e.Stdout, r)
+				return nil
+			}
+		},
+	}
+}
+
+// receiptOf is the receipt of a run.
+func receiptOf(d historyapi.Detail) controlapi.Receipt {
+	r := controlapi.Receipt{
+		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count,
+		Exchanges: []controlapi.Exchange{},
+	}
+	for _, x := range d.Exchanges {
+		r.Exchanges = append(r.Exchanges, x.Exchange)
+	}
+	return r
+}

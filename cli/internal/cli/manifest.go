@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/tokens"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+func manifestCommand() command {
+	return command{
+		name: "manifest", usage: "manifest [--full]",
+		summary: "show what a model sees of CodeForge, and how many tokens it takes",
+		details: `
+Always is what a client puts into the model's context at the start: the tools and the server's instructions. On demand
+is what a model gets once it calls the tool. Token counts are estimates, without any model's tokenizer: models differ by
+a tenth from each other, and the estimate by about as much from them.
+
+Exit codes: 0 shown; 1 CodeForge does not run.`,
+		setup: func(fs *flag.FlagSet) action {
+			t, asJSON := targetFlags(fs), jsonFlag(fs)
+			full := fs.Bool("full", false, "print the texts too")
+			return func(ctx context.Context, e *Env, args []string) error {
+				s, err := t.connect(ctx, e)
+				if err != nil {
+					return err
+				}
+				defer s.Close()
+				parts, err := s.Manifest(ctx)
+				if err != nil {
+					return err
+				}
+				return showManifest(e, parts, *full, *asJSON)
+			}
+		},
+	}
+}
+
+// manifestRow is one text that a model sees.
+type manifestRow struct {
+	Name string `json:"name"`
+	// Always means that every conversation begins with it; otherwise the model asks for it.
+	Always bool   `json:"always"`
+	Tokens int    `json:"tokens"`
+	Bytes  int    `json:"bytes"`
+	Text   string `json:"text,omitempty"`
+}
+
+func showManifest(e *Env, parts []server.Part, full, asJSON bool) error {
+	rows := []manifestRow{}
+	always := 0
+	for _, p := range parts {
+		r := manifestRow{Name: p.Name, Always: p.Always, Tokens: tokens.Estimate(p.Text), Bytes: len(p.Text)}
+		if full {
+			r.Text = p.Text
+		}
+		if r.Always {
+			always += r.Tokens
+		}
+		rows = append(rows, r)
+	}
+	if asJSON {
+		return printJSON(e.Stdout, map[string]any{"always_tokens": always, "estimate": true, "parts": rows})
+	}
+	for _, section := range []struct {
+		title  string
+		always bool
+	}{{"Always in the model's context", true}, {"On demand", false}} {
+		fmt.Fprintf(e.Stdout, "%s\n", section.title)
+		for _, r := range rows {
+			if r.Always == section.always {
+				fmt.Fprintf(e.Stdout, "  %-28s about %5d tokens %7d bytes\n", visible.Line(r.Name), r.Tokens, r.Bytes)
+				printManifestText(e, r)
+			}
+		}
+		if section.always {
+			fmt.Fprintf(e.Stdout, "  %-28s about %5d tokens\n", "together", always)
+		}
+	}
+	return nil
+}
+
+func printManifestText(e *Env, r manifestRow) {
+	if r.Text == "" {
+		return
+	}
+	for line := range strings.Lines(strings.TrimSpace(r.Text)) {
+		fmt.Fprintf(e.Stdout, "    | %s\n", visible.Line(strings.TrimRight(line, "\n")))
+	}
+}

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// add writes a server of which the command line says how it is started or reached.
+func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []string) error {
+	if err := apidir.Free(o.apis, name); err != nil {
+		return err
+	}
+	s, err := o.typed(name, command)
+	if err != nil {
+		return err
+	}
+	drafter := o.drafter(ctx, e)
+	drafter.TakenAPI = func(string) bool { return false } // the name is the user's choice
+	d := drafter.Draft(ctx, s)
+	if d.Refused != "" {
+		for _, n := range d.Notes {
+			fmt.Fprintf(e.Stderr, "note: %s\n", visible.Line(n))
+		}
+		return fmt.Errorf("%s: %s", name, visible.Line(d.Refused))
+	}
+	d.Entry.Name, d.Entry.Inactive = name, false
+	if o.description != "" {
+		d.Entry.Description = o.description
+	}
+	for _, host := range o.domains {
+		if !slices.Contains(d.Entry.Domains, host) {
+			d.Entry.Domains = append(d.Entry.Domains, host)
+		}
+	}
+	if err := apidir.Check(o.apis, d.Entry); err != nil {
+		return err
+	}
+	for _, n := range d.Notes {
+		fmt.Fprintf(e.Stderr, "note: %s\n", visible.Line(n))
+	}
+	if err := o.prompt(ctx, e, &d); err != nil {
+		return err
+	}
+	path, warnings, err := apidir.Add(o.apis, d.Entry)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
+	}
+	state := o.files().loads(ctx, e, name, true)
+	if o.json {
+		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server, "notes": notes(d)})
+	}
+	next := "test " + name + " tries it"
+	if o.oauth {
+		next = "login " + name + " logs in"
+	}
+	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge mcp %s.\n", visible.Line(path), state, next)
+	return err
+}
+
+// notes are a draft's notes, never null.
+func notes(d mcpconfig.Draft) []string { return append([]string{}, d.Notes...) }
+
+// typed is the server of the command line.
+func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, error) {
+	s := mcpconfig.Server{
+		Name: name, URL: o.url, Env: map[string]string{}, Headers: map[string]string{}, Inputs: map[string]bool{},
+	}
+	address := func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") }
+	if len(command) == 1 && o.url == "" && address(command[0]) {
+		s.URL, command = command[0], nil
+	}
+	switch {
+	case s.URL != "" && len(command) > 0:
+		return s, usageError("mcp add: a command and an address; want one of them")
+	case s.URL == "" && len(command) == 0:
+		return s, usageError("mcp add: what is %s? Want -- and the command that starts it, or --url", name)
+	case s.URL != "" && len(o.env) > 0:
+		return s, usageError("mcp add: --env is for a server that is started here; want --header")
+	case s.URL == "" && len(o.headers) > 0:
+		return s, usageError("mcp add: --header is for a remote server; want --env")
+	}
+	for _, line := range o.headers {
+		if name, _, _ := strings.Cut(line, ":"); o.oauth && strings.EqualFold(strings.TrimSpace(name), "Authorization") {
+			return s, usageError("mcp add: --oauth gets the token of Authorization; want one of them")
+		}
+	}
+	if o.oauth && s.URL == "" {
+		return s, usageError("mcp add: --oauth is for a remote server; want --url")
+	}
+	s.Command, s.Login = command, o.oauth
+	for _, pair := range o.env {
+		key, value, given := strings.Cut(pair, "=")
+		if key == "" {
+			return s, usageError("mcp add: --env: want KEY=VALUE")
+		}
+		if !given {
+			value = "${input:" + key + "}"
+			s.Inputs[key] = true
+		}
+		s.Env[key] = value
+	}
+	for _, line := range o.headers {
+		key, value, given := strings.Cut(line, ":")
+		if !given || strings.TrimSpace(key) == "" {
+			return s, usageError("mcp add: --header: want 'KEY: VALUE'")
+		}
+		s.Headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return s, nil
+}
+
+// prompt asks for the credentials that nobody has typed.
+func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) error {
+	in := newPrompter(e)
+	for i := range d.Entry.Credentials {
+		c := &d.Entry.Credentials[i]
+		if !mcpconfig.Untyped(*c) {
+			continue
+		}
+		value, err := in.secret(ctx, fmt.Sprintf("Credential for %s, which the server gets as %s (not shown): ",
+			visible.Line(c.Name), visible.Line(d.Where[c.Name])))
+		if err != nil {
+			return err
+		}
+		c.Value = secret.New(strings.TrimPrefix(value.Reveal(), "Bearer "))
+	}
+	return nil
+}
+
+// drafter makes drafts for this folder of APIs.
+func (o *mcpOptions) drafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
+	_, cat := inspect(e, o.apis)
+	npm := sync.OnceValue(func() mcpconfig.Registry {
+		registry, _ := mcpconfig.FromNPM(ctx, e.Environ) // none is one that nobody tells
+		return registry
+	})
+	d := &mcpconfig.Drafter{
+		Examples: mcpconfig.Examples(o.apis), Lookup: e.environment,
+		TakenAPI: func(name string) bool { return apidir.Free(o.apis, name) != nil },
+		TakenToken: func(token string) bool {
+			return slices.ContainsFunc(cat.APIs(), func(a *catalog.API) bool {
+				return slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == token })
+			})
+		},
+		Registry: npm,
+	}
+	registry := npm
+	if w, err := readVariables(e); err == nil && w.getenv("PACKAGE_REGISTRY") != "" {
+		d.Registry = nil
+		registry = func() mcpconfig.Registry { return mcpconfig.Registry(w.getenv("PACKAGE_REGISTRY")) }
+	}
+	d.Version = func(ctx context.Context, pkg, wanted string) (string, error) {
+		return registry().Version(ctx, pkg, wanted)
+	}
+	return d
+}

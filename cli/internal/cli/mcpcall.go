@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// reply is what the scripts of mcp print, on one line.
+type reply struct {
+	Value json.RawMessage `json:"value,omitempty"`
+	Error *struct {
+		Code    string `json:"code,omitempty"`
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+// err is the reply's error for a person, or nil.
+func (o reply) err() error {
+	if o.Error == nil {
+		return nil
+	}
+	text := o.Error.Message
+	if o.Error.Code != "" {
+		text = o.Error.Code + ": " + text
+	}
+	return errors.New(visible.Line(text))
+}
+
+// buildScript returns code that prints the reply of an expression, which can use name, tool and args. title becomes the
+// title of the run.
+func buildScript(title, expression string, values map[string]any) string {
+	line, _ := json.Marshal(values) // texts and JSON
+	return fmt.Sprintf(`// %s
+const { name, tool, args } = %s;
+let out;
+try {
+  out = { value: await (%s) ?? null };
+} catch (e) {
+  out = { error: { code: e.code, message: String(e.message ?? e) } };
+}
+console.log(JSON.stringify(out));
+`, visible.Line(title), line, expression)
+}
+
+// evaluate runs an expression in the sandbox, as any code, in a run that may use one server alone: a person who may run
+// code may call tools, and there is no other way to call one that would have to be guarded.
+func (o *mcpOptions) evaluate(
+	ctx context.Context, e *Env, title, name, expression string, values map[string]any,
+) (reply, server.Result, error) {
+	var out reply
+	if values == nil {
+		values = map[string]any{}
+	}
+	values["name"] = name
+	c, err := o.target.config(e)
+	if err != nil {
+		return out, server.Result{}, err
+	}
+	r, err := execute(ctx, e, c, server.Run{Code: buildScript(title, expression, values), APIs: []string{name}})
+	if err != nil {
+		return out, r, err
+	}
+	if err := json.Unmarshal([]byte(r.Output), &out); err != nil {
+		words := strings.Fields(r.Output + " " + strings.Join(r.Notes, " ")) // on one line
+		return out, r, errors.New(visible.Line(strings.Join(words, " ")))
+	}
+	return out, r, nil
+}
+
+func (o *mcpOptions) tools(ctx context.Context, e *Env, name string) error {
+	if _, err := o.known(e, name); err != nil {
+		return err
+	}
+	if o.json {
+		out, _, err := o.evaluate(ctx, e, "mcp tools "+name, name, "mcp[name].$tools()", nil)
+		if err == nil {
+			err = out.err()
+		}
+		if err != nil {
+			return err
+		}
+		return printJSON(e.Stdout, out.Value)
+	}
+	s, err := o.target.connect(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	p := startProgress(e, "asking "+name)
+	text, err := s.Tools(ctx, name)
+	p.stop()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(e.Stdout, strings.TrimSpace(visible.Escape(text)))
+	return nil
+}
+
+func (o *mcpOptions) call(ctx context.Context, e *Env, name, tool string, rest []string) error {
+	if _, err := o.known(e, name); err != nil {
+		return err
+	}
+	arguments := "{}"
+	if len(rest) == 1 {
+		arguments = rest[0]
+	}
+	if arguments == "-" {
+		const most = 16 << 20
+		text, err := io.ReadAll(io.LimitReader(e.Stdin, most))
+		if err != nil {
+			return err
+		}
+		arguments = string(text)
+	}
+	var object map[string]any
+	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
+		return usageError("mcp call: the arguments are no object; want JSON like '{\"query\": \"x\"}'")
+	}
+	out, _, err := o.evaluate(ctx, e, "mcp call "+name+" "+tool, name, "mcp[name][tool].raw(args)",
+		map[string]any{"tool": tool, "args": json.RawMessage(arguments)})
+	if err == nil {
+		err = out.err()
+	}
+	if err != nil {
+		return err
+	}
+	var result struct {
+		Content []struct {
+			Type, Text, MimeType, Path string
+		} `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+		IsError    bool            `json:"isError"`
+	}
+	if err := json.Unmarshal(out.Value, &result); err != nil {
+		return fmt.Errorf("reading the result: %w", err)
+	}
+	switch {
+	case o.json:
+		err = printJSON(e.Stdout, out.Value)
+	case len(result.Structured) > 0 && !result.IsError:
+		err = printJSON(e.Stdout, result.Structured)
+	default:
+		for _, c := range result.Content {
+			text := c.Text
+			if c.Type != "text" {
+				text = "[" + strings.TrimSpace(c.Type+" "+c.MimeType) + "]"
+			}
+			fmt.Fprintln(e.Stdout, visible.Escape(text))
+		}
+	}
+	if err == nil && result.IsError {
+		return silent(ExitFailed)
+	}
+	return err
+}

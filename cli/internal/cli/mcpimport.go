@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// imported is what became of one server of the file.
+type imported struct {
+	From string `json:"from"`
+	// Name is the API's, empty where there is none.
+	Name    string   `json:"name,omitempty"`
+	File    string   `json:"file,omitempty"`
+	Status  string   `json:"status"` // new, there, ours, refused
+	Why     string   `json:"why,omitempty"`
+	Notes   []string `json:"notes"`
+	Tokens  []string `json:"credentials"`
+	Untyped []string `json:"untyped"`
+	Config  string   `json:"-"`
+
+	draft mcpconfig.Draft
+}
+
+// importFile shows the servers of another program's file as APIs, and writes them.
+func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error {
+	path := name
+	if client, known := clients.Find(name); known {
+		var err error
+		if path, err = usualFile(e, client); err != nil {
+			return err
+		}
+	}
+	text, err := clients.Read(path)
+	if err == nil && text == nil {
+		err = fmt.Errorf("there is no file %s", path)
+	}
+	if err != nil {
+		return err
+	}
+	servers, err := mcpconfig.Parse(path, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	list, err := o.drafts(ctx, e, servers)
+	if err != nil {
+		return err
+	}
+	fresh := slices.ContainsFunc(list, func(i imported) bool { return i.Status == "new" })
+	if !o.json {
+		printImport(e, path, list)
+	}
+	written, backup := false, ""
+	if (fresh || o.clients) && (o.write || !o.json) {
+		if err := mayWrite(ctx, e, o.write); err != nil {
+			return err
+		}
+		if backup, err = o.writeImport(ctx, e, path, text, list); err != nil {
+			return err
+		}
+		written = true
+	}
+	if o.json {
+		return printJSON(e.Stdout, map[string]any{"file": path, "servers": list, "written": written, "backup": backup})
+	}
+	if written {
+		printImported(e, path, backup, list)
+	}
+	return nil
+}
+
+// drafts are the servers as APIs.
+func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Server) ([]imported, error) {
+	_, cat := inspect(e, o.apis)
+	c, err := o.target.config(e)
+	if err != nil {
+		return nil, err
+	}
+	endpoints := []string{c.Fallback}
+	if a, err := readAccess(ctx, e, c); err == nil {
+		endpoints = append(endpoints, a.url)
+	}
+	drafter := o.drafter(ctx, e)
+	var list []imported
+	for _, s := range servers {
+		if len(o.only) > 0 && !slices.Contains(o.only, s.Name) {
+			continue
+		}
+		i := imported{From: s.Name, Notes: []string{}, Tokens: []string{}, Untyped: []string{}}
+		if s.Ours(endpoints) {
+			i.Status, i.Why = "ours", "it is CodeForge itself"
+			list = append(list, i)
+			continue
+		}
+		o.draft(&i, drafter.Draft(ctx, s), cat)
+		list = append(list, i)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("--only: the file has none of %s", visible.Line(strings.Join(o.only, ", ")))
+	}
+	return list, nil
+}
+
+// draft fills in what becomes of a server.
+func (o *mcpOptions) draft(i *imported, d mcpconfig.Draft, cat *catalog.Catalog) {
+	i.draft, i.Notes = d, notes(d)
+	if d.Refused != "" {
+		i.Status, i.Why = "refused", d.Refused
+		return
+	}
+	for _, a := range cat.APIs() {
+		if same(a.Server, d.Entry.Server) {
+			i.Status, i.Name, i.Why = "there", a.Name, "apis/"+a.Name+" is that server"
+			return
+		}
+	}
+	var invalid *apidir.InvalidError
+	if err := apidir.Check(o.apis, d.Entry); errors.As(err, &invalid) {
+		i.Status, i.Why = "refused", "as an API it has mistakes: "+strings.ReplaceAll(invalid.Error(), "\n", "; ")
+		return
+	} else if err != nil {
+		i.Status, i.Why = "refused", err.Error()
+		return
+	}
+	i.Status, i.Name = "new", d.Entry.Name
+	for _, c := range d.Entry.Credentials {
+		i.Tokens = append(i.Tokens, c.Name)
+		if mcpconfig.Untyped(c) {
+			i.Untyped = append(i.Untyped, c.Name)
+		}
+	}
+	i.Config, _ = d.Entry.Show(func(c apidir.Credential) string { // it was rendered a moment ago
+		if mcpconfig.Untyped(c) {
+			return "(to be typed)"
+		}
+		return "(from " + d.Where[c.Name] + ")"
+	})
+}
+
+// same reports whether an API is the server of a draft already.
+func same(have *catalog.Server, drafted *apidir.Server) bool {
+	if have == nil {
+		return false
+	}
+	name := func(pkg string) string { return pkg[:max(strings.LastIndex(pkg, "@"), 0)] }
+	switch {
+	case drafted.URL != "":
+		return have.URL == drafted.URL
+	case drafted.Package != "":
+		return name(have.Package) == name(drafted.Package)
+	}
+	return slices.Equal(have.Command, drafted.Command)
+}
+
+// printImport shows what would be written. No credential is in it.
+func printImport(e *Env, path string, list []imported) {
+	paint := newPainter(e, e.Stdout)
+	fmt.Fprintf(e.Stdout, "%s: %s\n", visible.Line(path), count(len(list), "server"))
+	for _, i := range list {
+		switch i.Status {
+		case "new":
+			fmt.Fprintf(e.Stdout, "\n%s becomes apis/%s/config.json\n", visible.Line(i.From), i.Name)
+			for line := range strings.Lines(i.Config) {
+				fmt.Fprintf(e.Stdout, "  %s\n", paint(terminal.Green, "+"+visible.Line(strings.TrimRight(line, "\n"))))
+			}
+		case "refused":
+			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.Line(i.From), paint(terminal.Red, visible.Line(i.Why)))
+		default:
+			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.Line(i.From), visible.Line(i.Why))
+		}
+		for _, n := range i.Notes {
+			fmt.Fprintf(e.Stdout, "  note: %s\n", visible.Line(n))
+		}
+	}
+	fmt.Fprintln(e.Stdout)
+}
+
+// writeImport writes the APIs, then the client's file, of which it keeps a copy where credentials are kept: in the
+// folder of APIs, readable by its owner alone.
+func (o *mcpOptions) writeImport(
+	ctx context.Context, e *Env, path string, text []byte, list []imported,
+) (backup string, err error) {
+	var after []byte
+	if o.clients { // before anything is written
+		c, err := o.target.config(e)
+		if err != nil {
+			return "", err
+		}
+		a, err := readAccess(ctx, e, c)
+		if err != nil {
+			return "", err
+		}
+		var program []string
+		access := a.client(e)
+		if access.Token || strings.Contains(filepath.Base(path), "claude_desktop_config") {
+			program = access.Command
+		}
+		if after, err = mcpconfig.Alone(path, text, access.URL, program); err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for n := range list {
+		i := &list[n]
+		if i.Status != "new" {
+			continue
+		}
+		if i.File, _, err = apidir.Add(o.apis, i.draft.Entry); err != nil {
+			return "", err
+		}
+	}
+	if !o.clients {
+		return "", nil
+	}
+	if backup, err = keep(o.apis, path, text, time.Now()); err != nil {
+		return "", err
+	}
+	return backup, clients.Replace(path, text, after)
+}
+
+// keep keeps a copy of a file that has keys in it.
+func keep(apis, path string, text []byte, now time.Time) (string, error) {
+	folder := filepath.Join(apis, ".backup")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", fmt.Errorf("keeping a copy: %w", err)
+	}
+	if err := os.Chmod(folder, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
+		return "", fmt.Errorf("keeping a copy: %w", err)
+	}
+	name := strings.TrimLeft(filepath.Base(path), ".") + "." + now.Format("20060102-150405") + ".bak"
+	backup := filepath.Join(folder, name)
+	f, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("keeping a copy: %w", err)
+	}
+	_, err = f.Write(text)
+	return backup, errors.Join(err, f.Close())
+}
+
+func printImported(e *Env, path, backup string, list []imported) {
+	n := 0
+	for _, i := range list {
+		if i.Status != "new" {
+			continue
+		}
+		n++
+		fmt.Fprintf(e.Stdout, "Wrote %s.\n", visible.Line(i.File))
+		for _, token := range i.Untyped {
+			fmt.Fprintf(e.Stdout, "  type the credential %s there: codeforge api edit %s\n", token, i.Name)
+		}
+	}
+	if n > 0 {
+		fmt.Fprintln(e.Stdout, "They are switched off: look at them, then codeforge mcp enable NAME and "+
+			"codeforge mcp test NAME.")
+	}
+	if backup != "" {
+		fmt.Fprintf(e.Stdout, "%s has CodeForge alone now. What was there, keys included, is in %s, which only you "+
+			"can read: remove it when everything works.\n", visible.Line(path), visible.Line(backup))
+	} else if n > 0 {
+		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", visible.Line(path))
+	}
+}

@@ -1,0 +1,362 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// trial is what mcp test found out.
+type trial struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Tools int    `json:"tools"`
+	// Called is the tool that was called, Failure why the server or the tool failed, in its words.
+	Called  string `json:"called,omitempty"`
+	Failure string `json:"failure,omitempty"`
+	// Reached are hosts of domains that it spoke to. Wanted are others that it wanted, Telemetry those of them that it
+	// works without. Untrusting are hosts for which it did not accept CodeForge's CA.
+	Reached    []string `json:"reached"`
+	Wanted     []string `json:"wanted"`
+	Telemetry  []string `json:"telemetry"`
+	Untrusting []string `json:"untrusting"`
+	// Failed are requests to hosts of domains that failed, or that the service or the proxy refused: HOST (why).
+	Failed []string `json:"failed"`
+	// Swapped are the token names that were swapped, Unused the others.
+	Swapped []string `json:"swapped"`
+	Unused  []string `json:"unused"`
+	// Variables are those that the server asks for and that are not set. Shapes are what a key has to begin with.
+	Variables []string `json:"variables"`
+	Shapes    []string `json:"shapes"`
+	// Advice is what the user can do, a sentence each.
+	Advice []string `json:"advice"`
+}
+
+// telemetry are hosts, or parents of hosts, that only count what a program does.
+var telemetry = []string{
+	"ingest.sentry.io", "ingest.us.sentry.io", "ingest.de.sentry.io", "segment.io", "segment.com", "posthog.com",
+	"mixpanel.com", "amplitude.com", "google-analytics.com", "googletagmanager.com", "datadoghq.com", "datadoghq.eu",
+	"honeycomb.io", "statsig.com", "statsigapi.net", "launchdarkly.com", "bugsnag.com", "rollbar.com",
+	"applicationinsights.azure.com", "services.visualstudio.com", "newrelic.com", "rudderstack.com", "heap.io",
+	"featureassets.org", "prodregistryv2.org", "scarf.sh", "logfire.pydantic.dev", "nr-data.net", "logs.netdata.cloud",
+}
+
+// counts reports whether a host only counts.
+func counts(host string) bool {
+	first, _, _ := strings.Cut(host, ".")
+	return first == "telemetry" || first == "analytics" || first == "stats" ||
+		slices.ContainsFunc(telemetry, func(t string) bool { return host == t || strings.HasSuffix(host, "."+t) })
+}
+
+// test starts a server anew, lists its tools, calls one that changes nothing, and says what it needs.
+func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
+	a, err := o.known(e, name)
+	if err != nil {
+		return err
+	}
+	var args map[string]any
+	if json.Unmarshal([]byte(o.arguments), &args) != nil || args == nil {
+		return usageError("mcp test: --arguments is no object; want JSON like '{\"query\": \"x\"}'")
+	}
+	op, err := o.operator(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := op.Restart(ctx, name); err != nil {
+		return err
+	}
+	began := time.Now()
+	out, r, err := o.evaluate(ctx, e, "mcp test "+name, name, tryExpression, map[string]any{"tool": o.tool, "args": args})
+	if err != nil {
+		return err
+	}
+	t := trial{
+		Name: name, Reached: []string{}, Wanted: []string{}, Telemetry: []string{}, Untrusting: []string{},
+		Failed: []string{}, Swapped: []string{}, Unused: []string{}, Variables: []string{}, Shapes: []string{},
+		Advice: []string{},
+	}
+	var got struct {
+		Tools  int
+		Called string
+		Failed string
+	}
+	if out.Error == nil {
+		_ = json.Unmarshal(out.Value, &got) // ours
+	} else {
+		got.Failed = out.Error.Message
+	}
+	t.Tools, t.Called, t.Failure = got.Tools, got.Called, visible.Line(got.Failed)
+	var exchanges []controlapi.Exchange
+	if r.Receipt != nil {
+		for _, x := range r.Receipt.Exchanges {
+			exchanges = append(exchanges, x.Caused...)
+		}
+	}
+	exchanges = append(exchanges, o.watched(ctx, e, name, began)...)
+	lines, _ := op.Log(ctx, name) // without them less is known
+	t.judge(a, exchanges, lines)
+	err = shown(e, o.json, t, true, func() { t.print(e) })
+	if err == nil && len(t.Wanted) > 0 && (o.write || !o.json && term.IsTerminal(int(e.Stdin.Fd()))) {
+		err = o.open(ctx, e, a, t)
+	}
+	if err == nil && !t.OK {
+		return silent(ExitFailed)
+	}
+	return err
+}
+
+// tryExpression lists the tools and calls one: the one that was asked for, else the first that claims to change nothing
+// and needs no argument.
+const tryExpression = `(async () => {
+  const late = new Promise((_, no) => setTimeout(() => no(new Error("no answer within 45 seconds")), 45_000));
+  const tools = await Promise.race([mcp[name].$tools(), late]);
+  const pick = tool || tools.find((t) => t.annotations?.readOnlyHint && !t.inputSchema?.required?.length)?.name;
+  const got = { tools: tools.length, called: pick ?? "", failed: "" };
+  if (pick) {
+    try {
+      await Promise.race([mcp[name][pick](args), late]);
+    } catch (e) {
+      got.failed = String(e.message ?? e).slice(0, 2000);
+    }
+  }
+  return got;
+})().finally(() => setTimeout(() => Deno.exit(0), 100))`
+
+// settle is how long what a server sends may take to be recorded.
+const settle = time.Second
+
+// watched are the requests that a server sent since a time.
+func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since time.Time) []controlapi.Exchange {
+	rec, err := openRecord(ctx, e, o.target)
+	if err != nil {
+		return nil
+	}
+	defer rec.close()
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+	}
+	var all []controlapi.Exchange
+	run := controlapi.ServerPrefix + name
+	logs := logsOptions{filter: historyapi.ExchangeFilter{Run: run, Since: since}}
+	_, _ = logs.list(ctx, rec, func(x controlapi.Exchange) {
+		if x.Run == run {
+			all = append(all, x)
+		}
+	})
+	return all
+}
+
+var (
+	// variable is how programs name a variable that holds a key.
+	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PAT|PASSWORD)\b`)
+	// shape is how programs say what a key begins with.
+	shape = regexp.MustCompile("(?i)(?:start|begin)(?:s|ning)? with [\"'`]?" +
+		"([A-Za-z][A-Za-z0-9]{1,15}[_-](?:[a-z]{2,8}[_-])?)")
+	// barred is how Deno says that a package wants a host that is not in domains: the request never reaches the proxy.
+	barred = regexp.MustCompile(`(?:getaddrinfo E[A-Z]+|[Rr]equires net access to) "?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?` +
+		`(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)(?::(\d+))?`)
+	// untrusted is how programs say that they do not trust a certificate.
+	untrusted = regexp.MustCompile(`(?i)UnknownIssuer|self[- ]signed certificate|unable to (?:get local|verify)|` +
+		`unknown authority|CERTIFICATE_VERIFY_FAILED|invalid peer certificate`)
+)
+
+// owns reports whether a host is one of an API's.
+func owns(a *catalog.API, host string) bool {
+	return slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool {
+		suffix, wildcard := strings.CutPrefix(p.String(), "*")
+		return p.String() == host || wildcard && strings.HasSuffix(host, suffix)
+	})
+}
+
+// judge says what follows from what was seen.
+func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []operatorapi.Line) {
+	add := func(list *[]string, s string) {
+		if s != "" && !slices.Contains(*list, s) {
+			*list = append(*list, s)
+		}
+	}
+	for _, x := range exchanges {
+		host := x.Host
+		if h, port, err := net.SplitHostPort(host); err == nil && (port == "443" || port == "80") {
+			host = h
+		}
+		for _, s := range x.Swapped {
+			add(&t.Swapped, s.Name)
+		}
+		switch {
+		case x.Code == "handshake_failed":
+			add(&t.Untrusting, host)
+		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0 && counts(host):
+			add(&t.Telemetry, host)
+		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0:
+			add(&t.Wanted, host)
+		case x.Outcome == controlapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
+			add(&t.Reached, host)
+			add(&t.Failed, fmt.Sprintf("%s (answered %d: the key, or what it may do)", host, x.Status))
+		case x.Outcome == controlapi.OutcomeServed, x.Outcome == controlapi.OutcomeAborted && x.Status/100 == 2:
+			add(&t.Reached, host) // or a stream that the server read until it was stopped
+		case x.Code != "":
+			add(&t.Failed, host+" ("+x.Code+")")
+		}
+	}
+	t.Untrusting = slices.DeleteFunc(t.Untrusting, func(h string) bool { return slices.Contains(t.Reached, h) })
+	for _, c := range a.Credentials {
+		if !slices.Contains(t.Swapped, c.Name) {
+			t.Unused = append(t.Unused, c.Name)
+		}
+	}
+	said := t.Failure
+	for _, l := range lines {
+		said += "\n" + l.Text
+	}
+	given := slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool {
+		return strings.Contains(fmt.Sprint(a.Server.Env, a.Server.Args, a.Server.Command, a.Server.Headers), c.Name)
+	})
+	for _, v := range variable.FindAllString(said, -1) {
+		if given {
+			break // it has the key, and speaks of others
+		}
+		_, set := a.Server.Env[v]
+		token := slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == v })
+		if !set && !token {
+			add(&t.Variables, v)
+		}
+	}
+	for _, m := range barred.FindAllStringSubmatch(said, -1) {
+		host := m[1]
+		if m[2] != "" && m[2] != "443" {
+			host += ":" + m[2]
+		}
+		switch {
+		case owns(a, host):
+		case counts(m[1]):
+			add(&t.Telemetry, host)
+		default:
+			add(&t.Wanted, host)
+		}
+	}
+	for _, m := range shape.FindAllStringSubmatch(said, -1) {
+		add(&t.Shapes, m[1])
+	}
+	t.OK = t.Failure == "" && len(t.Wanted) == 0 && len(t.Untrusting) == 0 && len(t.Failed) == 0
+	t.advise(a, untrusted.MatchString(said))
+}
+
+// advise says what the user can do.
+func (t *trial) advise(a *catalog.API, distrust bool) {
+	say := func(format string, args ...any) { t.Advice = append(t.Advice, fmt.Sprintf(format, args...)) }
+	if len(t.Wanted) > 0 {
+		list, _ := json.Marshal(t.Wanted) // texts
+		say("it wants hosts that are not in \"domains\": %s. Add those that are the service's own", list)
+	}
+	if len(t.Telemetry) > 0 {
+		say("%s only count what it does: refused, which is harmless", strings.Join(t.Telemetry, ", "))
+	}
+	for _, v := range t.Variables {
+		if len(a.Credentials) == 0 {
+			say("it asks for %s: codeforge mcp rm %s, then codeforge mcp add %s --env %s with the same command",
+				v, a.Name, a.Name, v)
+		} else {
+			say("it speaks of %s, which is not set: if that is where it wants the key, mcp.env gets \"%s\": \"%s\"", v, v,
+				a.Credentials[0].Name)
+		}
+	}
+	for _, s := range t.Shapes {
+		if len(a.Credentials) > 0 {
+			c := a.Credentials[0].Name
+			say("it wants a key that begins with %s: give %s the placeholder \"%s%s\", and put that into mcp in its place",
+				s, c, s, c)
+		}
+	}
+	if len(t.Untrusting) > 0 || distrust {
+		say("it does not accept CodeForge's CA, so nothing can be swapped for it: a server that pins certificates does not " +
+			"work here")
+	}
+	if len(t.Unused) > 0 && t.Called != "" && len(t.Reached) > 0 {
+		say("%s was not swapped in what it sent: see \"in\" in config.json and codeforge logs", strings.Join(t.Unused, ", "))
+	}
+	if t.Called == "" && t.Tools > 0 {
+		say("no tool claims to change nothing without arguments: --tool NAME --arguments JSON calls one")
+	}
+	if t.Tools == 0 && t.Failure == "" {
+		say("it lists no tools; some servers list only what the key may do")
+	}
+}
+
+// print shows what was found.
+func (t *trial) print(e *Env) {
+	p := newPainter(e, e.Stdout)
+	word := p(terminal.Green, "ok")
+	if !t.OK {
+		word = p(terminal.Red, "not yet")
+	}
+	fmt.Fprintf(e.Stdout, "%s: %s, %s", t.Name, word, count(t.Tools, "tool"))
+	if t.Called != "" {
+		fmt.Fprintf(e.Stdout, "; called %s", visible.Line(t.Called))
+	}
+	fmt.Fprintln(e.Stdout)
+	for _, row := range []struct {
+		title string
+		list  []string
+	}{
+		{"reached", t.Reached}, {"failed", t.Failed}, {"wanted", t.Wanted}, {"telemetry", t.Telemetry},
+		{"no trust in the CA", t.Untrusting}, {"swapped", t.Swapped}, {"asks for", t.Variables},
+	} {
+		if len(row.list) > 0 {
+			fmt.Fprintf(e.Stdout, "  %-18s %s\n", row.title, visible.Line(strings.Join(row.list, ", ")))
+		}
+	}
+	if t.Failure != "" {
+		fmt.Fprintf(e.Stdout, "  %-18s %s\n", "it says", t.Failure)
+	}
+	for _, line := range t.Advice {
+		fmt.Fprintf(e.Stdout, "- %s.\n", visible.Line(line))
+	}
+}
+
+// open adds the wanted hosts to domains.
+func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) error {
+	if !o.write {
+		question := fmt.Sprintf("Add %s to the domains of %s?", visible.Line(strings.Join(t.Wanted, ", ")), a.Name)
+		if err := ask(ctx, e, question, ""); err != nil {
+			return nil // the user has seen the hosts
+		}
+	}
+	domains := []string{}
+	for _, h := range a.Hosts {
+		if h.String() != a.Server.Closed {
+			domains = append(domains, h.String())
+		}
+	}
+	for _, host := range t.Wanted {
+		if _, err := catalog.ParseHostPattern(host); err != nil {
+			return errors.New("one of the hosts is no name: " + visible.Line(host))
+		}
+		domains = append(domains, host)
+	}
+	if err := apidir.SetDomains(o.apis, a.Name, domains); err != nil {
+		return err
+	}
+	if !o.json {
+		fmt.Fprintf(e.Stdout, "Wrote them to %s. Try again: codeforge mcp test %s\n",
+			visible.Line(o.apis+"/"+a.Name+"/config.json"), a.Name)
+	}
+	return nil
+}

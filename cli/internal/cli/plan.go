@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+)
+
+func plansCommand() command {
+	return command{
+		name: "plans", usage: "plans",
+		summary: "list the plans of dry runs",
+		details: `
+A dry run (execute_code with dry_run, or codeforge run --dry-run) sends what reads only. What it would have sent besides
+is a plan, which you can approve for 15 minutes, once, unless the configuration changes.
+
+Exit codes: 0 listed; 1 CodeForge does not run.`,
+		setup: listing("There is no plan.", func(ctx context.Context, e *Env, t target) ([]planapi.Plan, error) {
+			c, err := plans(ctx, e, t)
+			if err != nil {
+				return nil, err
+			}
+			return c.List(ctx)
+		}, printPicture),
+	}
+}
+
+func planCommand() command {
+	return command{
+		name: "plan", usage: "plan VERB ID [--steps 1-3,5]",
+		summary: "show a plan of a dry run, and approve or refuse it",
+		details: `
+  plan show ID                     all of it: each request with its headers, its body and what it changes
+  plan approve ID [--steps 1-3,5]  send it, or these steps of it, in order, and show the answers
+  plan refuse ID                   send none of it
+
+Each step is sent as it is shown, with credentials in the place of their names, if the rules permit it at that moment.
+What a step changes is read again before, if the run had read it. The first step that has no success ends the plan.
+
+Exit codes: 0 done; 1 a step had no success, or the plan cannot be decided any more, or CodeForge does not run;
+2 wrong command line.`,
+		setup: func(fs *flag.FlagSet) action {
+			t, asJSON := targetFlags(fs), jsonFlag(fs)
+			steps := fs.String("steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if len(args) != 2 {
+					return usageError("plan takes a verb and one ID; codeforge plans lists them")
+				}
+				chosen, err := parseSteps(*steps)
+				if err != nil {
+					return err
+				}
+				if *steps != "" && args[0] != "approve" {
+					return usageError("--steps is for plan approve")
+				}
+				c, err := plans(ctx, e, t)
+				if err != nil {
+					return err
+				}
+				return onPlan(ctx, e, c, args[0], args[1], chosen, *asJSON)
+			}
+		},
+	}
+}
+
+// plans connects to the proxy.
+func plans(ctx context.Context, e *Env, t target) (planapi.Client, error) {
+	c, err := t.proxy(ctx, e)
+	return planapi.Client{HTTP: c.HTTP}, err
+}
+
+// onPlan carries out a verb.
+func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, steps []int, asJSON bool) error {
+	p, err := c.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", visible.Line(id), err)
+	}
+	if verb != "show" {
+		in := planapi.Answer{Approve: verb == "approve", Digest: p.Digest, Steps: steps}
+		if _, err := c.Decide(ctx, id, in); err != nil {
+			return fmt.Errorf("%s: %w", visible.Line(id), err)
+		}
+		if p, err = followed(ctx, c, id); err != nil {
+			return err
+		}
+	}
+	failed := verb == "approve" && p.State != planapi.Done
+	switch {
+	case asJSON:
+		err = printJSON(e.Stdout, p)
+	case verb == "show":
+		printPlan(e, p)
+	case verb == "refuse":
+		fmt.Fprintln(e.Stdout, "Refused: nothing of it was sent.")
+	default:
+		printSent(e, p)
+	}
+	if err == nil && failed {
+		return silent(ExitFailed)
+	}
+	return err
+}
+
+// followed waits until a plan has been sent.
+func followed(ctx context.Context, c planapi.Client, id string) (planapi.Plan, error) {
+	for {
+		p, err := c.Get(ctx, id)
+		if err != nil || p.State != planapi.Running {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", visible.Line(id))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// maxStep bounds the numbers of --steps.
+const maxStep = 10_000
+
+// parseSteps reads 1-3,5. Empty: nil, which is all.
+func parseSteps(text string) ([]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var out []int
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, is := strings.Cut(strings.TrimSpace(part), "-")
+		if !is {
+			to = from
+		}
+		first, err := strconv.Atoi(from)
+		last, bad := strconv.Atoi(to)
+		if err != nil || bad != nil || first < 1 || last < first || last > maxStep {
+			return nil, usageError("--steps %q: want numbers such as 1-3,5", text)
+		}
+		for n := first; n <= last; n++ {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// printPicture prints a plan in few lines, and what has become of it.
+func printPicture(e *Env, p planapi.Plan) {
+	paint := newPainter(e, e.Stdout)
+	for i, line := range p.Picture {
+		line = visible.Line(line)
+		if i == 0 {
+			line = paint(terminal.Yellow, line)
+			if p.State != planapi.Open {
+				line += " · " + string(p.State)
+			}
+		}
+		fmt.Fprintln(e.Stdout, line)
+	}
+}
+
+// printPlan prints all of a plan. Nothing of the code's or of an upstream's reaches the terminal as it is.
+func printPlan(e *Env, p planapi.Plan) {
+	printPicture(e, p)
+	width, _ := e.Stdout.Width()
+	paint := newPainter(e, e.Stdout)
+	for _, s := range p.Steps {
+		fmt.Fprintln(e.Stdout)
+		head := s.Method + " " + s.URL
+		if s.Server != "" {
+			head = "CALL " + s.Server + "." + s.Tool
+		}
+		fmt.Fprintln(e.Stdout, paint(terminal.Yellow, fmt.Sprintf("Step %d", s.N))+apisOf(s))
+		fmt.Fprint(e.Stdout, shownLines("    ", head, width))
+		for _, h := range s.Headers {
+			fmt.Fprint(e.Stdout, shownLines("    ", h, width))
+		}
+		printBody(e.Stdout, fmt.Sprintf("step %d", s.N), s.Body, width)
+		if s.Rule != "" {
+			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", visible.Line(s.Rule))
+		}
+		for _, c := range s.Changes {
+			change := c.Field + ": " + cmp.Or(c.Before, "(none)") + " -> " + cmp.Or(c.After, "(none)")
+			fmt.Fprint(e.Stdout, shownLines("    changes ", change, width))
+		}
+		if s.Answer != nil {
+			printReply(e, s, width)
+		}
+	}
+}
+
+// apisOf names the APIs of a step.
+func apisOf(s planapi.Step) string {
+	if len(s.APIs) == 0 {
+		return ""
+	}
+	return ", " + visible.Line(strings.Join(s.APIs, ", "))
+}
+
+// printSent prints what came of each step that was sent.
+func printSent(e *Env, p planapi.Plan) {
+	width, _ := e.Stdout.Width()
+	sent := 0
+	for _, s := range p.Steps {
+		if s.Answer != nil {
+			printReply(e, s, width)
+		}
+		if s.Answer.OK() {
+			sent++
+		}
+	}
+	if p.State == planapi.Done {
+		fmt.Fprintf(e.Stdout, "Sent: %s.\n", count(sent, "step"))
+	} else {
+		fmt.Fprintf(e.Stdout, "Stopped: %s had success. Nothing after the last one above was sent.\n", count(sent, "step"))
+	}
+	if p.Audit != "" {
+		fmt.Fprintf(e.Stdout, "audit %s\n", visible.Line(p.Audit))
+	}
+}
+
+// printReply prints what came of a step.
+func printReply(e *Env, s planapi.Step, width int) {
+	paint, a := newPainter(e, e.Stdout), s.Answer
+	color, text := terminal.Green, strconv.Itoa(a.Status)
+	if !a.OK() {
+		color = terminal.Red
+	}
+	if a.Status == 0 {
+		text = "not sent"
+	}
+	if a.Code != "" {
+		text += ", " + a.Code
+	}
+	fmt.Fprintf(e.Stdout, "%-4d%s\n", s.N, paint(color, visible.Line(text)))
+	if a.Why != "" {
+		fmt.Fprint(e.Stdout, shownLines("    ", a.Why, width))
+	}
+	for line := range strings.Lines(a.Body) {
+		fmt.Fprint(e.Stdout, shownLines("    | ", strings.TrimRight(line, "\n"), width))
+	}
+	if a.Bytes > int64(len(a.Body)) && a.Body != "" {
+		fmt.Fprintf(e.Stdout, "    (%d of %d bytes)\n", len(a.Body), a.Bytes)
+	}
+}

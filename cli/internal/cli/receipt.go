@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// printReceipt prints one line per exchange, the totals, and the hints.
+func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
+	fmt.Fprintf(w, "receipt of run %s\n", visible.Line(r.Run))
+	for _, x := range r.Exchanges {
+		fmt.Fprintf(w, "  %s\n", exchangeLine(p, x))
+		printCaused(p, w, x)
+	}
+	if r.Omitted > 0 {
+		fmt.Fprintf(w, "  and %d more exchanges\n", r.Omitted)
+	}
+	c := r.Count
+	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d sanitized, %d redacted; %d bytes up, %d down\n",
+		count(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
+	if r.Audit != "" {
+		fmt.Fprintf(w, "  audit %s\n", visible.Line(r.Audit))
+	}
+	for _, h := range r.Hints {
+		fmt.Fprintf(w, "  hint: %s\n", visible.Line(h.Voice().Person))
+	}
+}
+
+// printCaused prints what a call of an MCP server's tool made the server send.
+func printCaused(p painter, w io.Writer, x controlapi.Exchange) {
+	if x.Among > 1 {
+		fmt.Fprintf(w, "    sent for this or for one of %s at the same time:\n", count(x.Among-1, "other call"))
+	}
+	for _, c := range x.Caused {
+		fmt.Fprintf(w, "    %s\n", exchangeLine(p, c))
+	}
+}
+
+// exchangeLine is one exchange: outcome, status, method, URL, and what the proxy changed. For a call of an MCP server's
+// tool, the tool stands for method and URL, and the sizes of arguments and result are shown.
+func exchangeLine(p painter, x controlapi.Exchange) string {
+	colour := terminal.Green
+	switch {
+	case x.Outcome == controlapi.OutcomeDenied:
+		colour = terminal.Red
+	case x.Outcome != controlapi.OutcomeServed:
+		colour = terminal.Yellow
+	}
+	method, target, sizes := x.Method, x.URL, ""
+	if call := x.Call(); call != "" {
+		method, target, sizes = "CALL", call, fmt.Sprintf("  %d bytes up, %d down", x.BytesUp, x.BytesDown)
+	}
+	line := p(colour, fmt.Sprintf("%-7s", x.Outcome)) +
+		fmt.Sprintf(" %3d %-6s %s", x.Status, visible.Line(method), visible.Line(target))
+	if x.Code != "" {
+		line += " " + p(colour, visible.Line(x.Code))
+	}
+	var changes []string
+	for _, s := range x.Swapped {
+		changes = append(changes, visible.Line(s.Name)+" in "+visible.Line(s.In))
+	}
+	if x.Unlisted > 0 {
+		changes = append(changes, fmt.Sprintf("%d more names", x.Unlisted))
+	}
+	if x.Sanitized > 0 {
+		changes = append(changes, fmt.Sprintf("%d sanitized", x.Sanitized))
+	}
+	if x.Redacted > 0 {
+		changes = append(changes, fmt.Sprintf("%d redacted", x.Redacted))
+	}
+	if len(changes) > 0 {
+		line += "  [" + strings.Join(changes, ", ") + "]"
+	}
+	return line + p(terminal.Dim, fmt.Sprintf("%s  %.0f ms", sizes, x.Milliseconds))
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// errOff is for readers of what is not kept.
+var errOff = errors.New("nothing is kept of runs: HISTORY=off in .env or the environment")
+
+// record is what is kept of runs: by the CodeForge that runs, or in a state directory on which none does.
+type record struct {
+	operatorapi.Client
+	name string
+	// stopped says that nothing runs.
+	stopped bool
+	close   func()
+}
+
+// openRecord finds the record. The caller closes it.
+func openRecord(ctx context.Context, e *Env, t target) (record, error) {
+	c, err := t.config(e)
+	if err != nil {
+		return record{}, err
+	}
+	op, place, local, err := server.Operator(ctx, c)
+	switch {
+	case err == nil && local:
+		return record{Client: op, name: place.Name(), close: func() {}}, nil
+	case c.URL != "" && err == nil:
+		return record{}, fmt.Errorf("%s does not tell what is kept of runs; want docker://CONTAINER, or no URL for "+
+			"the CodeForge of this folder", c.URL)
+	case c.URL != "":
+		return record{}, err
+	case !c.State.Exists() && err != nil:
+		return record{}, err
+	case !c.State.Exists():
+		return record{}, fmt.Errorf("there is no state directory %s, and no stack of this folder runs in Docker: start "+
+			"CodeForge with codeforge up or docker compose up -d, or go to its folder", c.State.Path())
+	}
+	if _, err := os.Stat(c.State.Join("history", "runs.db")); err != nil {
+		return record{}, fmt.Errorf("no run is recorded in %s yet", c.State.Path())
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return record{}, err
+	}
+	op, stop, err := server.History(c.State, filepath.Dir(self))
+	return record{Client: op, name: c.State.Path(), stopped: true, close: stop}, err
+}
+
+// run is all that is kept of a run, or of the last one.
+func (r record) run(ctx context.Context, id string) (historyapi.Detail, error) {
+	d, err := r.Run(ctx, id)
+	switch {
+	case !errors.Is(err, operatorapi.ErrNotFound):
+	case id == "":
+		err = errors.New("no run is recorded in " + r.name + " yet")
+	default:
+		err = fmt.Errorf("no run %q is recorded in %s; codeforge runs lists the recorded ones", id, r.name)
+	}
+	return d, err
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/bundle"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+func runCommand() command {
+	return command{
+		name: "run", usage: "run FILE [ARG...] [--apis a,b] [--receipt]",
+		summary: "run a script as a model would, through MCP",
+		details: `
+FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. A
+script in TypeScript can import modules such as "./lib.ts" from below its folder or the working directory. Arguments
+after FILE are Deno.args of a script in TypeScript; its flags need -- before them. The script's standard output and
+standard error go to yours. If the script failed, both go to standard error. Notes and the receipt always go to standard
+error.
+
+Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
+2 wrong command line.`,
+		setup: func(fs *flag.FlagSet) action {
+			t := targetFlags(fs)
+			var timeout seconds
+			code := fs.String("e", "", "run `CODE` instead of a file")
+			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
+			dryRun := fs.Bool("dry-run", false, "send what reads only, and make a plan of the rest: see codeforge plan")
+			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
+			language := fs.String("language", "",
+				"language `L` of the script, typescript or python (default: what its name says)")
+			fs.Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
+			asJSON := jsonFlag(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				if *language = strings.ToLower(*language); *language != "" && !slices.Contains(languages, *language) {
+					return usageError("--language %q%s", *language, didYouMean(*language, "", languages))
+				}
+				script := bundle.Script{Code: *code}
+				if script.Code == "" {
+					if len(args) == 0 {
+						return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
+					}
+					if *language == "" && strings.HasSuffix(args[0], ".py") {
+						*language = runapi.LanguagePython
+					}
+					var err error
+					if script, err = readScript(e, args[0], *language); err != nil {
+						return &exitError{ExitNotRun, err}
+					}
+					args = args[1:]
+				}
+				if *language == runapi.LanguagePython && len(args) > 0 {
+					return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
+				}
+				c, err := t.config(e)
+				if err != nil {
+					return &exitError{ExitNotRun, err}
+				}
+				r, err := execute(ctx, e, c, server.Run{
+					Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
+					Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
+				})
+				if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
+					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
+				}
+				if err != nil {
+					return &exitError{ExitNotRun, err}
+				}
+				if r.Failed {
+					r.Output = script.Originals(r.Output)
+				}
+				return showResult(e, r, *receipt, *asJSON)
+			}
+		},
+	}
+}
+
+// languages are the values of --language.
+var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
+
+// seconds is a flag for a time: 30s, 2m, or a number of seconds.
+type seconds time.Duration
+
+func (s *seconds) String() string { return time.Duration(*s).String() }
+
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if n, nerr := strconv.ParseFloat(text, 64); err != nil && nerr == nil && n < 1e6 {
+		d, err = time.Duration(n*float64(time.Second)), nil
+	}
+	if err != nil || d <= 0 {
+		return errors.New("want a time like 30s or 2m, or a number of seconds")
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// withArguments puts the arguments of a script in front of its code, on its first line so that line numbers stay. A
+// model's code has none, so without arguments the code is run as it is.
+func withArguments(code string, args []string) string {
+	if len(args) == 0 {
+		return code
+	}
+	if rest, found := strings.CutPrefix(code, "#!"); found {
+		code = "//" + rest // a hashbang is one only at the very beginning
+	}
+	text, _ := json.Marshal(args) // strings always marshal
+	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
+}
+
+func readScript(e *Env, name, language string) (bundle.Script, error) {
+	var in io.Reader = e.Stdin
+	if name != "-" {
+		f, err := os.Open(name) //nolint:gosec // the file the user names
+		if err != nil {
+			return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
+	if err != nil {
+		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
+	}
+	if len(code) > runapi.MaxCode {
+		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
+	}
+	if name == "-" || language == runapi.LanguagePython {
+		return bundle.Script{Code: string(code)}, nil
+	}
+	return bundle.Read(name, string(code))
+}
+
+// list splits a comma-separated flag.
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (server.Result, error) {
+	p := startProgress(e, "running")
+	defer p.stop()
+	s, err := server.Connect(ctx, c, server.Options{Progress: func(message string) {
+		p.say(message)
+		if message == approvalapi.Waiting {
+			p.print(approvalText(e))
+		}
+	}})
+	if err != nil {
+		return server.Result{}, err
+	}
+	defer s.Close()
+	if s.Place.State == nil {
+		p.say("running at " + s.Place.Name())
+	}
+	return s.Run(ctx, run)
+}
+
+// approvalText explains how a person decides about a request that waits.
+func approvalText(e *Env) string {
+	if e.inContainer() {
+		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +
+			"it; so does the console."
+	}
+	return "A request waits for your approval. In another terminal, codeforge held shows it, codeforge approve asks you " +
+		"about it; so does codeforge console."
+}
+
+// showResult prints a result and returns the script's exit code as an error.
+func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
+	if asJSON {
+		return cmp.Or(printJSON(e.Stdout, r), silent(exitCode(r)))
+	}
+	out := e.Stdout
+	if r.Failed {
+		out = e.Stderr
+	}
+	text := r.Output
+	if r.Failed && text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if _, err := io.WriteString(out, text); err != nil {
+		return err
+	}
+	fmt.Fprint(e.Stderr, r.Stderr)
+	for _, n := range r.Notes {
+		fmt.Fprintf(e.Stderr, "note: %s\n", strings.ReplaceAll(n, "\n", "\n      "))
+	}
+	if receipt && r.Receipt != nil {
+		rest := *r.Receipt
+		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
+			return slices.Contains(r.Notes, h.Voice().Person)
+		})
+		printReceipt(newPainter(e, e.Stderr), e.Stderr, rest)
+	}
+	return silent(exitCode(r))
+}
+
+// exitCode is the exit code of codeforge run.
+func exitCode(r server.Result) int {
+	switch {
+	case !r.Failed:
+		return 0
+	case r.Exit == nil:
+		return ExitNotRun
+	case r.Exit.Reason == runapi.Timeout:
+		return ExitTimeout
+	case r.Exit.Code == 0:
+		return ExitFailed
+	}
+	return r.Exit.Code
+}

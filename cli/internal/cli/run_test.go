@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+)
+
+// serveResult makes an MCP server whose execute_code always has the same result.
+func serveResult(content ...mcp.Content) http.Handler {
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	type in struct {
+		Code string `json:"code"`
+	}
+	type call = mcp.CallToolRequest
+	mcp.AddTool(s, &mcp.Tool{Name: "execute_code"}, func(context.Context, *call, in) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{
+			Meta: mcp.Meta{"codeforge/exit": map[string]any{"reason": "exited"}}, Content: content,
+		}, nil, nil
+	})
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
+}
+
+// TestStderr: what a script that succeeds has printed to its standard error goes to ours, and notes are apart from it.
+func TestStderr(t *testing.T) {
+	srv := httptest.NewServer(serveResult(
+		&mcp.TextContent{Text: "out\n"},
+		&mcp.TextContent{Text: "stderr:\nstderr:\nwarning\n", Meta: mcp.Meta{"codeforge/stream": "stderr"}},
+		&mcp.TextContent{Text: "stderr:\nA note."},
+	))
+	defer srv.Close()
+	dir := t.TempDir()
+	file := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	for _, row := range []struct{ flag, stdout, stderr string }{
+		{"--", "out\n", "stderr:\nwarning\nnote: stderr:\n      A note.\n"},
+		{"--json", `"output": "out\n",` + "\n  " + `"stderr": "stderr:\nwarning\n",`, ""},
+	} {
+		out, errs := file("out"), file("err")
+		code := Run(t.Context(), &Env{
+			Args: []string{"run", "-e", "x", row.flag}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
+			Stdin: os.Stdin, Stdout: terminal.Open(out), Stderr: terminal.Open(errs),
+		})
+		stdout, _ := os.ReadFile(out.Name())
+		stderr, _ := os.ReadFile(errs.Name())
+		if code != 0 || !strings.Contains(string(stdout), row.stdout) || string(stderr) != row.stderr {
+			t.Errorf("%s: exit code %d, %q and %q", row.flag, code, stdout, stderr)
+		}
+	}
+}
+
+// TestInterruptedAfterRun: Ctrl-C after a run has ended does not hide its result.
+func TestInterruptedAfterRun(t *testing.T) {
+	h := serveResult(&mcp.TextContent{Text: "printed\n"})
+	ctx, interrupt := context.WithCancel(t.Context())
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete { // the session is over
+			interrupt()
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "a.ts")
+	testkit.Must(t, os.WriteFile(script, []byte("console.log('printed')"), 0o600))
+	out, err := os.Create(filepath.Join(dir, "out"))
+	testkit.Must(t, err)
+	defer out.Close()
+	code := Run(ctx, &Env{
+		Args: []string{"run", script}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
+		Stdin: os.Stdin, Stdout: terminal.Open(out), Stderr: terminal.Open(os.Stderr),
+	})
+	text, err := os.ReadFile(out.Name())
+	if ctx.Err() == nil || code != 0 || string(text) != "printed\n" || err != nil {
+		t.Errorf("exit code %d, %q, %v; interrupted: %v", code, text, err, ctx.Err())
+	}
+}
+
+// TestWaitsForApproval: a person at a shell, or the log of a script, learns at once that a request waits, and how to
+// decide about it.
+func TestWaitsForApproval(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	type in struct {
+		Code string `json:"code"`
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "execute_code"}, func(ctx context.Context, r *mcp.CallToolRequest, _ in) (*mcp.CallToolResult, any, error) {
+		testkit.Must(t, r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: r.Params.GetProgressToken(), Message: approvalapi.Waiting,
+		}))
+		return &mcp.CallToolResult{Meta: mcp.Meta{"codeforge/exit": map[string]any{"reason": "exited"}}}, nil, nil
+	})
+	srv := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	defer srv.Close()
+	dir := t.TempDir()
+	said, err := os.Create(filepath.Join(dir, "err"))
+	testkit.Must(t, err)
+	defer said.Close()
+	code := Run(t.Context(), &Env{
+		Args: []string{"run", "-e", "1"}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
+		Stdin: os.Stdin, Stdout: terminal.Open(os.Stdout), Stderr: terminal.Open(said),
+	})
+	text, err := os.ReadFile(said.Name())
+	if code != 0 || err != nil || !strings.Contains(string(text), "codeforge approve") {
+		t.Errorf("exit code %d, %q, %v", code, text, err)
+	}
+}
+
+// TestTitle: the run of a command for a person begins with a comment that is its title.
+func TestTitle(t *testing.T) {
+	code := buildScript("mcp call notion a\u2028b\n", "mcp[name]", map[string]any{"name": "notion"})
+	if line, _, _ := strings.Cut(code, "\n"); !strings.HasPrefix(line, "// ") || !strings.Contains(line, "mcp call notion a") || strings.Contains(line, "\u2028") {
+		t.Errorf("%q", line)
+	}
+}
+
+// TestOneSentence: what a person at a shell typed wrongly is answered in one sentence, without the names of MCP's calls.
+func TestOneSentence(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Resources: &mcp.ResourceCapabilities{}}})
+	s.AddTool(&mcp.Tool{Name: "execute_code", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "That is no code."}
+	})
+	srv := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	defer srv.Close()
+	dir := t.TempDir()
+	for _, row := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"skills", "show", "nope"}, ExitFailed, "codeforge: there is no skill \"nope\"; codeforge skills list lists them\n"},
+		{[]string{"run", "-e", "1", "--language", "pyton"}, ExitUsage, "codeforge: --language \"pyton\"; did you mean python?\n"},
+		{[]string{"runs", "-n", "0"}, ExitUsage, "codeforge: -n 0: want a number from 1; --all lists every run\n"},
+		{[]string{"logs", "-n", "0"}, ExitUsage, "codeforge: -n 0: want a number from 1\n"},
+		{[]string{"run", "-e", "1"}, ExitNotRun, "codeforge: That is no code.\n"},
+	} {
+		said, err := os.Create(filepath.Join(dir, "err"))
+		testkit.Must(t, err)
+		code := Run(t.Context(), &Env{
+			Args: row.args, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
+			Stdin: os.Stdin, Stdout: terminal.Open(os.Stdout), Stderr: terminal.Open(said),
+		})
+		text, err := os.ReadFile(said.Name())
+		if code != row.code || err != nil || string(text) != row.says {
+			t.Errorf("%v: exit code %d, %q, %v", row.args, code, text, err)
+		}
+	}
+}

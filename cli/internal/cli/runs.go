@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+)
+
+// runStates are what --status may be.
+var runStates = []string{
+	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Frozen, historyapi.Lost, historyapi.Running,
+	historyapi.Waiting,
+	"denied",
+}
+
+func runsCommand() command {
+	return command{
+		name: "runs", usage: "runs [--since TIME] [--api NAME] [--status STATUS] [--grep WORDS]",
+		summary: "list the runs that are kept, and search them",
+		details: `
+  runs              lists runs, the latest last
+  runs show RUN     shows a run: what it was, its code and output, and what the proxy did for it
+  runs rm RUN...    forgets runs, once you confirm; with --all every run
+
+--grep finds runs by words of their code, output and URLs; a word may be the beginning of one. --status is ok, failed,
+stopped, frozen, lost, running, waiting, or denied, for runs of which something was refused. RUN is an id or a prefix of
+it.
+
+HISTORY in .env says what is kept: full, receipts or off. Code and output go after 7 days, the rest after 90.
+
+Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command line.`,
+		setup: func(fs *flag.FlagSet) action {
+			o := runsOptions{target: targetFlags(fs)}
+			fs.StringVar(&o.since, "since", "", "only runs since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
+			fs.StringVar(&o.filter.API, "api", "", "only runs that sent something to the API of this `NAME`")
+			fs.StringVar(&o.filter.State, "status", "", "only runs of this `STATUS`")
+			fs.StringVar(&o.filter.Grep, "grep", "", "only runs with all these `WORDS`")
+			fs.StringVar(&o.filter.Client, "client", "", "only runs of the client of this `NAME`")
+			fs.StringVar(&o.filter.Tenant, "tenant", "", "only runs of the tenant of this `NAME`")
+			fs.StringVar(&o.filter.Skill, "skill", "", "only runs that imported the skill of this `NAME`")
+			fs.IntVar(&o.last, "n", 50, "the last `N` runs (see --all)")
+			fs.BoolVar(&o.all, "all", false, "every run")
+			fs.BoolVar(&o.yes, "yes", false, "rm: without confirmation")
+			fs.BoolVar(&o.json, "json", false, "print JSON, one run per line")
+			return func(ctx context.Context, e *Env, args []string) error { return o.run(ctx, e, args) }
+		},
+	}
+}
+
+type runsOptions struct {
+	target         target
+	filter         historyapi.Filter
+	since          string
+	last           int
+	all, yes, json bool
+}
+
+func (o runsOptions) run(ctx context.Context, e *Env, args []string) error {
+	verb := ""
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
+	}
+	var err error
+	switch {
+	case verb == "rm" && len(args) == 0 != o.all:
+		return usageError("runs rm: want runs, or --all")
+	case verb == "show" && len(args) != 1:
+		return usageError("runs show takes one run, got %d", len(args))
+	case !slices.Contains([]string{"", "list", "show", "rm"}, verb) || (verb == "" || verb == "list") && len(args) > 0:
+		return usageError("runs: want no argument, show RUN or rm RUN, got %q", verb)
+	case o.filter.State != "" && !slices.Contains(runStates, o.filter.State):
+		return usageError("--status %q%s", o.filter.State, didYouMean(o.filter.State, "", runStates))
+	case o.last < 1:
+		return usageError("-n %d: want a number from 1; --all lists every run", o.last)
+	}
+	if o.all {
+		o.last = math.MaxInt
+	}
+	if o.filter.Since, err = parseSince(o.since, time.Now()); err != nil {
+		return err
+	}
+	rec, err := openRecord(ctx, e, o.target)
+	if err != nil {
+		return err
+	}
+	defer rec.close()
+	switch verb {
+	case "show":
+		return o.show(ctx, e, rec, args[0])
+	case "rm":
+		return o.remove(ctx, e, rec, args)
+	}
+	return o.list(ctx, e, rec)
+}
+
+// list prints runs, the latest last.
+func (o runsOptions) list(ctx context.Context, e *Env, rec record) error {
+	var runs []historyapi.Run
+	f := o.filter
+	for cursor := ""; ; {
+		f.Limit = min(1000, o.last-len(runs))
+		page, err := rec.Runs(ctx, f, cursor)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, page.Runs...)
+		if cursor = page.Next; cursor == "" || len(runs) >= o.last {
+			break
+		}
+	}
+	p := newPainter(e, e.Stdout)
+	for _, r := range slices.Backward(runs) {
+		if o.json {
+			if err := printJSONLine(e.Stdout, r); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintln(e.Stdout, runLine(p, r))
+	}
+	if len(runs) == 0 && !o.json {
+		fmt.Fprintln(e.Stderr, "No run that is kept is like that.")
+	}
+	return nil
+}
+
+// runLine is one run: when, id, state, how long, by whom, what it sent, and its title.
+func runLine(p painter, r historyapi.Run) string {
+	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.Line(r.ID) + " " +
+		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", duration(r.WallMS)) +
+		"  " + count(r.Count.Exchanges, "request")
+	if r.Count.Denied > 0 {
+		line += p(terminal.Red, fmt.Sprintf(", %d denied", r.Count.Denied))
+	}
+	for _, api := range r.APIs {
+		line += " " + visible.Line(api)
+	}
+	if r.Title != "" {
+		line += "  " + visible.Line(r.Title)
+	}
+	by := r.Client
+	if r.Tenant != "" {
+		by = r.Tenant + ": " + by
+	}
+	if by != "" {
+		line += p(terminal.Dim, "  by "+visible.Line(by))
+	}
+	return line
+}
+
+func stateColour(r historyapi.Run) terminal.Colour {
+	switch {
+	case r.State == historyapi.Failed || r.State == historyapi.Frozen:
+		return terminal.Red
+	case r.State == historyapi.OK && r.Count.Denied == 0:
+		return terminal.Green
+	}
+	return terminal.Yellow
+}
+
+// duration is a time as a person reads it.
+func duration(ms int64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%d ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", float64(ms)/1000)
+}
+
+// show prints all that is kept of a run.
+func (o runsOptions) show(ctx context.Context, e *Env, rec record, id string) error {
+	d, err := rec.run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(e.Stdout, d)
+	}
+	p := newPainter(e, e.Stdout)
+	w := e.Stdout
+	fmt.Fprintln(w, runLine(p, d.Run))
+	if d.State == historyapi.Frozen {
+		fmt.Fprintln(w, p(terminal.Red, "FROZEN: code of this session was about to send a credential or a canary. "+
+			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+visible.Line(d.Session)))
+	}
+	fact := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "  %-9s %s\n", name, visible.Line(text))
+		}
+	}
+	fact("client", strings.TrimSpace(d.Client+" "+d.ClientVersion))
+	fact("tenant", d.Tenant)
+	fact("protocol", d.Protocol)
+	fact("language", d.Language)
+	fact("reason", d.Reason)
+	fact("code", fmt.Sprintf("%d bytes, SHA-256 %s", d.CodeBytes, d.CodeSHA))
+	fact("skills", strings.Join(d.Skills, ", "))
+	fact("narrowed", strings.Join(d.Narrowed, ", "))
+	fact("waited", duration(d.WaitedMS))
+	fact("used", fmt.Sprintf("%s of a processor, %d MB", duration(d.CPUMS), d.MaxRSS>>20))
+	fact("printed", fmt.Sprintf("%d bytes; the model was given %d", d.StdoutBytes+d.StderrBytes, d.Shown))
+	fact("exit", d.Exit)
+	if d.Kept {
+		fmt.Fprintf(w, "%s\n", p(terminal.Dim, "code:"))
+		printKept(w, d.Code.Head, d.Code.Omitted, d.Code.Tail)
+		fmt.Fprintf(w, "%s\n", p(terminal.Dim, "output:"))
+		printKept(w, printed(d.Output.Head), d.Output.Omitted, printed(d.Output.Tail))
+	}
+	printReceipt(p, w, receiptOf(d))
+	return nil
+}
+
+// printed is what was printed, as one text.
+func printed(list []historyapi.Print) string {
+	var b strings.Builder
+	for _, p := range list {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+// printKept prints a text of which the middle may be missing.
+func printKept(w io.Writer, head string, omitted int64, tail string) {
+	for text := range strings.SplitSeq(strings.TrimRight(visible.Escape(head), "\n"), "\n") {
+		fmt.Fprintf(w, "  %s\n", text)
+	}
+	if omitted == 0 && tail == "" {
+		return
+	}
+	if omitted > 0 {
+		fmt.Fprintf(w, "  ... %d bytes are not kept ...\n", omitted)
+	}
+	for text := range strings.SplitSeq(strings.TrimRight(visible.Escape(tail), "\n"), "\n") {
+		fmt.Fprintf(w, "  %s\n", text)
+	}
+}
+
+// remove forgets runs.
+func (o runsOptions) remove(ctx context.Context, e *Env, rec record, ids []string) error {
+	what := "every run"
+	if !o.all {
+		what = strings.Join(ids, ", ")
+	}
+	var filters []historyapi.Filter
+	for _, id := range ids { // all are known before anything is removed
+		d, err := rec.run(ctx, id)
+		if err != nil {
+			return err
+		}
+		filters = append(filters, historyapi.Filter{Run: d.ID})
+	}
+	if o.all {
+		filters = []historyapi.Filter{{}}
+	}
+	if !o.yes {
+		if err := confirm(ctx, e, "Forget "+visible.Line(what)+"?"); err != nil {
+			return err
+		}
+	}
+	n := 0
+	for _, f := range filters {
+		removed, err := rec.RemoveRuns(ctx, f)
+		if err != nil {
+			return err
+		}
+		n += removed
+	}
+	fmt.Fprintf(e.Stdout, "Forgot %s.\n", count(n, "run"))
+	return nil
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// state is what status prints.
+type state struct {
+	Running bool   `json:"running"`
+	Dir     string `json:"state"`
+	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
+	URL string `json:"url,omitempty"`
+	// Container is mcp-server's in Docker, and About what it says of itself.
+	Container string              `json:"container,omitempty"`
+	About     *operatorapi.About  `json:"about,omitempty"`
+	Up        *statedir.Up        `json:"up,omitempty"`
+	Catalog   *controlapi.Catalog `json:"catalog,omitempty"`
+	// Frozen are the sessions that an alarm has frozen.
+	Frozen []string `json:"frozen,omitempty"`
+	// Servers are the MCP servers among the APIs.
+	Servers []serverstate.Server `json:"servers,omitempty"`
+	// Tenants are the clients of MCP_TOKENS_FILE.
+	Tenants *operatorapi.Tenants `json:"tenants,omitempty"`
+	// Buckets are those that several CodeForges share.
+	Buckets *operatorapi.Buckets `json:"buckets,omitempty"`
+	Problem string               `json:"problem,omitempty"`
+}
+
+func statusCommand() command {
+	return command{
+		name: "status", usage: "status", summary: "show whether CodeForge is running, and how to connect",
+		details: "Exit codes: 0 it is running and ready; 1 it is not.",
+		setup: func(fs *flag.FlagSet) action {
+			t, asJSON := targetFlags(fs), jsonFlag(fs)
+			return func(ctx context.Context, e *Env, args []string) error {
+				c, err := t.config(e)
+				if err != nil {
+					return err
+				}
+				s := readState(ctx, e, c)
+				return shown(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
+			}
+		},
+	}
+}
+
+// readState asks the running system.
+func readState(ctx context.Context, e *Env, c server.Config) state {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	s := state{Dir: c.State.Path()}
+	op, place, local, err := server.Operator(ctx, c)
+	switch {
+	case err != nil:
+		s.Problem = err.Error()
+		return s
+	case place.State == nil:
+		if err := server.Ready(ctx, c, place); err != nil {
+			s.Problem = err.Error()
+			return s
+		}
+		s.Running, s.URL, s.Container = true, place.URL, place.Container
+		if local {
+			s.askOperator(ctx, e, op)
+		}
+		s.askServers(ctx, c, place)
+		return s
+	}
+	up, err := c.State.Running()
+	if err != nil {
+		s.Problem = err.Error()
+		return s
+	}
+	s.Running, s.Up = true, &up
+	s.askCatalog(ctx, op)
+	s.askServers(ctx, c, place)
+	if err := server.Ready(ctx, c, place); err != nil && s.Problem == "" {
+		s.Problem = err.Error()
+	}
+	return s
+}
+
+// askOperator asks mcp-server in Docker.
+func (s *state) askOperator(ctx context.Context, e *Env, op operatorapi.Client) {
+	about, err := op.About(ctx)
+	if err != nil {
+		s.Problem = err.Error()
+		return
+	}
+	if s.Container == "" {
+		s.Container = e.Getenv("CODEFORGE_CONTAINER_NAME")
+	}
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d/mcp", about.Port)
+	s.About = &about
+	s.askCatalog(ctx, op)
+}
+
+// askCatalog asks for the active catalog.
+func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
+	cat, err := op.Catalog(ctx)
+	if err != nil {
+		s.Problem = err.Error()
+		return
+	}
+	if alarms, err := op.Alarms(ctx); err == nil { // one that is older has none
+		s.Frozen = frozenSessions(alarms)
+	}
+	if list, err := op.Tenants(ctx); err == nil && (len(list.Tenants) > 0 || list.Problem != "") {
+		s.Tenants = &list
+	}
+	if b, err := op.Buckets(ctx); err == nil && b != (operatorapi.Buckets{}) {
+		s.Buckets = &b
+	}
+	s.Catalog = &cat
+}
+
+// askServers asks mcp-server for the MCP servers. A failure is a problem only where there is none yet.
+func (s *state) askServers(ctx context.Context, c server.Config, place server.Place) {
+	list, err := server.Servers(ctx, c, place)
+	if err != nil && s.Problem == "" {
+		s.Problem = err.Error()
+	}
+	s.Servers = list
+}
+
+func printState(e *Env, s state) {
+	if !s.Running {
+		fmt.Fprintf(e.Stdout, "%s.\n", strings.TrimSuffix(s.Problem, "."))
+		return
+	}
+	apis := "apis"
+	switch {
+	case s.Up != nil:
+		fmt.Fprintf(e.Stdout, "CodeForge %s is running (process %d, %d slots, since %s).\n",
+			s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
+		if again := s.Up.Again; again != nil {
+			fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.Line(again.String()))
+		}
+		printConnect(e, accessOf(*s.Up))
+		fmt.Fprintln(e.Stdout)
+		apis = s.Up.APIs
+	case s.About != nil:
+		fmt.Fprintf(e.Stdout, "CodeForge %s is running in Docker (%d slots, since %s).\n",
+			visible.Line(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
+		printConnect(e, access{url: s.URL, token: s.About.Token, container: s.Container})
+		fmt.Fprintln(e.Stdout)
+	default:
+		fmt.Fprintf(e.Stdout, "CodeForge answers at %s (started elsewhere).\n", s.URL)
+	}
+	if s.Catalog != nil {
+		printCatalog(e.Stdout, *s.Catalog, apis)
+	}
+	printServers(e.Stdout, s.Servers)
+	printTenants(e.Stdout, s.Tenants)
+	printBuckets(e.Stdout, s.Buckets)
+	printFrozen(e.Stdout, s.Frozen)
+	if s.Problem != "" {
+		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
+	}
+}
+
+// printFrozen prints the sessions that an alarm has frozen.
+func printFrozen(w io.Writer, sessions []string) {
+	if len(sessions) > 0 {
+		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", visible.Line(strings.Join(sessions, ", ")))
+	}
+}
+
+// printTenants prints a line for each tenant: what it may use, and what it does.
+func printTenants(w io.Writer, list *operatorapi.Tenants) {
+	if list == nil {
+		return
+	}
+	fmt.Fprintln(w, "  tenants (codeforge connect --tenant NAME):")
+	for _, t := range list.Tenants {
+		apis := "all APIs"
+		if t.APIs != nil {
+			apis = strings.Join(t.APIs, ", ")
+		}
+		fmt.Fprintf(w, "    %-14s %s; %s, %s, %d waiting\n", visible.Line(t.Name), visible.Line(apis),
+			count(t.Sessions, "session"), count(t.Runs, "run"), t.Waiting)
+	}
+	if list.Problem != "" {
+		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, what it had before is in force: %s\n",
+			visible.Line(list.Problem))
+	}
+}
+
+// printBuckets prints a line for each bucket: its address, what is still to come, and what is wrong.
+func printBuckets(w io.Writer, b *operatorapi.Buckets) {
+	if b == nil {
+		return
+	}
+	for _, of := range []struct {
+		what   string
+		bucket *historyapi.Bucket
+	}{{"skills", b.Skills}, {"runs", b.Runs}} {
+		if of.bucket == nil {
+			continue
+		}
+		line := fmt.Sprintf("  %s are shared through %s", of.what, visible.Line(of.bucket.Address))
+		if of.bucket.Waiting > 0 {
+			line += ", " + count(int(of.bucket.Waiting), "run") + " waiting to be put there"
+		}
+		if of.bucket.Loading {
+			line += ", still loading"
+		}
+		if of.bucket.Lost > 0 {
+			line += ", " + count(int(of.bucket.Lost), "run") + " lost"
+		}
+		if of.bucket.Problem != "" {
+			line += "; problem: " + visible.Line(of.bucket.Problem)
+		}
+		fmt.Fprintln(w, line)
+	}
+}
+
+// printServers prints a line for each MCP server: what it does, how many tools it has, and why it last failed.
+func printServers(w io.Writer, list []serverstate.Server) {
+	if len(list) > 0 {
+		fmt.Fprintln(w, "  MCP servers:")
+	}
+	for _, s := range list {
+		line := fmt.Sprintf("    %-14s %s", visible.Line(s.Name), visible.Line(string(s.State)))
+		if s.Tools != nil {
+			line += ", " + count(*s.Tools, "tool")
+		}
+		if s.Calls > 0 {
+			line += ", " + count(s.Calls, "call") + " in flight"
+		}
+		if s.Problem != "" {
+			line += "; last failure: " + visible.Line(s.Problem)
+		}
+		fmt.Fprintln(w, line)
+	}
+}

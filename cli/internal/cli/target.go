@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+)
+
+// target says which server a command uses.
+type target struct {
+	flags      *flag.FlagSet
+	state, url *string
+}
+
+func targetFlags(fs *flag.FlagSet) target {
+	return target{
+		flags: fs,
+		state: stateFlag(fs),
+		url: fs.String("url", "", "`URL` of the MCP endpoint, or docker://CONTAINER of mcp-server (default: with --state, "+
+			"the CodeForge there; else CODEFORGE_URL, then the CodeForge of the state directory, then the one in Docker, "+
+			"then http://127.0.0.1:MCP_PORT/mcp)"),
+	}
+}
+
+// config takes what the flags leave out from the environment and .env, of which the port may be on this machine only.
+func (t target) config(e *Env) (server.Config, error) {
+	w, err := readVariables(e)
+	if err != nil {
+		return server.Config{}, err
+	}
+	dir, err := findState(e, *t.state, t.given("state"))
+	if err != nil {
+		return server.Config{}, err
+	}
+	port := cmp.Or(w.getenv("MCP_PORT"), "8080")
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // a URL is made of it, and gets the token
+		return server.Config{}, fmt.Errorf("MCP_PORT (.env or environment): %q; want a whole number from 1 to 65535", port)
+	}
+	c := server.Config{
+		URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port),
+		Token: secret.New(w.getenv("MCP_AUTH_TOKEN")),
+	}
+	if t.given("state") {
+		c.Fallback = "" // an explicit choice is not replaced by another server
+		return c, nil
+	}
+	if c.URL == "" {
+		// Not of .env: one that came with somebody's folder must not choose who gets the token, and what runs where.
+		c.URL = e.Getenv("CODEFORGE_URL")
+	}
+	if e.inContainer() {
+		c.Socket = operatorapi.ContainerSocket
+		return c, nil
+	}
+	c.Docker = func(ctx context.Context) (string, error) {
+		return docker.Find(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME"))
+	}
+	return c, nil
+}
+
+// connect opens an MCP session.
+func (t target) connect(ctx context.Context, e *Env) (*server.Session, error) {
+	c, err := t.config(e)
+	if err != nil {
+		return nil, err
+	}
+	return server.Connect(ctx, c, server.Options{})
+}
+
+// operator connects to mcp-server's socket.
+func (t target) operator(ctx context.Context, e *Env) (operatorapi.Client, error) {
+	c, err := t.config(e)
+	if err != nil {
+		return operatorapi.Client{}, err
+	}
+	op, _, _, err := server.Operator(ctx, c)
+	return op, err
+}
+
+// proxy connects to the proxy's own socket.
+func (t target) proxy(ctx context.Context, e *Env) (credentialapi.Client, error) {
+	c, err := t.config(e)
+	if err != nil {
+		return credentialapi.Client{}, err
+	}
+	client, _, err := server.Credentials(ctx, c)
+	return client, err
+}
+
+// given reports whether a flag is on the command line.
+func (t target) given(name string) bool {
+	found := false
+	t.flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}

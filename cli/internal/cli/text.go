@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+)
+
+// count is a number and its noun, in the plural unless n is 1.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
+
+// printJSON prints indented JSON.
+func printJSON(w io.Writer, v any) error {
+	callEncoding(w, v)
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// callEncoding calls Encoding of a stream, if it has one.
+func callEncoding(w io.Writer, v any) {
+	if s, ok := w.(*terminal.Stream); ok && s.Encoding != nil {
+		s.Encoding(v)
+	}
+}
+
+// shown prints a value as JSON, or for a person by print. It fails the command, and prints no more, unless all is well.
+func shown(e *Env, asJSON bool, v any, well bool, print func()) error {
+	if !asJSON {
+		print()
+	} else if err := printJSON(e.Stdout, v); err != nil {
+		return err
+	}
+	if !well {
+		return silent(ExitFailed)
+	}
+	return nil
+}
+
+// painter colours text for one stream, unless NO_COLOR is set.
+type painter func(terminal.Colour, string) string
+
+func newPainter(e *Env, s *terminal.Stream) painter {
+	if e.Getenv("NO_COLOR") != "" || e.Getenv("TERM") == "dumb" {
+		return func(_ terminal.Colour, text string) string { return text }
+	}
+	return s.Paint
+}
+
+// printJSONLine prints JSON on one line.
+func printJSONLine(w io.Writer, v any) error {
+	callEncoding(w, v)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// either is "a, b or c".
+func either(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}

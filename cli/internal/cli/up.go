@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/cli/internal/feeder"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// upOptions are the flags of up.
+type upOptions struct {
+	apis, state, bin, deno string
+	port, slots            int
+	detach, json           bool
+	reportFD               int
+}
+
+func upCommand() command {
+	return command{
+		name: "up", usage: "up [--detach]", summary: "start CodeForge on this machine, without Docker",
+		details: `
+It stays in the foreground until Ctrl-C; --detach returns when everything is ready. Settings come from the environment,
+then from .env in the working directory. If CodeForge is already running on the state directory, it prints how to
+connect.
+
+Exit codes: 0 stopped, started with --detach, or already running; 1 it could not start, or a part of it failed.`,
+		setup: func(fs *flag.FlagSet) action {
+			var o upOptions
+			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
+			fs.StringVar(&o.state, "state", statedir.Default, stateUsage)
+			fs.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
+			fs.StringVar(&o.deno, "deno", "",
+				"`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")
+			fs.IntVar(&o.port, "port", -1, "port `N` of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
+			fs.IntVar(&o.slots, "slots", 0, "at most `N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
+			fs.BoolVar(&o.detach, "detach", false, "run in the background")
+			fs.BoolVar(&o.json, "json", false, "print JSON when ready")
+			fs.IntVar(&o.reportFD, "report-fd", 0, "internal: the descriptor on which --detach waits for the outcome")
+			return func(ctx context.Context, e *Env, args []string) error {
+				if e.inContainer() {
+					return errContainer
+				}
+				if o.detach {
+					return o.runDetached(ctx, e)
+				}
+				return o.run(ctx, e)
+			}
+		},
+	}
+}
+
+// config combines the flags and the settings.
+func (o upOptions) config(e *Env) (embedded.Config, error) {
+	w, err := readVariables(e)
+	if err != nil {
+		return embedded.Config{}, err
+	}
+	set, err := settings.Parse(w.getenv)
+	if err != nil {
+		return embedded.Config{}, fmt.Errorf("settings (.env and the environment):\n%w", err)
+	}
+	c := embedded.Config{
+		APIs: o.apis, Bin: o.bin, Settings: set, Port: o.port, Slots: cmp.Or(o.slots, set.Slots), Environ: w.environ,
+		Quiet: o.reportFD > 0, Restart: o.reportFD > 0, Stderr: e.Stderr.File(),
+		Deno: cmp.Or(o.deno, w.getenv("DENO_PATH")), Python: w.getenv("PYTHON_PATH"),
+	}
+	if c.Port < 0 {
+		c.Port = set.MCPPort
+	}
+	if c.Port > 65535 {
+		return c, usageError("--port %d: want a number from 0 to 65535", c.Port)
+	}
+	if c.Slots < 1 || c.Slots > 100 {
+		return c, usageError("--slots %d: want a number from 1 to 100", c.Slots)
+	}
+	return c, nil
+}
+
+// run is up in the foreground.
+func (o upOptions) run(ctx context.Context, e *Env) error {
+	report := func(r outcome) error { return printOutcome(e, r, o.json) }
+	if o.reportFD > 0 {
+		pipe := os.NewFile(uintptr(o.reportFD), "report")
+		report = func(r outcome) error {
+			err := json.NewEncoder(pipe).Encode(r)
+			_ = pipe.Close()
+			return err
+		}
+	}
+	c, err := o.config(e)
+	if err == nil {
+		c.State, err = statedir.Create(o.state)
+	}
+	if err == nil {
+		feeding, stop := context.WithCancel(ctx)
+		defer stop()
+		err = embedded.Run(ctx, c, func(r embedded.Ready) error {
+			go o.feed(feeding, e, c.State) // not before: another one may run here, with programs of its own
+			return report(outcome{Ready: &r})
+		})
+	}
+	var running *embedded.RunningError
+	if errors.As(err, &running) {
+		return report(outcome{Running: &running.Up})
+	}
+	if err != nil && o.reportFD > 0 {
+		_ = report(outcome{Error: err.Error()})
+	}
+	return err
+}
+
+// feed runs the programs of credentials with "command" until ctx ends: out here, where the user's key chain is.
+func (o upOptions) feed(ctx context.Context, e *Env, state statedir.Dir) {
+	vars, err := readVariables(e)
+	if err != nil {
+		return // up ends with it too
+	}
+	f := feeder.New(e.Environ)
+	proxy := server.CredentialsOver(server.DialCredentials(state))
+	f.Keep(ctx, proxy, feeder.Source{APIs: o.apis, Getenv: vars.getenv}, func(failed feeder.Outcome) {
+		fmt.Fprintf(e.Stderr, "codeforge: %s: %s\n", visible.Line(failed.Name), visible.Line(failed.Err.Error()))
+	})
+}
+
+// outcome is the result of a start: one field is set.
+type outcome struct {
+	Ready   *embedded.Ready `json:"ready,omitempty"`
+	Running *statedir.Up    `json:"running,omitempty"`
+	Error   string          `json:"error,omitempty"`
+}
+
+// runDetached runs up in a process with a session of its own, and waits for the outcome.
+func (o upOptions) runDetached(ctx context.Context, e *Env) error {
+	if _, err := o.config(e); err != nil {
+		return err
+	}
+	dir, err := statedir.Create(o.state)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(dir.Join("log", "supervisor.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	defer log.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	args := []string{
+		"up", "--report-fd", "3", "--state", dir.Path(), "--apis", o.apis, "--bin", o.bin, "--deno", o.deno,
+		"--port", strconv.Itoa(o.port), "--slots", strconv.Itoa(o.slots),
+	}
+	cmd := exec.Command(self, args...) //nolint:gosec,noctx // this program, which outlives this process
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = e.Environ, log, log, []*os.File{write}
+	cmd.SysProcAttr = ownSession()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting in the background: %w", err)
+	}
+	_ = write.Close()
+	p := startProgress(e, "starting")
+	var r outcome
+	got := make(chan error, 1)
+	go func() { got <- json.NewDecoder(read).Decode(&r) }()
+	select {
+	case err = <-got:
+		p.stop()
+	case <-ctx.Done():
+		p.stop()
+		_ = cmd.Process.Signal(os.Interrupt)
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("the background process ended without reporting a result; see %s", log.Name())
+	}
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	return printOutcome(e, r, o.json)
+}
+
+// printOutcome prints how to connect.
+func printOutcome(e *Env, r outcome, asJSON bool) error {
+	if asJSON {
+		return printJSON(e.Stdout, r)
+	}
+	if r.Running != nil {
+		fmt.Fprintf(e.Stdout, "CodeForge is already running (process %d, since %s).\n",
+			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
+		if r.Running.Version != version.Version {
+			fmt.Fprintf(e.Stdout, "It is %s, and this is %s: codeforge down, and then codeforge up, starts this one.\n",
+				visible.Line(r.Running.Version), version.Version)
+		}
+		printConnect(e, accessOf(*r.Running))
+		return nil
+	}
+	printReady(e, *r.Ready)
+	return nil
+}
+
+// innerCommand is the inner process of up or doctor.
+func innerCommand(name string, inner func(context.Context, *Env) error) command {
+	return command{
+		name: name, usage: name, summary: "internal", hidden: true,
+		setup: func(*flag.FlagSet) action {
+			return func(ctx context.Context, e *Env, _ []string) error { return inner(ctx, e) }
+		},
+	}
+}
+
+func superviseCommand() command {
+	return innerCommand(embedded.SuperviseCommand, func(ctx context.Context, e *Env) error {
+		if embedded.Supervise(ctx, e.Environ, e.Stderr) != nil {
+			return silent(ExitFailed) // the outer process reports the error
+		}
+		return nil
+	})
+}
+
+func probeCommand() command {
+	return innerCommand(embedded.ProbeCommand, func(ctx context.Context, _ *Env) error { return embedded.RunProbe(ctx) })
+}

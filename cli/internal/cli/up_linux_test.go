@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// inUse is a state directory on which somebody else's CodeForge seems to run, until the lock is closed.
+func inUse(t *testing.T) (d statedir.Dir, lock *os.File) {
+	t.Helper()
+	d, err := statedir.Create(filepath.Join(t.TempDir(), "state"))
+	testkit.Must(t, err)
+	lock, err = d.Lock()
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = lock.Close() })
+	testkit.Must(t, d.WriteUp(statedir.Up{PID: 7, Version: "1.2", URL: "http://127.0.0.1:1", State: d.Path()}))
+	return d, lock
+}
+
+// TestSecondUp: up, where CodeForge runs already, says so and does nothing else: above all, it runs no programs for the
+// credentials of that one.
+func TestSecondUp(t *testing.T) {
+	d, _ := inUse(t)
+	l, err := net.Listen("unix", d.Join("logins", statedir.CredentialsSocket))
+	testkit.Must(t, err)
+	asked := make(chan struct{})
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_ = c.Close()
+			close(asked)
+		}
+	}()
+	read, write, err := os.Pipe()
+	testkit.Must(t, err)
+	defer read.Close()
+	e := &Env{Stdin: read, Stdout: terminal.Open(write), Stderr: terminal.Open(write)}
+	testkit.Must(t, upOptions{apis: t.TempDir(), state: d.Path(), port: 0, slots: 1}.run(t.Context(), e))
+	said := make([]byte, 4096)
+	if n, _ := read.Read(said); !strings.Contains(string(said[:n]), "is already running (process 7") {
+		t.Errorf("it says %q", said[:n])
+	} else if !strings.Contains(string(said[:n]), "It is 1.2, and this is dev: codeforge down, and then") {
+		t.Errorf("it does not say that another version runs: %q", said[:n])
+	}
+	select {
+	case <-asked:
+		t.Error("it speaks to the proxy of the other one")
+	case <-time.After(200 * time.Millisecond):
+	}
+	_ = l.Close()
+}
+
+// TestDownBesideDocker: down, where CodeForge runs in Docker, does not leave it at "was not running".
+func TestDownBesideDocker(t *testing.T) {
+	home, bin := t.TempDir(), t.TempDir()
+	testkit.Must(t, os.Mkdir(filepath.Join(home, "apis"), 0o755))
+	text := "#!/bin/sh\nprintf 'cf-mcp-server-1\\tcf\\t" + home + "\\n'\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(bin, "docker"), []byte(text), 0o755)) //nolint:gosec // a program
+	t.Setenv("PATH", bin)
+	for args, want := range map[string]bool{"down": true, "down --state " + t.TempDir(): false} {
+		read, write, err := os.Pipe()
+		testkit.Must(t, err)
+		out := terminal.Open(write)
+		code := Run(t.Context(), &Env{
+			Args: strings.Fields(args), Environ: []string{homeVariable + "=" + home}, Stdout: out, Stderr: out,
+		})
+		_ = write.Close()
+		said, _ := io.ReadAll(read)
+		_ = read.Close()
+		if code != 0 || strings.Contains(string(said), "In Docker it runs: docker compose down stops it.") != want {
+			t.Errorf("%s: exit %d: %s", args, code, said)
+		}
+	}
+}
+
+// TestPurgeMeanwhile: what was started again while down --purge asked is not removed.
+func TestPurgeMeanwhile(t *testing.T) {
+	d, lock := inUse(t)
+	terminalEnd, program, err := pty.Open()
+	if err != nil {
+		testkit.Skip(t, "no terminals: "+err.Error())
+	}
+	defer terminalEnd.Close()
+	defer program.Close()
+	e := &Env{Stdin: program, Stdout: terminal.Open(program), Stderr: terminal.Open(program)}
+	purge := func() error {
+		_, err := terminalEnd.WriteString("y\n")
+		testkit.Must(t, err)
+		return purgeState(t.Context(), e, d, false)
+	}
+	if err := purge(); err == nil || !strings.Contains(err.Error(), "already running") || !d.Exists() {
+		t.Errorf("while it runs: %v", err)
+	}
+	_ = lock.Close()
+	if err := purge(); err != nil || d.Exists() {
+		t.Errorf("afterwards: %v", err)
+	}
+}

@@ -1,0 +1,187 @@
+package clients
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+const url = "http://127.0.0.1:8080/mcp"
+
+var stdio = []string{"/opt/codeforge", "stdio", "--state", "/srv/.codeforge"}
+
+// TestLines: every client's line has the header if a token is required, with a placeholder for the token.
+func TestLines(t *testing.T) {
+	for _, c := range All() {
+		for _, token := range []bool{false, true} {
+			line := c.Line(Access{URL: url, Token: token, Command: stdio})
+			if !json.Valid([]byte(line)) || !strings.Contains(line, url) {
+				t.Errorf("%s: %s", c.Name, line)
+			}
+			if got := strings.Contains(line, "Authorization") && strings.Contains(line, "Bearer <MCP_AUTH_TOKEN>"); got != token {
+				t.Errorf("%s, token %v: %s", c.Name, token, line)
+			}
+		}
+	}
+	if got, want := ClaudeCode(Access{URL: url, Token: true}), `claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp --header "Authorization: Bearer <MCP_AUTH_TOKEN>"`; got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestEntries: without a token the endpoint; with one the program, which needs none, or by request a reference.
+func TestEntries(t *testing.T) {
+	for _, c := range All() {
+		merged := func(a Access, http bool) string {
+			out, err := c.Merge(nil, a, http)
+			if err != nil || !json.Valid(out) {
+				t.Fatalf("%s: %v\n%s", c.Name, err, out)
+			}
+			return string(out)
+		}
+		plain := merged(Access{URL: url, Command: stdio}, false)
+		if strings.Contains(plain, "Authorization") || strings.Contains(plain, url) == (c.remote == nil) {
+			t.Errorf("%s without a token: %s", c.Name, plain)
+		}
+		token := merged(Access{URL: url, Token: true, Command: stdio}, false)
+		if !strings.Contains(token, `"command": "/opt/codeforge"`) || strings.Contains(token, "Authorization") || strings.Contains(token, "inputs") {
+			t.Errorf("%s with a token: %s", c.Name, token)
+		}
+		http := merged(Access{URL: url, Token: true, Command: stdio}, true)
+		if c.remote != nil && (!strings.Contains(http, `"Authorization": "Bearer $`) || strings.Contains(http, "<")) {
+			t.Errorf("%s over HTTP: %s", c.Name, http)
+		}
+		if again, err := c.Merge([]byte(http), Access{URL: url, Token: true, Command: stdio}, true); err != nil || string(again) != http {
+			t.Errorf("%s: written again it differs: %v\n%s", c.Name, err, again)
+		}
+	}
+}
+
+// TestMergeKeeps: everything else in a file stays, byte by byte.
+func TestMergeKeeps(t *testing.T) {
+	cursor, _ := Find("cursor")
+	vscode, _ := Find("vscode")
+	entry := `"codeforge": {` + "\n\t\t\t\"url\": \"" + url + "\"\n\t\t}"
+	for _, row := range []struct {
+		name, before, after string
+		client              Client
+	}{
+		{"no list yet", "{\n\t\"theme\": \"dark\"\n}\n", "{\n\t\"theme\": \"dark\",\n\t\"mcpServers\": {\n\t\t" + entry + "\n\t}\n}\n", cursor},
+		{"an empty list", "{\n\t\"mcpServers\": {}\n}", "{\n\t\"mcpServers\": {\n\t\t" + entry + "\n\t}\n}", cursor},
+		{"other servers", "{\n\t\"mcpServers\": {\n\t\t\"x\":   {\"n\": 1e400, \"s\": \"\\u0041<\"}  \n\t}, \"z\":[ ]}", "{\n\t\"mcpServers\": {\n\t\t\"x\":   {\"n\": 1e400, \"s\": \"\\u0041<\"},\n\t\t" + entry + "  \n\t}, \"z\":[ ]}", cursor},
+		{"an older entry", "{\n\t\"mcpServers\": {\n\t\t\"codeforge\": {\"url\": \"http://old\"}, \"x\": {}\n\t}\n}", "{\n\t\"mcpServers\": {\n\t\t" + entry + ", \"x\": {}\n\t}\n}", cursor},
+		{"in deeper objects of that name", "{\n\t\"a\": {\"mcpServers\": {\"codeforge\": 1}}\n}", "{\n\t\"a\": {\"mcpServers\": {\"codeforge\": 1}},\n\t\"mcpServers\": {\n\t\t" + entry + "\n\t}\n}", cursor},
+	} {
+		got, err := row.client.Merge([]byte(row.before), Access{URL: url}, false)
+		if err != nil || string(got) != row.after {
+			t.Errorf("%s: %v\n%s\nwant\n%s", row.name, err, got, row.after)
+		}
+		if !json.Valid(got) {
+			t.Errorf("%s: not JSON", row.name)
+		}
+	}
+	got, err := vscode.Merge([]byte(`{"inputs": [{"id": "mine"}]}`), Access{URL: url, Token: true}, true)
+	if err != nil || !strings.Contains(string(got), `"mine"`) || !strings.Contains(string(got), `"codeforge-token"`) {
+		t.Errorf("inputs: %v\n%s", err, got)
+	}
+	for _, bad := range []string{"{ // mine\n}", `{"a": 1,}`, "not json", `[1]`, `{"mcpServers": [1]}`, `{"mcpServers": "x"}`} {
+		if got, err := cursor.Merge([]byte(bad), Access{URL: url}, false); !errors.Is(err, jsonfile.ErrNotJSON) {
+			t.Errorf("%s: %v\n%s", bad, err, got)
+		}
+	}
+}
+
+// FuzzMerge: what was valid stays valid, and every other member stays.
+func FuzzMerge(f *testing.F) {
+	f.Add(`{"mcpServers": {"x": 1}}`)
+	f.Add(" {\n} ")
+	f.Add(`{"mcpServers":{"codeforge":{},"codeforge":2}}`)
+	cursor, _ := Find("cursor")
+	f.Fuzz(func(t *testing.T, text string) {
+		out, err := cursor.Merge([]byte(text), Access{URL: url}, false)
+		if err != nil {
+			return
+		}
+		var before, after map[string]json.RawMessage
+		if json.Unmarshal(out, &after) != nil {
+			t.Fatalf("%q became %q", text, out)
+		}
+		_ = json.Unmarshal([]byte(text), &before) // empty
+		for name, value := range before {
+			if name != "mcpServers" && string(after[name]) != string(value) {
+				t.Errorf("%q: %s became %s", text, value, after[name])
+			}
+		}
+		var servers map[string]httpEntry
+		if _ = json.Unmarshal(after["mcpServers"], &servers); servers["codeforge"].URL != url {
+			t.Errorf("%q became %q", text, out)
+		}
+	})
+}
+
+// TestWrite: a copy of what was there is kept, the mode stays, a link stays one, and a file that changed meanwhile is
+// not replaced.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	fresh := filepath.Join(dir, "new", "mcp.json")
+	if backup, err := Write(fresh, nil, []byte("{}"), now); err != nil || backup != "" {
+		t.Errorf("a new file: %q, %v", backup, err)
+	}
+	path, link := filepath.Join(dir, "mcp.json"), filepath.Join(dir, "link.json")
+	if err := os.WriteFile(path, []byte("before"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("mcp.json", link); err != nil {
+		testkit.Skip(t, "no right to make links: "+err.Error())
+	}
+	if _, err := Write(link, []byte("something else"), []byte("after"), now); err == nil || !strings.Contains(err.Error(), "changed by another program") {
+		t.Errorf("changed meanwhile: %v", err)
+	}
+	backup, err := Write(link, []byte("before"), []byte("after"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, _ := os.ReadFile(backup)
+	text, _ := os.ReadFile(path)
+	info, _ := os.Stat(path)
+	if string(old) != "before" || string(text) != "after" || info.Mode().Perm() != 0o640 {
+		t.Errorf("copy %q, file %q, mode %v", old, text, info.Mode())
+	}
+	if to, err := os.Readlink(link); err != nil || to != "mcp.json" {
+		t.Errorf("the link: %q, %v", to, err)
+	}
+	// A copy is never overwritten.
+	if _, err := Write(path, []byte("after"), []byte("again"), now); err == nil {
+		t.Error("a copy was overwritten")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.codeforge-part")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	got := strings.Join(Diff("a\nb\nc\nd\ne\nf\n", "a\nb\nc\nX\nY\ne\nf\n"), "\n")
+	if want := " b\n c\n-d\n+X\n+Y\n e\n f"; got != want {
+		t.Errorf("%s", got)
+	}
+	if got := strings.Join(Diff("", "{}\n"), "\n"); got != "+{}" {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestFiles: where clients keep their configuration.
+func TestFiles(t *testing.T) {
+	for os, want := range map[string]string{"darwin": "/h/Library/Application Support/Claude/claude_desktop_config.json", "windows": "/a/Claude/claude_desktop_config.json", "linux": "/h/.config/Claude/claude_desktop_config.json"} {
+		c, _ := Find("claude-desktop")
+		if got := filepath.ToSlash(c.File(System{OS: os, Home: "/h", Work: "/w", AppData: "/a"})); got != want {
+			t.Errorf("%s: %s", os, got)
+		}
+	}
+}

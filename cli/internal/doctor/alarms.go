@@ -1,0 +1,31 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+)
+
+// alarms says which sessions an alarm has frozen. Nothing is said where nothing runs, or none is frozen.
+func alarms(ctx context.Context, c Config) []Finding {
+	op, _, _, err := server.Operator(ctx, c.Server)
+	if err != nil {
+		return nil
+	}
+	list, err := op.Alarms(ctx)
+	if err != nil {
+		return nil
+	}
+	frozen := map[string]bool{}
+	for _, a := range list {
+		if a.Frozen {
+			frozen[a.Session] = true
+		}
+	}
+	if len(frozen) == 0 {
+		return nil
+	}
+	return []Finding{warn("alarms", fmt.Sprintf("%d sessions are frozen, because their code was about to send a "+
+		"canary or a credential", len(frozen)), "codeforge alarms lists them, codeforge unfreeze lets them go on")}
+}

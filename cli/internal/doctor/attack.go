@@ -1,0 +1,216 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// attack is one attempt. An attempt that could not be made counts as not held.
+type attack struct {
+	name, expected string
+	// code runs in the sandbox and prints lines of {held, seen}.
+	code string
+	// seconds is the run's time limit; zero means 20.
+	seconds float64
+	// judge decides from the run's result. Nil: what code printed decides.
+	judge func(server.Result) (seen string, held bool)
+	// do replaces code: the attack comes from outside the sandbox.
+	do func(context.Context, attackTarget) (seen string, held bool)
+}
+
+// attackTarget is the CodeForge under attack.
+type attackTarget struct {
+	session *server.Session
+	// url is the MCP endpoint, token its bearer token. Empty: the endpoint requires none.
+	url   string
+	token secret.Value
+	// host is a host of an active API, or empty. Connections to it end at the proxy, and no request is forwarded.
+	host string
+	// memory is the memory limit of a run, in bytes. Zero: unknown.
+	memory int64
+	// open says that YOLO_MODE is on: code has network permission for every host.
+	open bool
+}
+
+// AttackOutcome is one row of the table.
+type AttackOutcome struct {
+	Name     string `json:"attack"`
+	Expected string `json:"expected"`
+	Seen     string `json:"seen"`
+	Held     bool   `json:"held"`
+}
+
+// attackTimeout bounds one attack.
+const attackTimeout = 90 * time.Second
+
+// Attack runs every attack in turn against the CodeForge that c leads to, and calls on with each outcome.
+func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
+	if c.SettingsErr != nil {
+		return c.SettingsErr
+	}
+	s, err := server.Connect(ctx, c.Server, server.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	t := attackTarget{
+		session: s, url: c.Server.Fallback, token: c.Server.Token, host: activeHost(c),
+		memory: c.Settings.Memory, open: c.Settings.YOLO,
+	}
+	if c.Server.URL != "" {
+		t.url = c.Server.URL
+	} else if up, err := c.Server.State.Running(); err == nil {
+		t.url = up.Endpoint()
+	}
+	for _, a := range attacks(t) {
+		if ctx.Err() != nil {
+			break
+		}
+		seen, held := a.run(ctx, t)
+		on(AttackOutcome{Name: a.name, Expected: a.expected, Seen: seen, Held: held})
+	}
+	return ctx.Err()
+}
+
+// activeHost is a host of an active API at 443, or empty.
+func activeHost(c Config) string {
+	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // doctor without --attack reports what does not load
+	for _, a := range cat.APIs() {
+		for _, h := range a.Hosts {
+			if a.Active && !strings.Contains(h.String(), "*") && h.Port() == 0 {
+				return h.String()
+			}
+		}
+	}
+	return ""
+}
+
+func (a attack) run(ctx context.Context, t attackTarget) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, attackTimeout)
+	defer cancel()
+	if a.do != nil {
+		return a.do(ctx, t)
+	}
+	seconds := a.seconds
+	if seconds == 0 {
+		seconds = 20
+	}
+	r, err := t.session.Run(ctx, server.Run{Code: a.code, Timeout: seconds})
+	if err != nil {
+		return "could not be tried: " + clip(err.Error()), false
+	}
+	if a.judge != nil {
+		return a.judge(r)
+	}
+	return allRefused(r)
+}
+
+// allRefused reads what the code printed about its attempts: all must have been refused, and there must be one.
+func allRefused(r server.Result) (string, bool) {
+	var seen []string
+	for text := range strings.Lines(r.Output) {
+		var v struct {
+			Held *bool  `json:"held"`
+			Seen string `json:"seen"`
+		}
+		if json.Unmarshal([]byte(text), &v) != nil || v.Held == nil {
+			continue
+		}
+		if !*v.Held {
+			return clip(v.Seen), false
+		}
+		seen = append(seen, v.Seen)
+	}
+	if len(seen) == 0 && r.Failed && strings.Contains(r.Output, "NotCapable") {
+		return "the interpreter refuses", true
+	}
+	if len(seen) == 0 {
+		return "could not be tried: " + clip(r.Output), false
+	}
+	return fmt.Sprintf("%d of %d refused", len(seen), len(seen)), true
+}
+
+// moduleNotLoaded: the program did not start, because a module does not exist or cannot be opened.
+func moduleNotLoaded(r server.Result) (string, bool) {
+	for _, words := range []string{"Module not found", "Permission denied", "Requires read access"} {
+		if r.Failed && strings.Contains(r.Output, words) {
+			return strings.ToLower(words), true
+		}
+	}
+	return "it was read", false
+}
+
+// nothingRead: the module did not load, or what it imported is empty.
+func nothingRead(r server.Result) (string, bool) {
+	const nothing = "nothing read"
+	if strings.Contains(r.Output, `"held"`) {
+		seen, held := allRefused(r)
+		if held {
+			seen = nothing
+		}
+		return seen, held
+	}
+	if r.Exit == nil || r.Exit.Reason != runapi.Exited || !r.Failed {
+		return "could not be tried: " + clip(r.Output), false
+	}
+	return nothing, true
+}
+
+// endedBy: the run was ended for this reason.
+func endedBy(reason runapi.Reason) func(server.Result) (string, bool) {
+	return func(r server.Result) (string, bool) {
+		if r.Exit == nil {
+			return "not ended: " + clip(r.Output), false
+		}
+		return "ended: " + string(r.Exit.Reason), r.Exit.Reason == reason
+	}
+}
+
+// outputBounded: a flood of output was cut.
+func outputBounded(r server.Result) (string, bool) {
+	return fmt.Sprintf("%d bytes shown", len(r.Output)), r.Exit != nil && len(r.Output) < 8<<20
+}
+
+// initialize sends an initialize request to the endpoint and returns the status.
+func initialize(ctx context.Context, t attackTarget, token secret.Value, change func(*http.Request)) (int, error) {
+	const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+		`"capabilities":{},"clientInfo":{"name":"codeforge-doctor","version":"1"}}}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	change(req)
+	resp, err := server.Client(token).Do(req)
+	if err != nil {
+		return 0, err
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+// forbidden is an initialize request that the endpoint must answer with 403.
+func forbidden(name string, change func(*http.Request)) attack {
+	return attack{name: name, expected: "403", do: func(ctx context.Context, t attackTarget) (string, bool) {
+		status, err := initialize(ctx, t, t.token, change)
+		if err != nil {
+			return "could not be tried: " + clip(err.Error()), false
+		}
+		return fmt.Sprint(status), status == http.StatusForbidden
+	}}
+}
+
+func clip(s string) string {
+	return visible.Cut(strings.Join(strings.Fields(s), " "), 120, "...")
+}

@@ -1,0 +1,154 @@
+// Package doctor checks everything CodeForge needs on this machine and says how to fix what is wrong.
+//
+// It changes nothing. Where embedded mode can run it starts a temporary CodeForge without APIs, runs a line of code in
+// it and stops it. The only requests it makes are one HEAD, without a credential, to each host of an active API. If
+// CodeForge runs, its proxy makes them.
+//
+// Attack instead tries on the user's own running CodeForge every attack that needs no hostile server. Those reach no
+// API and use no credential: they ask for names below .invalid, which nobody can own (RFC 2606), addresses reserved for
+// documentation, and the machine itself.
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/version"
+)
+
+// Status is how a check ended.
+type Status string
+
+// The statuses. Only Fail makes doctor fail.
+const (
+	OK   Status = "ok"
+	Warn Status = "warning"
+	Fail Status = "failed"
+	Skip Status = "skipped"
+)
+
+// Finding is what one check found.
+type Finding struct {
+	// Check names what was checked, e.g. "Deno".
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	Text   string `json:"text"`
+	// Fix says what to do. Empty when nothing is wrong or Text says it.
+	Fix string `json:"fix,omitempty"`
+	// minor marks a warning about something that works nevertheless.
+	minor bool
+}
+
+// Config says what to check.
+type Config struct {
+	State statedir.Dir
+	APIs  string
+	// OwnAPIs means that the user named the folder of APIs: the running CodeForge may use another one.
+	OwnAPIs bool
+	// Dotenv is the path of .env.
+	Dotenv string
+	// Bin is the folder of the binaries. Empty: this program's.
+	Bin string
+	// Deno is the interpreter, as in embedded.Config.
+	Deno string
+	// Python is the interpreter of Python, as in embedded.Config.
+	Python  string
+	Port    int
+	Environ []string
+	Getenv  func(string) string
+	// Settings are the parsed ones; SettingsErr says why there are none.
+	Settings    settings.Settings
+	SettingsErr error
+	// OtherSettings is what else is wrong with them: names that are none, and files that are not there.
+	OtherSettings []Finding
+	// Server is the server to ask when no supervisor runs on State: Docker's published port.
+	Server server.Config
+	// Container says that this is mcp-server's container, where the machine cannot be checked.
+	Container bool
+	// Offline skips what needs the network.
+	Offline bool
+}
+
+// checkTime bounds one group of checks.
+const checkTime = 20 * time.Second
+
+// group is a list of checks that belong together.
+type group func(context.Context, Config) []Finding
+
+// Examine runs every check and calls on for each finding, in order.
+func Examine(ctx context.Context, c Config, on func(Finding)) {
+	var all []Finding
+	report := func(list []Finding) {
+		for _, f := range list {
+			all = append(all, f)
+			on(f)
+		}
+	}
+	if c.Container {
+		report([]Finding{
+			ok("codeforge", version.Version),
+			skip("machine", "not visible from inside the container: run codeforge doctor on the host"),
+		})
+		report(bounded(ctx, c, running))
+		report(bounded(ctx, c, alarms))
+		report(bounded(ctx, c, mcpServers))
+		report(bounded(ctx, c, buckets))
+		report(bounded(ctx, c, checkOutside))
+		return
+	}
+	for _, g := range []group{versions, machine, engine} {
+		report(bounded(ctx, c, g))
+	}
+	if embeddable(all) {
+		report(trial(ctx, c))
+	}
+	report(anyMode(all))
+	for _, g := range []group{running, alarms, mcpServers, buckets, port, configuration, files, checkOutside} {
+		report(bounded(ctx, c, g))
+	}
+}
+
+func bounded(ctx context.Context, c Config, g group) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	return g(ctx, c)
+}
+
+// embeddable reports whether the findings so far let embedded mode run here.
+func embeddable(all []Finding) bool {
+	for _, f := range all {
+		switch f.Check {
+		case "binaries", "Deno", "kernel", "seccomp", "bubblewrap", "namespaces", "interpreter":
+			// Another version of Deno is a warning that does not prevent a start.
+			if f.Status == Skip || f.Status == Fail || f.Status == Warn && !f.minor {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// anyMode fails when neither embedded mode nor Docker mode can run here.
+func anyMode(all []Finding) []Finding {
+	docker := false
+	for _, f := range all {
+		docker = docker || f.Check == "Docker" && f.Status == OK
+	}
+	if docker || embeddable(all) {
+		return nil
+	}
+	return []Finding{fail("modes", "neither embedded mode nor Docker mode can run here",
+		"fix what is reported above for one of them")}
+}
+
+func ok(check, text string) Finding   { return Finding{Check: check, Status: OK, Text: text} }
+func skip(check, text string) Finding { return Finding{Check: check, Status: Skip, Text: text} }
+func warn(check, text, fix string) Finding {
+	return Finding{Check: check, Status: Warn, Text: text, Fix: fix}
+}
+func fail(check, text, fix string) Finding {
+	return Finding{Check: check, Status: Fail, Text: text, Fix: fix}
+}

@@ -1,0 +1,239 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+)
+
+// The test binary is also the inner process of embedded.Probe.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == embedded.ProbeCommand {
+		if err := embedded.RunProbe(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func ca(t *testing.T, from, until time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestJudgeCA(t *testing.T) {
+	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	year := 365 * 24 * time.Hour
+	for name, row := range map[string]struct {
+		text []byte
+		want Status
+		says string
+	}{
+		"fine":          {ca(t, now.Add(-time.Hour), now.Add(year)), OK, "2027-11-20"},
+		"ends soon":     {ca(t, now.Add(-year), now.Add(24*time.Hour)), Warn, "expires on 2026-11-21"},
+		"ended":         {ca(t, now.Add(-year), now.Add(-time.Hour)), Fail, "expired"},
+		"not yet valid": {ca(t, now.Add(time.Hour), now.Add(year)), Fail, "valid only from"},
+		"no PEM":        {[]byte("hello"), Fail, "not a certificate"},
+		"broken":        {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Fail, "ca.pem"},
+	} {
+		f := judgeCA(row.text, now, "ca.pem")
+		if f.Status != row.want || !strings.Contains(f.Text, row.says) {
+			t.Errorf("%s: %+v, want %s saying %q", name, f, row.want, row.says)
+		}
+		if f.Status != OK && f.Fix == "" {
+			t.Errorf("%s: the finding suggests no fix", name)
+		}
+	}
+}
+
+func TestClock(t *testing.T) {
+	for _, row := range []struct {
+		off  []time.Duration
+		want Status
+	}{
+		{nil, Skip},
+		{[]time.Duration{noDate, noDate}, Skip},
+		{[]time.Duration{time.Second, noDate}, OK},
+		{[]time.Duration{-time.Hour, time.Second, 2 * time.Second}, OK}, // one host is wrong
+		{[]time.Duration{-time.Hour, -time.Hour, time.Second}, Fail},
+		{[]time.Duration{3 * time.Minute}, Fail},
+	} {
+		if f := clock(row.off); f.Status != row.want {
+			t.Errorf("clock(%v) = %+v, want %s", row.off, f, row.want)
+		}
+	}
+}
+
+func TestAnyMode(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		all  []Finding
+		want int
+	}{
+		{"both", []Finding{ok("Deno", ""), ok("Docker", "")}, 0},
+		{"embedded", []Finding{ok("Deno", ""), skip("Docker", "")}, 0},
+		{"another Deno", []Finding{{Check: "Deno", Status: Warn, minor: true}, skip("Docker", "")}, 0},
+		{"Docker", []Finding{warn("namespaces", "", ""), ok("Docker", "")}, 0},
+		{"no interpreter starts", []Finding{ok("namespaces", ""), fail("interpreter", "", ""), skip("Docker", "")}, 1},
+		{"no interpreter starts, but Docker", []Finding{ok("namespaces", ""), fail("interpreter", "", ""), ok("Docker", "")}, 0},
+		{"neither", []Finding{warn("namespaces", "", ""), skip("Docker", "")}, 1},
+		{"a Mac without Docker", []Finding{skip("kernel", ""), skip("Docker", "")}, 1},
+	} {
+		if got := anyMode(row.all); len(got) != row.want {
+			t.Errorf("%s: %+v", row.name, got)
+		}
+	}
+}
+
+// TestHead checks real TLS servers: one verified by the API's authority, an unknown one, one for another name, and
+// none.
+func TestHead(t *testing.T) {
+	var method, authorization string
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method, authorization = r.Method, r.Header.Get("Authorization")
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer srv.Close()
+	host := strings.TrimPrefix(srv.URL, "https://")
+	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	api := func(cas []byte) *catalog.API { return &catalog.API{Name: "x", CAs: cas} }
+	var c Config
+	f, off := c.head(t.Context(), api(trusted), host, "https://"+host+"/")
+	if f.Status != OK || off.Abs() > time.Minute {
+		t.Errorf("reachable host: %+v, clock off by %s", f, off)
+	}
+	if method != http.MethodHead || authorization != "" {
+		t.Errorf("it sent %s with Authorization %q", method, authorization)
+	}
+	if f, _ = c.head(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Fix, "ca_file") {
+		t.Errorf("unknown authority: %+v", f)
+	}
+	_, port, _ := strings.Cut(host, ":")
+	if f, _ = c.head(t.Context(), api(trusted), "localhost:"+port, "https://localhost:"+port+"/"); f.Status != Fail || !strings.Contains(f.Text, "another name") {
+		t.Errorf("another name: %+v", f)
+	}
+	srv.Close()
+	if f, _ = c.head(t.Context(), api(trusted), host, "https://"+host+"/"); f.Status != Warn {
+		t.Errorf("no server: %+v", f)
+	}
+	c.Settings.UpstreamCAFile = "/nowhere"
+	if f, _ = c.head(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Text, "UPSTREAM_CA_FILE") {
+		t.Errorf("missing authority file: %+v", f)
+	}
+}
+
+// TestHeadPlain: a host at a port of its own whose API allows plain HTTP is asked over that.
+func TestHeadPlain(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(srv.URL, "http://"), ":")
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"description": "x", "domains": ["localhost:` + port + `"], "allow_http": true}`
+	if err := os.WriteFile(filepath.Join(dir, "a", "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := hosts(t.Context(), Config{APIs: dir})
+	if found[0].Check != "host localhost:"+port || !strings.Contains(found[0].Text, "answers (404, ") || !strings.Contains(found[0].Text, "plain HTTP") {
+		t.Errorf("%+v", found[0])
+	}
+}
+
+// TestFiles: secret files that other users can read are reported.
+func TestFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no file modes")
+	}
+	dir := t.TempDir()
+	write := func(path, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state, err := statedir.Create(filepath.Join(dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dotenv := filepath.Join(dir, ".env")
+	c := Config{State: state, Dotenv: dotenv}
+	check := func() string {
+		var b bytes.Buffer
+		for _, f := range files(t.Context(), c) {
+			b.WriteString(string(f.Status) + " " + f.Text + "\n")
+			if strings.Contains(f.Text, "s3cret-token") {
+				t.Errorf("the token is shown: %+v", f)
+			}
+		}
+		return b.String()
+	}
+	write(dotenv, "MCP_PORT=1\n", 0o644)
+	if got := check(); strings.Contains(got, "warning") || strings.Contains(got, "failed") {
+		t.Errorf("nothing is wrong, got\n%s", got)
+	}
+	write(dotenv, "MCP_AUTH_TOKEN=s3cret-token\n", 0o644)
+	write(state.Join("ca-private", "ca.key"), "key", 0o644)
+	if err := os.Chmod(state.Path(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got := check()
+	for _, want := range []string{"warning " + dotenv + " holds MCP_AUTH_TOKEN", "failed other users can access", "failed other users can read the key"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing from\n%s", want, got)
+		}
+	}
+}
+
+// TestExamine: every check runs, in the same order, even when nothing is installed.
+func TestExamine(t *testing.T) {
+	state, err := statedir.Find(filepath.Join(t.TempDir(), "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var checks []string
+	failed := 0
+	Examine(context.Background(), Config{State: state, APIs: "nowhere", Dotenv: "nowhere", Offline: true, Getenv: func(string) string { return "" }, Environ: os.Environ()}, func(f Finding) {
+		checks = append(checks, f.Check)
+		if f.Status == Fail && f.Check == "apis" {
+			failed++
+		}
+	})
+	if checks[0] != "codeforge" || checks[len(checks)-1] != "hosts" || failed != 1 {
+		t.Errorf("checks %q, failed %d", checks, failed)
+	}
+}

@@ -1,0 +1,198 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// running checks the supervisor of the state directory, or else the server that Docker publishes.
+func running(ctx context.Context, c Config) []Finding {
+	up, err := c.State.Running()
+	if err != nil {
+		out := []Finding{skip("embedded mode", err.Error())}
+		place, err := server.Locate(ctx, c.Server)
+		if err != nil || place.URL == "" {
+			return out
+		}
+		err = server.Ready(ctx, c.Server, place)
+		switch {
+		case err == nil:
+			return append(out, ok("server", "answers at "+place.Name()))
+		case c.Container || !errors.Is(err, syscall.ECONNREFUSED):
+			return append(out, fail("server", err.Error(), "docker compose ps and docker compose logs show more"))
+		}
+		return append(out, skip("server", "nothing answers at "+place.URL))
+	}
+	out := []Finding{ok("embedded mode", fmt.Sprintf("is running (process %d, %s)", up.PID, up.Endpoint()))}
+	if up.Again != nil {
+		out = append(out, warn("restart", up.Again.String(), "log/codeforge.log in the state directory shows more"))
+	}
+	path, release, err := c.State.Socket(statedir.ControlSocket)
+	if err != nil {
+		return append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
+	}
+	defer release()
+	client := controlapi.NewClient(path)
+	defer client.Close()
+	h, err := client.Health(ctx)
+	switch {
+	case err != nil:
+		out = append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
+	case !h.Ready:
+		out = append(out, fail("proxy", h.Problem, "see log/codeforge.log in the state directory"))
+	default:
+		out = append(out, ok("proxy", "answers"))
+	}
+	return out
+}
+
+// port checks that the MCP port is free or used by CodeForge.
+func port(ctx context.Context, c Config) []Finding {
+	if up, err := c.State.Running(); err == nil {
+		return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge", up.Port))}
+	}
+	if c.Port == 0 {
+		return nil
+	}
+	if _, err := embedded.Port(ctx, c.Port); err != nil {
+		if place, locateErr := server.Locate(ctx, c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
+			return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
+		}
+		return []Finding{warn("port", err.Error(), "")}
+	}
+	return []Finding{ok("port", fmt.Sprintf("%d is free", c.Port))}
+}
+
+// configuration checks .env, apis/ and the tenants as codeforge check does.
+func configuration(_ context.Context, c Config) []Finding {
+	var out []Finding
+	var mistakes settings.Error
+	switch {
+	case errors.As(c.SettingsErr, &mistakes):
+		for _, m := range mistakes {
+			out = append(out, fail("settings", m.Name+": "+m.Found, m.Want))
+		}
+	case c.SettingsErr != nil:
+		out = append(out, fail("settings", c.SettingsErr.Error(), ""))
+	case len(c.OtherSettings) == 0:
+		out = append(out, ok("settings", "every value is valid"))
+	}
+	out = append(out, c.OtherSettings...)
+	if _, err := os.Stat(c.APIs); errors.Is(err, fs.ErrNotExist) {
+		return append(out, fail("apis", "there is no folder "+c.APIs, "codeforge init creates it"))
+	}
+	cat, problems := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv})
+	for _, p := range problems {
+		f := Finding{Check: "apis", Status: Fail, Text: p.String()}
+		if p.Severity == catalog.Warning {
+			f.Status = Warn
+		}
+		out = append(out, f)
+	}
+	active := 0
+	for _, a := range cat.APIs() {
+		if a.Active {
+			active++
+		}
+	}
+	out = append(out, ok("apis", fmt.Sprintf("%d of %d active", active, len(cat.APIs()))))
+	return append(out, tenants(c, cat)...)
+}
+
+// secretSettings are the settings that other users must not read.
+var secretSettings = []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY"}
+
+// files checks who can read secret files. The catalog does so for config.json.
+func files(_ context.Context, c Config) []Finding {
+	if runtime.GOOS == "windows" {
+		return []Finding{skip("permissions", "not checked on this system")}
+	}
+	var out []Finding
+	if info, err := os.Stat(c.Dotenv); err == nil {
+		values, _ := settings.ReadFile(c.Dotenv) // configuration reports what does not parse
+		secret := ""
+		for _, name := range secretSettings {
+			if values[name] != "" {
+				secret = name
+			}
+		}
+		if secret != "" && info.Mode().Perm()&0o077 != 0 {
+			text := fmt.Sprintf("%s holds %s and other users can read it (mode %o)", c.Dotenv, secret, info.Mode().Perm())
+			out = append(out, warn("permissions", text, "chmod 600 "+c.Dotenv))
+		} else {
+			out = append(out, ok("permissions", c.Dotenv))
+		}
+	}
+	if info, err := os.Stat(c.State.Path()); err == nil {
+		if info.Mode().Perm()&0o077 != 0 {
+			text := fmt.Sprintf("other users can access %s (mode %o)", c.State.Path(), info.Mode().Perm())
+			out = append(out, fail("permissions", text, "chmod 700 "+c.State.Path()))
+		} else {
+			out = append(out, ok("permissions", c.State.Path()))
+		}
+	}
+	if info, err := os.Stat(c.State.Join("ca-private", "ca.key")); err == nil && info.Mode().Perm()&0o077 != 0 {
+		text := fmt.Sprintf("other users can read the key of the certificate authority (mode %o)", info.Mode().Perm())
+		out = append(out, fail("permissions", text, "chmod 600 "+c.State.Join("ca-private", "ca.key")))
+	}
+	if info, err := os.Stat(c.State.Join("tokens")); err == nil && info.Mode().Perm()&0o077 != 0 {
+		text := fmt.Sprintf("other users can enter the folder of tokens (mode %o)", info.Mode().Perm())
+		out = append(out, fail("permissions", text, "chmod 700 "+c.State.Join("tokens")))
+	}
+	return out
+}
+
+// expirySoon is how long before its expiry a certificate is a warning.
+const expirySoon = 30 * 24 * time.Hour
+
+// authority checks the certificate that the sandbox trusts.
+func authority(_ context.Context, c Config) []Finding {
+	path := c.State.Join("ca-public", "ca.pem")
+	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return []Finding{skip("certificate authority", "none has been created yet")}
+	}
+	if err != nil {
+		return []Finding{skip("certificate authority", err.Error())}
+	}
+	return []Finding{judgeCA(text, time.Now(), path)}
+}
+
+func judgeCA(text []byte, now time.Time, path string) Finding {
+	const fix = "codeforge down, remove the folders ca-private and ca-public in the state directory, codeforge up"
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return fail("certificate authority", path+" is not a certificate", fix)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return fail("certificate authority", path+": "+err.Error(), fix)
+	}
+	until := cert.NotAfter.Format("2006-01-02")
+	switch {
+	case now.Before(cert.NotBefore):
+		text := "valid only from " + cert.NotBefore.Format(time.RFC3339) + " on"
+		return fail("certificate authority", text, "check this machine's clock; if it is right: "+fix)
+	case now.After(cert.NotAfter):
+		return fail("certificate authority", "expired on "+until, fix)
+	case now.Add(expirySoon).After(cert.NotAfter):
+		return warn("certificate authority", "expires on "+until, fix)
+	}
+	return ok("certificate authority", "valid until "+until+", "+strings.TrimPrefix(cert.Subject.CommonName, "CN="))
+}

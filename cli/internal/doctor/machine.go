@@ -1,0 +1,199 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/deno"
+	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
+	"github.com/codeforge-mcp/codeforge/internal/python"
+	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
+)
+
+// versions checks this program, the binaries next to it, and Deno.
+func versions(ctx context.Context, c Config) []Finding {
+	out := []Finding{ok("codeforge", version.Version+" on "+runtime.GOOS+"/"+runtime.GOARCH)}
+	if runtime.GOOS != "linux" {
+		return append(out, skip("Deno", "it runs in the container on this system"))
+	}
+	bin := c.Bin
+	if bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return append(out, fail("binaries", err.Error(), ""))
+		}
+		bin = filepath.Dir(self)
+	}
+	var missing []string
+	for _, name := range []string{"egress-proxy", "sandboxd", "mcp-server"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		out = append(out, warn("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start",
+			"run make build, or pass --bin DIR; Docker mode does not need them"))
+	} else {
+		out = append(out, ok("binaries", "all in "+bin))
+	}
+	path, warning, err := deno.Find(ctx, c.Deno, bin)
+	switch {
+	case err != nil:
+		out = append(out, warn("Deno", err.Error(), "make deno fetches it; Docker mode does not need it"))
+	case warning != "":
+		f := warn("Deno", warning, "make deno fetches "+deno.Version())
+		f.minor = true
+		out = append(out, f)
+	default:
+		out = append(out, ok("Deno", deno.Version()+" at "+path+", the pinned version"))
+	}
+	return append(out, typeScriptFinding(ctx, bin), pythonFinding(ctx, c))
+}
+
+// typeScriptFinding checks the compiler that checks code, without which code runs unchecked.
+func typeScriptFinding(ctx context.Context, bin string) Finding {
+	const name, fix = "TypeScript", "make typescript fetches it"
+	dir, err := embedded.TypeScript(bin)
+	if err != nil {
+		return skip(name, "there is no compiler: code that uses typed clients is not checked before it runs; "+fix)
+	}
+	text, err := exec.CommandContext(ctx, filepath.Join(dir, "tsc"), "--version").Output() //nolint:gosec // beside bin
+	version, is := strings.CutPrefix(strings.TrimSpace(string(text)), "Version ")
+	pinned := sandboximage.TypeScriptVersion()
+	switch {
+	case err != nil || !is:
+		return warn(name, "the compiler at "+dir+" does not run: code is not checked before it runs", fix)
+	case version != pinned:
+		f := warn(name, version+" at "+dir+" is not "+pinned+", which CodeForge is tested with", fix)
+		f.minor = true
+		return f
+	}
+	return ok(name, version+" at "+dir+", the pinned version")
+}
+
+// pythonFinding checks the interpreter of Python, which embedded mode offers if there is one.
+func pythonFinding(ctx context.Context, c Config) Finding {
+	i, err := python.Find(ctx, python.Candidates(c.Python))
+	switch {
+	case err != nil && c.Python != "":
+		return warn("Python", err.Error(), "correct PYTHON_PATH")
+	case err != nil:
+		return skip("Python", err.Error()+": code is TypeScript only; Docker mode has a Python of its own")
+	case i.Environment != "":
+		return ok("Python", fmt.Sprintf("%s at %s, with the packages of %s", i.Version, i.Program, i.Environment))
+	}
+	return ok("Python", i.Version+" at "+i.Program+", with its standard library")
+}
+
+// machine checks what embedded mode needs of the kernel.
+func machine(ctx context.Context, c Config) []Finding {
+	if runtime.GOOS != "linux" {
+		return []Finding{skip("kernel", embedded.ErrUnsupported.Error())}
+	}
+	var out []Finding
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		out = append(out, warn("kernel", err.Error(), "is /proc mounted?"))
+	} else {
+		out = append(out, ok("kernel", "Linux "+strings.TrimSpace(string(release))))
+	}
+	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
+	if err != nil || !strings.Contains(string(actions), "errno") {
+		out = append(out, fail("seccomp", "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER"))
+	} else {
+		out = append(out, ok("seccomp", "filters are available"))
+	}
+	text, err := exec.CommandContext(ctx, "bwrap", "--version").Output()
+	if err != nil {
+		return append(out, warn("bubblewrap", "bwrap is not installed: embedded mode cannot start",
+			"apt-get install bubblewrap (or dnf, apk, pacman)"))
+	}
+	out = append(out, ok("bubblewrap", strings.TrimSpace(string(text))))
+	if err := embedded.Probe(ctx, c.Environ); err != nil {
+		return append(out, warn("namespaces", err.Error(), ""))
+	}
+	who := "as this user"
+	if os.Geteuid() == 0 {
+		who = "as root"
+	}
+	return append(out, ok("namespaces", "user, mount, process and network namespaces and bubblewrap work "+who))
+}
+
+// engine checks the container engine and CodeForge's containers in it.
+func engine(ctx context.Context, c Config) []Finding {
+	if _, err := exec.LookPath("docker"); err != nil {
+		return []Finding{skip("Docker", "the docker command is not installed; only Docker mode needs it")}
+	}
+	text, err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Output()
+	if err != nil {
+		return []Finding{skip("Docker", "no engine answers"+stderrOf(err)+"; only Docker mode needs one")}
+	}
+	out := []Finding{ok("Docker", "engine "+strings.TrimSpace(string(text)))}
+	if text, err = exec.CommandContext(ctx, "docker", "compose", "version", "--short").Output(); err != nil {
+		out = append(out, warn("Docker Compose", "the compose plugin is missing",
+			"install docker-compose-plugin (Debian: docker-compose)"))
+	} else {
+		out = append(out, ok("Docker Compose", strings.TrimSpace(string(text))))
+	}
+	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
+		"--filter", //nolint:gosec // a filter
+		"label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output()
+	if err != nil {
+		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
+	}
+	for line := range strings.Lines(string(text)) {
+		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if containerRuns(name, status) {
+			out = append(out, ok("container "+name, status))
+		} else {
+			out = append(out, fail("container "+name, status+unhealthy(ctx, name),
+				"docker logs "+name+" shows more; docker compose up -d starts it again"))
+		}
+	}
+	return out
+}
+
+// containerRuns reports whether a container is as it should be, by the status that docker ps prints. The settings
+// container checks the settings, and ends.
+func containerRuns(name, status string) bool {
+	if strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") {
+		return true
+	}
+	return strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") &&
+		!strings.Contains(status, "Paused")
+}
+
+// unhealthy is what the last healthcheck of a container said, in parentheses.
+func unhealthy(ctx context.Context, name string) string {
+	cmd := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{json .State.Health}}", name) //nolint:gosec
+	text, err := cmd.Output()
+	var health struct{ Log []struct{ Output string } }
+	if err != nil || json.Unmarshal(text, &health) != nil || len(health.Log) == 0 {
+		return ""
+	}
+	said := strings.Join(strings.Fields(health.Log[len(health.Log)-1].Output), " ")
+	if said == "" {
+		return ""
+	}
+	return " (" + visible.Line(said) + ")"
+}
+
+// stderrOf is the last line that a failed command wrote to standard error, in parentheses.
+func stderrOf(err error) string {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || len(exit.Stderr) == 0 {
+		return ""
+	}
+	text := strings.TrimSpace(string(exit.Stderr))
+	return " (" + text[strings.LastIndexByte(text, '\n')+1:] + ")"
+}

@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/testca"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// TestOutside: if CodeForge runs, its proxy checks the hosts and shows its certificate, since this machine may know
+// neither: host.docker.internal is a name of the proxy's container.
+func TestOutside(t *testing.T) {
+	ca, err := testca.New("people")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := controlapi.Diagnosis{CA: string(ca.PEM())}
+		if r.URL.Path != operatorapi.Prefix+"diagnosis" {
+			httpjson.Fail(w, http.StatusNotFound, r.URL.Path)
+			return
+		}
+		if skew := int64(600_000); r.URL.Query().Get("offline") == "false" {
+			d.Hosts = []controlapi.HostCheck{
+				{Host: "host.docker.internal:3000", Status: 401, Milliseconds: 3, Plain: true, SkewMilliseconds: &skew},
+				{Host: "a.test", Code: "upstream_certificate", Problem: "not verified", Hint: "name its authority"},
+				{Host: "b.test", Code: "upstream_timeout", Problem: "late"},
+			}
+		}
+		httpjson.Answer(w, http.StatusOK, d)
+	}))
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket) //nolint:noctx // at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Listener = l
+	srv.Start()
+	defer srv.Close()
+	text := func(offline bool) string {
+		var b strings.Builder
+		for _, f := range checkOutside(t.Context(), Config{Server: server.Config{Socket: socket}, APIs: "nowhere", Offline: offline}) {
+			fmt.Fprintf(&b, "%s|%s|%s|%s\n", f.Check, f.Status, f.Text, f.Fix)
+		}
+		return b.String()
+	}
+	got := text(false)
+	for _, want := range []string{
+		"certificate authority|warning|expires on ", "host host.docker.internal:3000|ok|answers (401, 3 ms, plain HTTP)",
+		"host a.test|failed|not verified|name its authority", "host b.test|warning|late", "clock|failed|this machine's clock is off by 10m0s",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing from\n%s", want, got)
+		}
+	}
+	if got := text(true); !strings.Contains(got, "hosts|skipped|not checked") || !strings.Contains(got, "certificate authority|") {
+		t.Error(got)
+	}
+	srv.Close()
+	if got := text(false); !strings.HasPrefix(got, "hosts|failed|") {
+		t.Error(got)
+	}
+}
+
+// TestContainerName: without a running CodeForge, a name that only containers know is not a name that does not exist.
+func TestContainerName(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"description": "x", "domains": ["host.docker.internal:3000"], "allow_http": true}`
+	if err := os.WriteFile(filepath.Join(dir, "a", "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := hosts(context.Background(), Config{APIs: dir})
+	if found[0].Status != Skip || found[0].Check != "host host.docker.internal:3000" {
+		t.Errorf("%+v", found)
+	}
+}
+
+// TestContainerRuns: only a container that runs is ok, and the one that checks the settings and ends.
+func TestContainerRuns(t *testing.T) {
+	for status, want := range map[string]bool{
+		"Up 3 minutes (healthy)": true, "Up 2 seconds (health: starting)": true, "Up 3 minutes (unhealthy)": false, "Up 1 hour (Paused)": false,
+		"Created": false, "Exited (0) 3 minutes ago": false, "Exited (1) 3 minutes ago": false, "Restarting (1) 2 seconds ago": false,
+		"Dead": false, "Removal In Progress": false, "": false,
+	} {
+		if got := containerRuns("codeforge-mcp-server-1", status); got != want {
+			t.Errorf("%s: %v", status, got)
+		}
+	}
+	if !containerRuns("codeforge-settings-1", "Exited (0) 3 minutes ago") || containerRuns("codeforge-settings-1", "Exited (1) 1 minute ago") {
+		t.Error("settings")
+	}
+}

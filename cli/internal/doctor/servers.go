@@ -1,0 +1,39 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+)
+
+// mcpServers reports the MCP servers of a CodeForge that runs: how many there are, and each that last failed. Without a
+// running CodeForge, or without servers, there is nothing to say.
+func mcpServers(ctx context.Context, c Config) []Finding {
+	place, err := server.Locate(ctx, c.Server)
+	if err != nil {
+		return nil
+	}
+	list, err := server.Servers(ctx, c.Server, place)
+	if err != nil || len(list) == 0 { // that nothing answers has been reported
+		return nil
+	}
+	return serverFindings(list)
+}
+
+func serverFindings(list []serverstate.Server) []Finding {
+	up := 0
+	var out []Finding
+	for _, s := range list {
+		if s.State == serverstate.Running {
+			up++
+		}
+		if s.Problem != "" {
+			out = append(out, warn("MCP server "+s.Name, s.Problem,
+				"docs/servers.md has the usual causes; the log has what the server printed"))
+		}
+	}
+	all := fmt.Sprintf("%d configured, %d running; the others start with their first call", len(list), up)
+	return append([]Finding{ok("MCP servers", all)}, out...)
+}

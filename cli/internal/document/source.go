@@ -1,0 +1,143 @@
+package document
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/version"
+)
+
+// Source is where a document comes from.
+type Source struct {
+	// Name is an absolute path, a URL, or "-" for standard input.
+	Name string
+	// URL is where the document was at last, after redirections, or nil.
+	URL  *url.URL
+	Text []byte
+}
+
+// fetchTime is how long an address may take to answer, altogether.
+const fetchTime = 2 * time.Minute
+
+// Read reads a file, a URL or, for "-", standard input, up to the largest size of a document. It is the one place where
+// a document's own text is fetched, and only what the user named is.
+func Read(ctx context.Context, name string, stdin io.Reader) (Source, error) {
+	if name == "-" {
+		text, err := limited(stdin)
+		return Source{Name: name, Text: text}, err
+	}
+	if u, err := url.Parse(name); err == nil && (u.Scheme == "https" || u.Scheme == "http") {
+		return fetch(ctx, u)
+	}
+	file, err := filepath.Abs(name)
+	if err != nil {
+		return Source{}, err
+	}
+	if info, err := os.Stat(file); err != nil {
+		return Source{}, fmt.Errorf("reading the document: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return Source{}, fmt.Errorf("reading the document: %s is not a regular file", file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return Source{}, fmt.Errorf("reading the document: %w", err)
+	}
+	defer f.Close()
+	text, err := limited(f)
+	return Source{Name: file, Text: text}, err
+}
+
+func limited(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, tree.MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the document: %w", err)
+	}
+	if len(text) > tree.MaxSize {
+		return nil, &Refused{fmt.Sprintf("a document of more than %d MiB", tree.MaxSize>>20),
+			"a smaller one, in which schemas have names instead of being repeated"}
+	}
+	return text, nil
+}
+
+func fetch(ctx context.Context, u *url.URL) (Source, error) {
+	return ask(ctx, u, http.MethodGet, nil)
+}
+
+// Introspect asks an endpoint of GraphQL for its schema, without a credential. Where the name is a file, standard input
+// or the URL of one, it reads that.
+func Introspect(ctx context.Context, name, question string, stdin io.Reader) (source Source, endpoint bool, err error) {
+	u, err := url.Parse(name)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || slices.Contains(schemaFiles(), path.Ext(u.Path)) {
+		source, err = Read(ctx, name, stdin)
+		return source, false, err
+	}
+	body, err := json.Marshal(map[string]string{"query": question})
+	if err != nil {
+		return Source{}, false, err
+	}
+	source, err = ask(ctx, u, http.MethodPost, body)
+	return source, true, err
+}
+
+// schemaFiles are what the names of files with a schema end in.
+func schemaFiles() []string { return []string{".graphql", ".graphqls", ".gql", ".json"} }
+
+// ask makes one request.
+func ask(ctx context.Context, u *url.URL, method string, body []byte) (Source, error) {
+	if u.User != nil {
+		return Source{}, &Refused{"a URL with a user in it", "a file: fetch the document with your own tools first"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	client := &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		const most = 10
+		if len(via) >= most || r.URL.Scheme != "https" && r.URL.Scheme != via[0].URL.Scheme {
+			return errors.New("a redirection too many, or one from https to http")
+		}
+		return nil
+	}}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return Source{}, fmt.Errorf("fetching the document: %w", err)
+	}
+	req.Header.Set("User-Agent", "CodeForge/"+version.Version)
+	req.Header.Set("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := client.Do(req)
+	if err != nil {
+		return Source{}, fmt.Errorf("fetching the document: %w", err)
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusOK:
+	case body != nil:
+		found := fmt.Sprintf("%s answered %d to an introspection", Line(u.Host, shortText), answer.StatusCode)
+		return Source{}, &Refused{found, "a file with the schema, and --server: what needs a credential is " +
+			"fetched with your own tools"}
+	default:
+		return Source{}, &Refused{fmt.Sprintf("%s answered %d", Line(u.Host, shortText), answer.StatusCode),
+			"the URL of a document, which needs no credential"}
+	}
+	text, err := limited(answer.Body)
+	if err == nil && strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") &&
+		bytes.HasPrefix(bytes.TrimSpace(text), []byte("<")) {
+		err = &Refused{"a page of HTML at " + Line(u.String(), shortText), "the document's own URL, as a rule one that " +
+			"ends with .json or .yaml; on GitHub the one behind \"Raw\""}
+	}
+	return Source{Name: u.String(), URL: answer.Request.URL, Text: text}, err
+}

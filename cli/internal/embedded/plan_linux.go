@@ -1,0 +1,161 @@
+package embedded
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/view"
+	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+)
+
+// plan is what the supervisor runs. The outer process passes it to the inner one.
+type plan struct {
+	State, APIs, Bin, Deno string
+	TypeScript             string // empty: there is none
+	// Keep lists the paths that the proxy reads under their own names: APIs, and the file of further authorities.
+	Keep []string
+	Port int
+	// Pythons are the interpreters of Python to try, in this order.
+	Pythons     []string
+	Slots, Warm int
+	WarmPython  int
+	Memory      int64
+	// Servers is how many slots there are for MCP servers, ServerMemory the memory of each. Programs is the folder of
+	// their programs; empty: there is none.
+	Servers        int
+	ServerMemory   int64
+	Programs       string
+	SkillsReadonly bool
+	// OwnerUID is the user, besides root, whose programs may connect without a token. An ordinary user is root in the
+	// user namespace.
+	OwnerUID int
+	// Privileged says that this is real root, so daemons and slots get users of their own.
+	Privileged bool
+	// Quiet keeps the daemons' lines out of stderr; the log file has them.
+	Quiet bool
+}
+
+func (p plan) address() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
+
+func (p plan) url() string { return "http://" + p.address() }
+
+// proxyArgs is egress-proxy's command line.
+func proxyArgs(p plan, v view.View) []string {
+	return []string{
+		"--mode", "embedded",
+		"--apis", p.APIs,
+		"--ca-private", p.State + "/ca-private",
+		"--ca-public", v.Path("ca"),
+		"--control", v.Path("run", statedir.ControlSocket),
+		"--tokens", p.State + "/tokens",
+		"--audit", p.State + "/audit",
+		"--credentials", v.Path("logins", statedir.CredentialsSocket),
+		"--endpoint", strconv.Itoa(p.Port),
+	}
+}
+
+// sandboxArgs is sandboxd's command line.
+func sandboxArgs(p plan, v view.View) []string {
+	args := []string{
+		"serve",
+		"--mode", "embedded",
+		"--socket", v.Path("run", statedir.SandboxSocket),
+		"--slots", strconv.Itoa(p.Slots),
+		"--warm", strconv.Itoa(p.Warm),
+		"--memory", strconv.FormatInt(p.Memory, 10),
+		"--deno", v.Path("deno"),
+		"--ca", v.Path("ca", "ca.pem"),
+		"--runs", v.Path("runs"),
+		"--skills", v.Path("skills"),
+		"--tmp", v.Path("tmp"),
+		"--state", v.Path("sandboxd"),
+		"--code", v.Path("code", "slots"),
+	}
+	for _, path := range p.Pythons {
+		args = append(args, "--python", path)
+	}
+	args = append(args,
+		"--warm-python", strconv.Itoa(p.WarmPython),
+		"--servers", strconv.Itoa(p.Servers),
+		"--server-memory", strconv.FormatInt(p.ServerMemory, 10),
+		"--bridge", v.Path("bin", "mcp-bridge"),
+		"--packages", v.Path("packages"))
+	if p.Programs != "" {
+		args = append(args, "--programs", v.Path("programs"))
+	}
+	if p.TypeScript != "" {
+		args = append(args, "--typescript", v.Path("typescript"))
+	}
+	if p.SkillsReadonly {
+		args = append(args, "--skills-readonly")
+	}
+	return args
+}
+
+// serverArgs is mcp-server's command line. It also listens on [::1] if the machine has IPv6.
+func serverArgs(p plan, v view.View) []string {
+	return []string{
+		"--listen", p.address(),
+		"--sandbox", "unix:" + v.Path("run", statedir.SandboxSocket),
+		"--control", v.Path("run", statedir.ControlSocket),
+		"--skills", v.Path("skills"),
+		"--socket", v.Path("run", statedir.MCPSocket),
+		"--definitions", v.Path("definitions"),
+		"--pins", v.Path("pins"),
+		"--history", v.Path("history"),
+		"--tenants", v.Path("tenants"),
+		"--owner-uid", strconv.Itoa(p.OwnerUID),
+	}
+}
+
+// The settings that each daemon gets. The proxy gets the whole environment, which may hold credentials, except what
+// is for mcp-server alone.
+var (
+	sandboxSettings = []string{
+		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_WARM_PYTHON", "SANDBOX_MEMORY", "SANDBOX_SERVERS",
+		"SANDBOX_SERVER_MEMORY", "CANARIES", "SKILLS_READONLY", "DEBUG_MODE", "TZ", "LOG_FORMAT",
+	}
+	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT", "PACKAGE_REGISTRY_PRIVATE"}
+	notForProxy  = []string{
+		"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "MCP_TOKENS_FILE", "SKILLS_BUCKET", "HISTORY_BUCKET", "BUCKET_ENDPOINT",
+		"BUCKET_REGION", "BUCKET_CREDENTIALS_FILE", "BUCKET_CA_FILE",
+	}
+)
+
+// sized is an environment that says how many slots there are, whatever SANDBOX_SLOTS was: --slots wins.
+func (p plan) sized(environ []string) []string {
+	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "SANDBOX_SLOTS" || name == "SANDBOX_WARM" || name == "SANDBOX_WARM_PYTHON"
+	})
+	return append(out, "SANDBOX_SLOTS="+strconv.Itoa(p.Slots), "SANDBOX_WARM="+strconv.Itoa(p.Warm),
+		"SANDBOX_WARM_PYTHON="+strconv.Itoa(p.WarmPython))
+}
+
+// environments are the daemons' environments, from the supervisor's own.
+func environments(environ []string) (proxy, sandbox, server []string) {
+	common := func(name string) bool { return name == "PATH" || name == "LANG" || name == "LC_ALL" }
+	inList := func(list []string) func(string) bool {
+		return func(name string) bool {
+			return slices.Contains(list, name)
+		}
+	}
+	isSetting, forSandbox := inList(settings.Names()), inList(sandboxSettings)
+	hiddenServer, hiddenProxy := inList(notForServer), inList(notForProxy)
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if !hiddenProxy(name) && name != "LISTEN_FDS" && name != "LISTEN_FDNAMES" {
+			proxy = append(proxy, kv)
+		}
+		if common(name) || forSandbox(name) || disarm.Variable(name) {
+			sandbox = append(sandbox, kv)
+		}
+		if common(name) || isSetting(name) && !hiddenServer(name) || disarm.Variable(name) {
+			server = append(server, kv)
+		}
+	}
+	return proxy, sandbox, server
+}

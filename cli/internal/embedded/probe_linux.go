@@ -1,0 +1,69 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/reexec"
+	"github.com/codeforge-mcp/codeforge/cli/internal/slotnet"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+)
+
+// Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
+func Probe(ctx context.Context, environ []string) error {
+	var output strings.Builder
+	child, err := reexec.Start(reexec.Config{Args: []string{ProbeCommand}, Env: environ, Stdout: &output, Stderr: &output})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.Signal(unix.SIGKILL)
+		<-child.Done()
+		return fmt.Errorf("trying namespaces: %w", ctx.Err())
+	}
+	if child.Err() != nil {
+		text := strings.TrimSpace(output.String())
+		return fmt.Errorf("trying namespaces: %s (%w)", text, child.Err())
+	}
+	return nil
+}
+
+// RunProbe is the inner process of Probe.
+func RunProbe(ctx context.Context) error {
+	if os.Getpid() != 1 {
+		return fmt.Errorf("only codeforge doctor may run this command")
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return reexec.Explain(fmt.Errorf("making mounts private: %w", err))
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return reexec.Explain(fmt.Errorf("mounting /proc: %w", err))
+	}
+	if err := unix.Mount("probe", "/tmp", "tmpfs", 0, "size=64k"); err != nil {
+		return reexec.Explain(fmt.Errorf("mounting a tmpfs: %w", err))
+	}
+	slots, err := slotnet.Make(slot.IDs(1, 0))
+	if err != nil {
+		return reexec.Explain(err)
+	}
+	for _, s := range slots {
+		s.Close()
+	}
+	cmd := exec.CommandContext(ctx, "bwrap",
+		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--disable-userns", "--cap-drop", "ALL",
+		"--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("bubblewrap: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

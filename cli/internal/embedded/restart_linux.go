@@ -1,0 +1,95 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/logfile"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+)
+
+const (
+	// firstPause and lastPause bound the pauses before everything is started again. They double.
+	firstPause = time.Second
+	lastPause  = time.Minute
+	// settled is how long all parts must work before the next pause is firstPause again. A part that fails less often
+	// costs a second each time.
+	settled = 20 * time.Second
+)
+
+// restarter starts everything again when a part of it fails. The daemons share slots, leases and sockets, so none of
+// them is started again alone: what a run may do must not depend on which of them remembers it.
+type restarter struct {
+	config Config
+	lock   *os.File
+	// once is the function of that name.
+	once  func(context.Context, Config, *os.File, *statedir.Ended, func(Ready) error) error
+	ready func(Ready) error
+
+	pause time.Duration
+	again *statedir.Ended // why this is not the first start
+}
+
+func (r *restarter) run(ctx context.Context) error {
+	for {
+		var up time.Time
+		err := r.once(ctx, r.config, r.lock, r.again, func(now Ready) error {
+			up = time.Now()
+			if r.again != nil {
+				r.config.State.ForgetEnded()
+				return nil
+			}
+			r.config.Port = now.Up.Port // clients know it
+			return r.ready(now)
+		})
+		if err == nil || ctx.Err() != nil {
+			r.config.State.ForgetEnded()
+			return err
+		}
+		if up.IsZero() && r.again == nil {
+			return err // it never started: whoever started it is told
+		}
+		ended := statedir.Ended{At: time.Now().UTC(), Reason: err.Error()}
+		if !r.config.Restart || !r.config.State.Holds(r.lock) {
+			r.tell(ended)
+			return err
+		}
+		r.pause = nextPause(r.pause, up)
+		ended.Next = ended.At.Add(r.pause)
+		r.tell(ended)
+		r.again = &statedir.Ended{At: ended.At, Reason: ended.Reason}
+		select {
+		case <-ctx.Done():
+			r.config.State.ForgetEnded()
+			return nil
+		case <-time.After(r.pause):
+		}
+	}
+}
+
+// nextPause is the pause after a failure of what was ready at up, or never.
+func nextPause(last time.Duration, up time.Time) time.Duration {
+	if last == 0 || !up.IsZero() && time.Since(up) > settled {
+		return firstPause
+	}
+	return min(2*last, lastPause)
+}
+
+// tell keeps how it ended for status and doctor, and logs it.
+func (r *restarter) tell(e statedir.Ended) {
+	if err := r.config.State.WriteEnded(e); err != nil {
+		fmt.Fprintf(r.config.Stderr, "codeforge: %v\n", err)
+	}
+	file, err := logfile.Open(r.config.State.Join("log", "codeforge.log"), 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	log := logline.New(file, r.config.Settings.LogFormat, nil)
+	log.Error("a part of CodeForge ended by itself", logline.Tag("supervisor"), slog.String("reason", e.Reason),
+		slog.Bool("restart", !e.Next.IsZero()))
+}

@@ -1,0 +1,183 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/reexec"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/version"
+)
+
+// innerGrace is how long the inner process may take to stop three daemons.
+const innerGrace = 3*stopGrace + 2*time.Second
+
+// Run starts everything, calls ready once everything is ready, and returns when ctx ends (nil) or a part fails. With
+// c.Restart it starts everything again when a part fails after that, with pauses that grow. When it returns no process
+// is left. It returns a *RunningError when the state directory is in use.
+func Run(ctx context.Context, c Config, ready func(Ready) error) error {
+	// A core file of any part could hold a credential.
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
+		return fmt.Errorf("disabling core files: %w", err)
+	}
+	lock, err := takeLock(ctx, c.State)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	c.State.ForgetEnded()
+	r := restarter{config: c, lock: lock, once: once, ready: ready}
+	return r.run(ctx)
+}
+
+// once starts everything and returns when ctx ends or a part fails. It calls ready once everything is ready.
+func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
+	c.State.Sweep()
+	defer c.State.Sweep()
+	defer context.AfterFunc(ctx, c.State.RemoveUp)()
+	p, warnings, err := prepare(ctx, c)
+	if err != nil {
+		return err
+	}
+	var warning string
+	if c.Environ, warning = withRegistry(ctx, c, p.APIs); warning != "" {
+		warnings = append(warnings, warning)
+	}
+	child, report, err := launch(c, p, lock)
+	if err != nil {
+		return err
+	}
+	return watch(ctx, child, report, func(s status) error {
+		up := statedir.Up{
+			PID: os.Getpid(), Version: version.Version, URL: p.url(), Port: p.Port, State: p.State, APIs: p.APIs,
+			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.Empty() || c.Settings.MCPTokensFile != "",
+			Started: time.Now().UTC(), Again: again,
+		}
+		if err := c.State.WriteUp(up); err != nil {
+			return err
+		}
+		return ready(Ready{Up: up, Deno: s.Deno, Catalog: *s.Catalog, Warnings: warnings})
+	})
+}
+
+// takeLock locks the state directory. If another supervisor holds the lock, it waits for that one to be ready.
+func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
+	deadline := time.Now().Add(readyTimeout)
+	for {
+		lock, err := d.Lock()
+		if !errors.Is(err, statedir.ErrLocked) {
+			return lock, err
+		}
+		if up, err := d.Running(); err == nil {
+			return nil, &RunningError{up}
+		}
+		pid, _ := d.Holder()
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("process %d has been starting CodeForge in %s for %s: stop it with codeforge down, or see %s",
+				pid, d.Path(), readyTimeout, d.Join("log", "codeforge.log"))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// launch starts the inner process and passes it the plan. report carries its status.
+func launch(c Config, p plan, lock *os.File) (child *reexec.Child, report *os.File, err error) {
+	planRead, planWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
+	}
+	defer planRead.Close()
+	defer planWrite.Close()
+	report, reportWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
+	}
+	defer reportWrite.Close()
+	child, err = reexec.Start(reexec.Config{
+		Args:   []string{SuperviseCommand},
+		Env:    c.Environ,
+		Files:  []*os.File{planRead, reportWrite, lock},
+		Stdout: c.Stderr, Stderr: c.Stderr,
+	})
+	if err == nil {
+		err = json.NewEncoder(planWrite).Encode(p)
+	}
+	if err != nil {
+		_ = report.Close()
+		return nil, nil, err
+	}
+	return child, report, nil
+}
+
+// watch reads the inner process's status until that has ended, and forwards the end of ctx to it.
+func watch(ctx context.Context, child *reexec.Child, report *os.File, ready func(status) error) error {
+	defer report.Close()
+	states := make(chan status)
+	go func() {
+		defer close(states)
+		dec := json.NewDecoder(report)
+		for {
+			var s status
+			if dec.Decode(&s) != nil {
+				return
+			}
+			states <- s
+		}
+	}()
+	var failed error
+	stopping := ctx.Done()
+	var kill <-chan time.Time
+	stop := func() {
+		stopping = nil
+		child.Signal(syscall.SIGTERM)
+		kill = time.After(innerGrace)
+	}
+	for {
+		select {
+		case s, ok := <-states:
+			switch {
+			case !ok:
+				states = nil
+			case s.Error != "":
+				failed = errors.New(s.Error)
+			case s.Ready:
+				if err := ready(s); err != nil {
+					failed = err
+					stop()
+				}
+			}
+		case <-stopping:
+			stop()
+		case <-kill:
+			child.Signal(syscall.SIGKILL)
+		case <-child.Done():
+			if states != nil { // the last status is still in the pipe
+				for s := range states {
+					if s.Error != "" {
+						failed = errors.New(s.Error)
+					}
+				}
+			}
+			if failed == nil && ctx.Err() == nil {
+				failed = fmt.Errorf("the supervisor ended (%w)", exitStatus(child.Err()))
+			}
+			return failed
+		}
+	}
+}
+
+func exitStatus(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}

@@ -1,0 +1,349 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/daemon"
+	"github.com/codeforge-mcp/codeforge/cli/internal/reexec"
+	"github.com/codeforge-mcp/codeforge/cli/internal/slotnet"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/view"
+	"github.com/codeforge-mcp/codeforge/internal/logfile"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/slotport"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"golang.org/x/sys/unix"
+)
+
+// The files the inner process inherits.
+const (
+	planFD   = 3 // plan as JSON, to its end
+	statusFD = 4 // status as JSON lines
+	lockFD   = 5 // keeps the state directory locked until this process has ended too
+)
+
+const (
+	readyTimeout = 30 * time.Second
+	readyPause   = 5 * time.Millisecond
+	stopGrace    = 5 * time.Second
+)
+
+// status is what the inner process reports to the outer one: that it is ready, or the error that ended it.
+type status struct {
+	Ready   bool                `json:"ready,omitempty"`
+	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
+	Deno    string              `json:"deno,omitempty"`
+	Error   string              `json:"error,omitempty"`
+}
+
+// Supervise is the inner process: process 1 of its namespaces. It starts the daemons, reports when they are ready, and
+// ends with ctx, with the first daemon that ends, or with one that no longer answers.
+func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
+	if os.Getpid() != 1 {
+		return errors.New("only codeforge up may run this command")
+	}
+	planFile, report := os.NewFile(planFD, "plan"), os.NewFile(statusFD, "status")
+	// The daemons must not inherit files that were open where codeforge was started.
+	if err := unix.CloseRange(planFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("closing inherited files: %w", err)
+	}
+	var p plan
+	if err := json.NewDecoder(planFile).Decode(&p); err != nil {
+		return fmt.Errorf("reading the plan: %w", err)
+	}
+	_ = planFile.Close()
+	s := &supervisor{plan: p, status: json.NewEncoder(report)}
+	err := s.run(ctx, environ, stderr)
+	if err != nil {
+		_ = s.status.Encode(status{Error: err.Error()})
+	}
+	return err
+}
+
+// supervisor owns the daemons.
+type supervisor struct {
+	plan   plan
+	view   view.View
+	status *json.Encoder
+	log    io.Writer
+
+	mu      sync.Mutex       // held while a daemon is started, so that reap does not take it for an orphan
+	daemons []*daemon.Daemon // in the order they were started
+}
+
+func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer) error {
+	file, err := logfile.Open(filepath.Join(s.plan.State, "log", "codeforge.log"), 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	s.log = file
+	if !s.plan.Quiet {
+		s.log = io.MultiWriter(file, stderr)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go s.reap(ctx)
+	defer s.stop()
+	ready, err := s.start(ctx, environ)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.status.Encode(ready); err != nil {
+		return fmt.Errorf("reporting to the outer process: %w", err)
+	}
+	hung := make(chan error, 1)
+	ended := make(chan struct{}) // closed when the watch or ctx ends
+	go func() {
+		hung <- watchDaemons(ctx, s.listProbes())
+		close(ended)
+	}()
+	if d := daemon.Wait(ended, s.daemons...); d != nil {
+		return d.Cause()
+	}
+	return <-hung
+}
+
+// start starts everything in order, each daemon when the one before it is ready.
+func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
+	var err error
+	p := s.plan
+	s.view, err = view.Make(view.Config{
+		State: p.State, Bin: p.Bin, Deno: p.Deno, TypeScript: p.TypeScript, Programs: p.Programs, Keep: p.Keep,
+	})
+	if err != nil {
+		return status{}, reexec.Explain(err)
+	}
+	if err := s.chownFolders(); err != nil {
+		return status{}, err
+	}
+	slots, err := slotnet.Make(slot.IDs(p.Slots, p.Servers))
+	if err != nil {
+		return status{}, reexec.Explain(err)
+	}
+	ask, err := answerPorts(slots, s.log)
+	if err != nil {
+		return status{}, err
+	}
+	defer ask.Close()
+	proxyFiles, sandboxFiles := slotnet.Files(slots)
+	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
+	proxyEnv, sandboxEnv, serverEnv := environments(p.sized(environ))
+	if serverEnv, err = s.shareFiles(ctx, serverEnv); err != nil {
+		return status{}, err
+	}
+	steps := []struct {
+		daemon daemon.Config
+		ready  func(context.Context) error
+	}{
+		{daemon.Config{Name: "egress-proxy", Args: proxyArgs(p, s.view), Env: proxyEnv, Files: proxyFiles}, s.proxyReady},
+		{daemon.Config{Name: "sandboxd", Args: sandboxArgs(p, s.view), Env: sandboxEnv, Files: sandboxFiles}, s.sandboxReady},
+		{daemon.Config{Name: "mcp-server", Args: serverArgs(p, s.view), Env: serverEnv, User: s.serverUser()}, s.serverReady},
+	}
+	for _, step := range steps {
+		step.daemon.Path, step.daemon.Log = s.view.Path("bin", step.daemon.Name), s.log
+		d, err := s.launch(step.daemon)
+		if err != nil {
+			return status{}, err
+		}
+		if err := s.await(ctx, d, step.ready); err != nil {
+			return status{}, err
+		}
+	}
+	for _, sl := range slots {
+		sl.CloseSockets()
+	}
+	return s.ready(ctx)
+}
+
+// answerPorts opens further ports in the namespaces of slots for whoever holds the returned socket. It keeps the
+// namespaces, until the supervisor ends.
+func answerPorts(slots []slotnet.Slot, log io.Writer) (*os.File, error) {
+	ask, answer, err := slotport.Pair()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		err := slotport.Answer(answer, func(id slot.ID, port uint16) (*os.File, error) {
+			i := slices.IndexFunc(slots, func(s slotnet.Slot) bool { return s.ID == id })
+			if i < 0 {
+				return nil, errors.New("there is no such slot")
+			}
+			return slots[i].Listen(port)
+		})
+		if err != nil {
+			fmt.Fprintf(log, "codeforge: %v\n", err)
+		}
+	}()
+	return ask, nil
+}
+
+func (s *supervisor) launch(c daemon.Config) (*daemon.Daemon, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, err := daemon.Start(c)
+	if err == nil {
+		s.daemons = append(s.daemons, d)
+	}
+	return d, err
+}
+
+// chownFolders gives the folders of the state directory to the users that work in them.
+func (s *supervisor) chownFolders() error {
+	type folder struct {
+		name     string
+		uid, gid int
+		mode     os.FileMode
+	}
+	list := []folder{
+		{"run", slot.ServerUID, slot.GroupID, 0o700},
+		{"skills", 0, slot.GroupID, 0o775 | os.ModeSetgid},
+		{"pins", slot.ServerUID, slot.GroupID, 0o700},
+		{"history", slot.ServerUID, slot.GroupID, 0o700},
+		{"tenants", slot.ServerUID, slot.GroupID, 0o700},
+		{"ca-public", 0, 0, 0o755},
+		{"runs", 0, 0, 0o755},
+		{"packages", 0, 0, 0o755},
+		{"definitions", slot.ServerUID, slot.GroupID, 0o700},
+		{"sandboxd", 0, 0, 0o711},
+	}
+	for _, f := range list {
+		path := filepath.Join(s.plan.State, f.name)
+		if s.plan.Privileged {
+			if err := os.Lchown(path, f.uid, f.gid); err != nil {
+				return fmt.Errorf("preparing the state directory: %w", err)
+			}
+		}
+		if err := os.Chmod(path, f.mode); err != nil {
+			return fmt.Errorf("preparing the state directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// serverUser is the user mcp-server runs as, in the group that owns the skills.
+func (s *supervisor) serverUser() *syscall.Credential {
+	if !s.plan.Privileged {
+		return nil
+	}
+	return &syscall.Credential{Uid: slot.ServerUID, Gid: slot.GroupID}
+}
+
+// chownSocket lets mcp-server connect to a socket that root's proxy created. sandboxd does that for its own.
+func (s *supervisor) chownSocket(socket string) error {
+	if !s.plan.Privileged {
+		return nil
+	}
+	return os.Lchown(s.view.Path("run", socket), slot.ServerUID, slot.GroupID)
+}
+
+// await asks a daemon whether it is ready until it is, it ends, or readyTimeout has passed.
+func (s *supervisor) await(ctx context.Context, d *daemon.Daemon, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for why := error(nil); ; {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		late := ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+		if why == nil || !late { // the end of the time is no reason
+			why = err
+		}
+		select {
+		case <-d.Done():
+			return d.Cause()
+		case <-ctx.Done():
+			return fmt.Errorf("%s was not ready after %s: %w", d.Name(), readyTimeout, why)
+		case <-time.After(readyPause):
+		}
+	}
+}
+
+func (s *supervisor) proxyReady(ctx context.Context) error {
+	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+	defer c.Close()
+	h, err := c.Health(ctx)
+	if err != nil {
+		return err
+	}
+	if !h.Ready {
+		return errors.New(h.Problem)
+	}
+	return s.chownSocket(statedir.ControlSocket)
+}
+
+func (s *supervisor) sandboxReady(ctx context.Context) error {
+	h, err := s.sandboxHealth(ctx)
+	if err != nil {
+		return err
+	}
+	if !h.Ready {
+		return errors.New(h.Problem)
+	}
+	return nil
+}
+
+func (s *supervisor) sandboxHealth(ctx context.Context) (runapi.Health, error) {
+	c := runapi.NewClient(runapi.ClientConfig{Dial: func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.view.Path("run", statedir.SandboxSocket))
+	}})
+	defer c.Close()
+	return c.Health(ctx)
+}
+
+func (s *supervisor) serverReady(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.plan.url()+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return nil
+}
+
+// ready is the status of the running system.
+func (s *supervisor) ready(ctx context.Context) (status, error) {
+	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+	defer c.Close()
+	catalog, err := c.Catalog(ctx)
+	if err != nil {
+		return status{}, err
+	}
+	h, err := s.sandboxHealth(ctx)
+	return status{Ready: true, Catalog: &catalog, Deno: h.Deno}, err
+}
+
+// stop ends the daemons, the last one first.
+func (s *supervisor) stop() {
+	for i := len(s.daemons) - 1; i >= 0; i-- {
+		s.daemons[i].Stop(stopGrace)
+	}
+	for _, name := range []string{statedir.MCPSocket, statedir.SandboxSocket, statedir.ControlSocket} {
+		_ = os.Remove(filepath.Join(s.plan.State, "run", name))
+	}
+}

@@ -1,0 +1,138 @@
+package graphql
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+)
+
+// Question is the introspection that Import reads the answer of. It goes seven levels into types, as deep as lists in
+// lists are in practice.
+const Question = `query IntrospectionQuery { __schema { queryType { name } mutationType { name } ` +
+	`subscriptionType { name } types { kind name description ` +
+	`fields(includeDeprecated: true) { name description args { ...V } type { ...T } isDeprecated } ` +
+	`inputFields { ...V } enumValues(includeDeprecated: true) { name isDeprecated } possibleTypes { name } } } } ` +
+	`fragment V on __InputValue { name description type { ...T } defaultValue } ` +
+	`fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ` +
+	`ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }`
+
+// introspection reads the answer to an introspection.
+func introspection(root *tree.Node) (*schema, error) {
+	from := root.Get("__schema")
+	if from == nil {
+		from = root.At("data", "__schema")
+	}
+	if from == nil {
+		if first := root.Get("errors").Items(); len(first) > 0 {
+			message := document.Line(first[0].Node.Str("message"), 120)
+			return nil, &document.Refused{Found: "errors instead of a schema: " + message,
+				Want: "the answer to an introspection, or a file in the schema language"}
+		}
+		return nil, &document.Refused{Found: "JSON without __schema", Want: "the answer to an introspection of GraphQL"}
+	}
+	s := &schema{types: map[string]*definition{}, query: from.At("queryType").Str("name"),
+		mutation: from.At("mutationType").Str("name"), subscription: from.At("subscriptionType").Str("name")}
+	for _, t := range from.Get("types").Items() {
+		name := t.Node.Str("name")
+		if strings.HasPrefix(name, "__") { // of the introspection itself
+			continue
+		}
+		kind := map[string]string{"OBJECT": "object", "INTERFACE": "object", "INPUT_OBJECT": "input", "ENUM": "enum",
+			"UNION": "union", "SCALAR": "scalar"}[t.Node.Str("kind")]
+		if kind == "" {
+			return nil, fmt.Errorf("the type %s of the kind %s", document.Line(name, 60), document.Line(t.Node.Str("kind"), 60))
+		}
+		d, err := s.add(name, kind)
+		if err != nil {
+			return nil, err
+		}
+		d.description = t.Node.Str("description")
+		if err := s.body(d, t.Node); err != nil {
+			return nil, fmt.Errorf("the type %s: %w", name, err)
+		}
+	}
+	return s, s.roots()
+}
+
+// body reads what a type consists of.
+func (s *schema) body(d *definition, n *tree.Node) error {
+	for _, list := range []string{"fields", "inputFields"} {
+		for _, m := range n.Get(list).Items() {
+			f, err := s.field(m.Node, list == "inputFields")
+			if err != nil {
+				return err
+			}
+			names := map[string]bool{}
+			for _, a := range m.Node.Get("args").Items() {
+				argument, err := s.field(a.Node, true)
+				if err != nil {
+					return err
+				}
+				if !names[argument.name] {
+					names[argument.name] = true
+					f.arguments = append(f.arguments, argument)
+				}
+			}
+			d.put(f)
+		}
+	}
+	list := n.Get("enumValues").Items()
+	if d.kind == "union" {
+		list = n.Get("possibleTypes").Items()
+	}
+	for _, m := range list {
+		if d.kind != "enum" && d.kind != "union" {
+			break
+		}
+		name := m.Node.Str("name")
+		if s.size++; s.size > maxSize {
+			return errLarge
+		}
+		if !identifier(name) {
+			return fmt.Errorf("the value %s; want a name", document.Line(name, 60))
+		}
+		if !m.Node.True("isDeprecated") {
+			d.members = append(d.members, name)
+		}
+	}
+	return nil
+}
+
+func (s *schema) field(n *tree.Node, input bool) (field, error) {
+	if s.size++; s.size > maxSize {
+		return field{}, errLarge
+	}
+	f := field{name: n.Str("name"), description: n.Str("description"), input: input, deprecated: n.True("isDeprecated"),
+		preset: n.Get("defaultValue").Is(tree.String)}
+	if !identifier(f.name) {
+		return f, fmt.Errorf("the field %s; want a name", document.Line(f.name, 60))
+	}
+	var err error
+	f.typ, err = reference(n.Get("type"))
+	return f, err
+}
+
+// maxWrapped is how many lists and exclamation marks may be around a type.
+const maxWrapped = 30
+
+// reference is a type as the schema language writes it.
+func reference(n *tree.Node) (string, error) {
+	before, after := "", ""
+	for range maxWrapped {
+		switch n.Str("kind") {
+		case "NON_NULL":
+			after = "!" + after
+		case "LIST":
+			before, after = before+"[", "]"+after
+		default:
+			if name := n.Str("name"); identifier(name) {
+				return before + name + after, nil
+			}
+			return "", fmt.Errorf("the type %s; want a name", document.Line(n.Str("name"), 60))
+		}
+		n = n.Get("ofType")
+	}
+	return "", fmt.Errorf("a type of more than %d lists", maxWrapped)
+}

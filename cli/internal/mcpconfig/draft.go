@@ -1,0 +1,384 @@
+package mcpconfig
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+)
+
+// Draft is a server as an API.
+type Draft struct {
+	// From is the server's name in the file it comes from.
+	From  string
+	Entry apidir.Entry
+	// Where says of each token name which variable, header or argument its credential was in.
+	Where map[string]string
+	// Known is the example that says what is known of the server, or nil.
+	Known *Known
+	// Notes are what the user should know, and Refused why the server cannot run here; empty: it can.
+	Notes   []string
+	Refused string
+}
+
+// Drafter makes drafts.
+type Drafter struct {
+	Examples []Known
+	// Lookup is the value of a variable of the user's environment.
+	Lookup func(name string) (string, bool)
+	// Version is the exact version that a tag or range of a package means.
+	Version func(ctx context.Context, pkg, wanted string) (string, error)
+	// Registry is where packages come from, for their config.json; empty: nobody tells. Nil: PACKAGE_REGISTRY does.
+	Registry func() Registry
+	// Taken says that an API or a token name is there already. What has been drafted is taken too.
+	TakenAPI, TakenToken func(name string) bool
+
+	apis, tokens map[string]bool
+	noRegistry   bool // it was said that there is none
+}
+
+// pinned says that a version is that of the example.
+func (d *Draft) pinned(version string) bool {
+	_, known := d.Known.pkg()
+	return version == known
+}
+
+// Draft makes a draft of a server.
+func (d *Drafter) Draft(ctx context.Context, s Server) Draft {
+	if d.apis == nil {
+		d.apis, d.tokens = map[string]bool{}, map[string]bool{}
+	}
+	name := d.free(catalog.FolderName(s.Name))
+	d.apis[name] = true
+	out := Draft{From: s.Name, Notes: s.Notes}
+	out.Entry = apidir.Entry{Name: name, Description: "MCP server " + name, Inactive: true}
+	how := start{url: s.URL, sse: s.Transport == "sse"}
+	if s.URL == "" {
+		how = startOf(s.Command)
+	}
+	if how.refused != "" {
+		out.Refused = how.refused
+		if k := instead(d.Examples, s.Command); k != nil {
+			out.Notes = append(out.Notes, "put the program "+k.Server.Command[0]+" into the folder SANDBOX_PROGRAMS and use "+
+				"the example: codeforge api add "+k.Name)
+		}
+		return out
+	}
+	keys := &keys{
+		api: name, lookup: d.Lookup, inputs: s.Inputs, where: map[string]string{}, own: map[string]bool{},
+		taken: func(token string) bool { return d.tokens[token] || d.TakenToken(token) },
+	}
+	if keys.lookup == nil {
+		keys.lookup = func(string) (string, bool) { return "", false }
+	}
+	out.Known = match(d.Examples, how)
+	out.Entry.Server = &apidir.Server{}
+	out.fill(how, s, keys)
+	if how.pkg != "" {
+		d.pin(ctx, &out, how)
+	}
+	out.know(keys)
+	out.Entry.Credentials, out.Where = keys.list, keys.where
+	for _, c := range keys.list {
+		d.tokens[c.Name] = true
+	}
+	out.Notes = append(out.Notes, keys.notes...)
+	return out
+}
+
+// free is a name that no API has.
+func (d *Drafter) free(name string) string {
+	if name == "" {
+		name = "server"
+	}
+	for _, more := range []string{"", "-mcp", "-mcp-2", "-mcp-3", "-mcp-4", "-mcp-5"} {
+		if !d.apis[name+more] && !d.TakenAPI(name+more) && name+more != "example" {
+			return name + more
+		}
+	}
+	return name + "-mcp-6" // whoever writes it finds that it is taken
+}
+
+// pin gives a package its exact version.
+func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
+	version := strings.TrimPrefix(how.version, "v")
+	if out.Known != nil && !exact.MatchString(version) {
+		_, version = out.Known.pkg()
+		out.note("npm:" + how.pkg + " is pinned to " + version + ", the version that the example was tried with")
+	}
+	switch {
+	case out.Known != nil && exact.MatchString(version) && out.pinned(version):
+	case exact.MatchString(version): // is it there?
+		_, err := d.Version(ctx, how.pkg, version)
+		if errors.Is(err, ErrNoRegistry) && d.noRegistry {
+			break // it was said
+		}
+		if d.noRegistry = d.noRegistry || errors.Is(err, ErrNoRegistry); err != nil {
+			out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + err.Error())
+		}
+	default:
+		found, err := d.Version(ctx, how.pkg, version)
+		if err != nil {
+			out.Refused = "the version of npm:" + how.pkg + " is not exact, and " + err.Error() +
+				": name one, as in " + how.pkg + "@1.2.3"
+			return
+		}
+		version = found
+		out.note("npm:" + how.pkg + " is pinned to " + version + ", which is today's")
+	}
+	out.Entry.Server.Package = "npm:" + how.pkg + "@" + version
+	if how.bin != "" && how.bin != path.Base(how.pkg) {
+		out.Entry.Server.Package += "/" + how.bin
+	}
+	if d.Registry == nil {
+		return
+	}
+	// A CodeForge that runs may have been started when it needed no package, and nobody asked npm.
+	out.Entry.Server.Registry = string(d.Registry())
+	if out.Entry.Server.Registry == "" && !d.noRegistry {
+		d.noRegistry = true
+		out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + ErrNoRegistry.Error())
+	}
+}
+
+func (d *Draft) note(text string) { d.Notes = append(d.Notes, text) }
+
+// dropped are variables that mean nothing in a sandbox, or that CodeForge sets.
+var dropped = []string{
+	"PATH", "HOME", "USER", "SHELL", "TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "SYSTEMROOT",
+	"NODE_OPTIONS", "NODE_PATH", "NVM_DIR", "NODE_TLS_REJECT_UNAUTHORIZED", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE",
+	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_DIR", "DENO_CERT", "DENO_NO_UPDATE_CHECK",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
+}
+
+// fill takes over what the file says.
+func (d *Draft) fill(how start, s Server, keys *keys) {
+	server := d.Entry.Server
+	env := maps.Clone(s.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, how.env)
+	switch {
+	case how.url != "":
+		expanded, missing := keys.expand("its address", how.url)
+		if missing != "" {
+			d.Refused = "its address has " + missing + " in it, which is not set here"
+			return
+		}
+		headers := maps.Clone(s.Headers)
+		if headers == nil {
+			headers = map[string]string{}
+		}
+		for key, value := range how.headers { // of mcp-remote, whose environment they may name
+			headers[key] = reference.ReplaceAllStringFunc(value, func(found string) string {
+				m := reference.FindStringSubmatch(found)
+				if v, ok := env[m[2]]; ok {
+					return v
+				}
+				return found
+			})
+		}
+		server.Headers = cleaned(keys, headers)
+		if server.URL = keys.address(expanded); keys.leaks(expanded, server.URL) {
+			d.Refused = "a key of your variables is in its address, where no token name can stand for it"
+			return
+		}
+		if u, err := url.Parse(server.URL); err == nil && u.Scheme == "http" {
+			d.Entry.AllowHTTP = true
+			if loopback(u.Hostname()) {
+				d.note("it listens on this computer: allow_private opens its address, see docs/configuration.md")
+			}
+		}
+		asks := d.Known != nil && d.Known.Server.Headers["Authorization"] != ""
+		if s.Login || how.login && asks && len(keys.list) == 0 {
+			server.Headers["Authorization"] = "Bearer " + keys.login(server.URL)
+			if !s.Login {
+				d.note("mcp-remote logs in at it, and so does codeforge mcp login " + d.Entry.Name)
+			}
+		}
+		if how.sse {
+			server.Transport = "sse"
+		}
+	default:
+		for _, key := range slices.Sorted(maps.Keys(env)) {
+			if slices.Contains(dropped, strings.ToUpper(key)) {
+				delete(env, key)
+				d.note(key + " is left out: the sandbox sets what a server needs of its kind")
+			}
+		}
+		server.Env = cleaned(keys, env)
+		for _, key := range slices.Sorted(maps.Keys(server.Env)) {
+			if local(server.Env[key]) {
+				d.note(key + " names a path of this computer, which the server does not see: it has a private home")
+			}
+		}
+		args := d.arguments(how.args, keys)
+		if how.pkg != "" {
+			server.Args = args
+		} else {
+			server.Command = append([]string{how.program}, args...)
+			if how.path != "" {
+				d.note("copy " + how.path + " into the folder that SANDBOX_PROGRAMS names: a server starts from there")
+			}
+		}
+	}
+	if len(s.Allow)+len(s.Deny) > 0 {
+		server.Tools = &apidir.Tools{Allow: s.Allow, Deny: s.Deny}
+	}
+	server.Timeout, server.Connect = s.Timeout, s.Connect
+	for _, name := range s.ExclusiveWith {
+		server.ExclusiveWith = append(server.ExclusiveWith, catalog.FolderName(name))
+	}
+	if s.Off {
+		d.note("it is switched off in the file")
+	}
+}
+
+// cleaned are variables or headers without their keys.
+func cleaned(keys *keys, values map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if text, ok := keys.clean(key, values[key]); ok {
+			out[key] = text
+		}
+	}
+	return out
+}
+
+// arguments are those of a program without their keys: --token KEY, --token=KEY and keys by themselves.
+func (d *Draft) arguments(args []string, keys *keys) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		word := args[i]
+		flag, value, joined := strings.Cut(word, "=")
+		name := strings.TrimLeft(flag, "-")
+		switch {
+		case strings.HasPrefix(word, "-") && joined:
+			if text, ok := keys.clean(name, value); ok {
+				out = append(out, flag+"="+text)
+			}
+		case strings.HasPrefix(word, "-") && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"):
+			i++
+			if text, ok := keys.clean(name, args[i]); ok {
+				out = append(out, word, text)
+			}
+		default:
+			if text, ok := keys.clean("", word); ok {
+				out = append(out, text)
+			}
+		}
+	}
+	if slices.ContainsFunc(out, local) {
+		d.note("an argument names a folder of this computer, which the server does not see: it has a private home")
+	}
+	return out
+}
+
+// local reports whether an argument is a path on the user's computer.
+func local(arg string) bool {
+	if _, value, joined := strings.Cut(arg, "="); joined && strings.HasPrefix(arg, "-") {
+		arg = value
+	}
+	return strings.HasPrefix(arg, "/") || strings.HasPrefix(arg, "~") || strings.Contains(arg, "${workspaceFolder") ||
+		strings.Contains(arg, "${userHome") || len(arg) > 2 && arg[1] == ':' && (arg[2] == '\\' || arg[2] == '/')
+}
+
+// know adds what the example says: hosts, constants, the shape of the key, and the keys that are yet to be typed.
+func (d *Draft) know(keys *keys) {
+	k, server := d.Known, d.Entry.Server
+	if k == nil {
+		if server.URL == "" {
+			d.note("its hosts are not known: codeforge mcp test " + d.Entry.Name + " finds what it wants to reach")
+		}
+		return
+	}
+	d.Entry.Description, d.Entry.Domains, d.Entry.Reference = k.Description, k.Domains, k.Reference
+	d.Entry.Restricted = k.Restricted
+	for _, host := range k.Domains {
+		if strings.HasSuffix(host, ".example.com") {
+			d.note(host + " stands for a host of yours: codeforge api edit " + d.Entry.Name)
+		}
+	}
+	server.Permissions, server.State = k.Server.Permissions, k.Server.State
+	if len(server.Args) == 0 || slices.ContainsFunc(server.Args, local) {
+		server.Args = k.Server.Args
+	}
+	for _, pair := range []struct{ own, theirs map[string]string }{
+		{server.Env, k.Server.Env}, {server.Headers, k.Server.Headers},
+	} {
+		for _, key := range slices.Sorted(maps.Keys(pair.theirs)) {
+			d.knowValue(keys, pair.own, key, pair.theirs[key])
+		}
+	}
+	d.shaped(keys)
+}
+
+// shaped gives the only key of a draft the shape that the example's only one has, where it is an argument.
+func (d *Draft) shaped(keys *keys) {
+	if len(keys.list) != 1 || len(d.Known.Credentials) != 1 || keys.list[0].Placeholder != "" {
+		return
+	}
+	for token, about := range d.Known.Credentials {
+		c := &keys.list[0]
+		if about.Placeholder == "" {
+			continue
+		}
+		c.Placeholder = strings.Replace(about.Placeholder, token, c.Name, 1)
+		for i, arg := range d.Entry.Server.Args {
+			d.Entry.Server.Args[i] = strings.Replace(arg, c.Name, c.Placeholder, 1)
+		}
+	}
+}
+
+// knowValue takes over a variable or header of the example. A key in it becomes a credential of this draft.
+func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string) {
+	token := ""
+	for name := range d.Known.Credentials {
+		if strings.Contains(theirs, name) && len(name) > len(token) {
+			token = name
+		}
+	}
+	have, there := own[key]
+	if token == "" {
+		if !there || local(have) {
+			own[key] = theirs
+		}
+		return
+	}
+	about := d.Known.Credentials[token]
+	if there && !slices.ContainsFunc(keys.list, func(c apidir.Credential) bool { return strings.Contains(have, c.Name) }) {
+		have, there = keys.credential(key, have), true // it does not look like a key, but the example knows better
+		own[key] = have
+	}
+	if !there {
+		if len(keys.list) > 0 && len(d.Known.Credentials) == 1 {
+			return // the key is elsewhere: as an argument, or in another variable
+		}
+		have = keys.credential(key, Typed)
+		own[key] = strings.Replace(theirs, token, have, 1)
+		if about.Placeholder != "" {
+			own[key] = strings.Replace(theirs, about.Placeholder, have, 1)
+		}
+	}
+	for i, c := range keys.list {
+		if !strings.Contains(have, c.Name) {
+			continue
+		}
+		keys.list[i].Surfaces = about.In
+		if about.Placeholder != "" {
+			shape := strings.Replace(about.Placeholder, token, c.Name, 1)
+			keys.list[i].Placeholder = shape
+			own[key] = strings.Replace(own[key], c.Name, shape, 1)
+		}
+	}
+}
+
+// Untyped reports whether a credential is yet to be typed.
+func Untyped(c apidir.Credential) bool { return c.Login == "" && c.Value.Reveal() == Typed }

@@ -1,0 +1,96 @@
+package mcpconfig
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+)
+
+// Known is what an example in the folder of APIs says of a server: its hosts, and which variable holds the key.
+type Known struct {
+	// Name is the folder of the example.
+	Name        string                     `json:"-"`
+	Description string                     `json:"description"`
+	Domains     []string                   `json:"domains"`
+	Reference   string                     `json:"reference"`
+	Restricted  []string                   `json:"restricted_methods"`
+	Credentials map[string]KnownCredential `json:"credentials"`
+	Server      *apidir.Server             `json:"mcp"`
+}
+
+// KnownCredential is where an example's credential is swapped, and what programs get in its place.
+type KnownCredential struct {
+	In          []string `json:"in"`
+	Placeholder string   `json:"placeholder"`
+}
+
+// UnmarshalJSON reads a credential that is an object, or a text.
+func (c *KnownCredential) UnmarshalJSON(text []byte) error {
+	type plain KnownCredential
+	if len(text) > 0 && text[0] == '{' {
+		return json.Unmarshal(text, (*plain)(c))
+	}
+	return nil
+}
+
+// Examples are the servers that the folder of APIs has examples of.
+func Examples(dir string) []Known {
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "config.json.example")) // the pattern is valid
+	var out []Known
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		k := Known{Name: filepath.Base(filepath.Dir(file))}
+		if err != nil || json.Unmarshal(text, &k) != nil || k.Server == nil {
+			continue
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// pkg is the name and the version of an example's package.
+func (k Known) pkg() (name, version string) {
+	return cutVersion(strings.TrimPrefix(k.Server.Package, "npm:"))
+}
+
+// match is the example of a server, or nil.
+func match(all []Known, s start) *Known {
+	for i, k := range all {
+		name, _ := k.pkg()
+		switch {
+		case s.pkg != "" && s.pkg == name,
+			s.url != "" && k.Server.URL != "" && hostOf(s.url) == hostOf(k.Server.URL),
+			s.program != "" && len(k.Server.Command) > 0 && s.program == k.Server.Command[0]:
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// instead is the example of a program that has the name of a container's image, or nil.
+func instead(all []Known, words []string) *Known {
+	for i, k := range all {
+		if len(k.Server.Command) == 0 {
+			continue
+		}
+		for _, word := range words {
+			image, _, _ := strings.Cut(base(word), ":")
+			if image == k.Server.Command[0] {
+				return &all[i]
+			}
+		}
+	}
+	return nil
+}
+
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

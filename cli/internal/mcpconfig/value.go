@@ -1,0 +1,258 @@
+package mcpconfig
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+)
+
+// keys takes the keys out of a server's values: each becomes a credential, with its token name where it was.
+type keys struct {
+	api    string
+	taken  func(token string) bool
+	lookup func(variable string) (string, bool)
+	inputs map[string]bool
+
+	list  []apidir.Credential
+	where map[string]string // by token: in which variable, header or argument it was
+	notes []string
+	own   map[string]bool // keys that were in the user's variables
+}
+
+// Typed stands in a draft for a credential that the user has yet to type.
+const Typed = "put_your_key_here"
+
+// reference is how files name a value that is elsewhere: ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, {env:VAR},
+// {file:path}.
+var reference = regexp.MustCompile(`\$?\{(?:(env|input|file):)?([A-Za-z_][A-Za-z0-9_.:/~-]*?)(?::-([^}]*))?\}`)
+
+// bare matches what looks like a reference but may be any text in braces.
+func bare(found string) bool { return !strings.HasPrefix(found, "$") && !strings.Contains(found, ":") }
+
+// scheme is the word before a key in a header.
+var scheme = regexp.MustCompile(`(?i)^((?:bearer|token|basic|bot|apikey|api-key|key)\s+)(\S.*)$`)
+
+// clean is a value without its keys. Key is the name of the variable, header, parameter or argument that has it. It is
+// not ok where the value is not known and not needed.
+func (k *keys) clean(key, value string) (text string, ok bool) {
+	if text, is := k.object(value); is {
+		return text, true
+	}
+	value, missing := k.expand(key, value)
+	if missing != "" {
+		prefix := ""
+		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // a value may end before the key
+			prefix = m[1]
+		}
+		if k.inputs[missing] || catalog.LooksSecret(missing, "nobody-knows") || catalog.LooksSecret(key, "nobody-knows") {
+			return prefix + k.credential(key, Typed), true
+		}
+		k.note(key + " was " + missing + " of the other program's environment, which is not set here: set it in mcp if " +
+			"the server needs it")
+		return "", false
+	}
+	own := k.owned(value)
+	if m := scheme.FindStringSubmatch(value); m != nil && (own || catalog.LooksSecret(key, m[2])) {
+		return m[1] + k.credential(key, m[2]), true
+	}
+	if isURL(value) {
+		if text := k.address(value); !k.leaks(value, text) {
+			return text, true
+		}
+	}
+	if own {
+		return k.credential(key, value), true
+	}
+	if text, is := k.object(value); is {
+		return text, true
+	}
+	if u, err := url.Parse(value); err == nil && u.User != nil && u.Host != "" {
+		k.note(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
+			"opens it does not work here")
+		return k.credential(key, value), true
+	}
+	if catalog.LooksSecret(key, value) {
+		if !catalog.LooksSecret("", value) || !strings.ContainsAny(value, " =,;") {
+			return k.credential(key, value), true
+		}
+		return k.words(key, value), true
+	}
+	return value, true
+}
+
+// object is an object of texts without its keys, such as the headers that notion-mcp-server has in one variable.
+func (k *keys) object(value string) (text string, is bool) {
+	var inside map[string]string
+	if !strings.HasPrefix(value, "{") || json.Unmarshal([]byte(value), &inside) != nil {
+		return "", false
+	}
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		inside[name], _ = k.clean(name, inside[name])
+	}
+	line, _ := json.Marshal(inside) // strings
+	return string(line), true
+}
+
+// owned reports whether a text has a key of the user's variables in it.
+func (k *keys) owned(text string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(k.own)), func(v string) bool { return strings.Contains(text, v) })
+}
+
+// leaks reports whether address may have left something of such a key in an address: a key is replaced where it is a
+// segment of the path or the value of a parameter, and has no character that is escaped there.
+func (k *keys) leaks(before, after string) bool {
+	for v := range k.own {
+		if strings.Contains(before, v) && (strings.Contains(after, v) || url.PathEscape(v) != v) {
+			return true
+		}
+	}
+	return false
+}
+
+// words replaces the words of a text that are keys.
+func (k *keys) words(key, text string) string {
+	separator := func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }
+	var b strings.Builder
+	for len(text) > 0 {
+		i := strings.IndexFunc(text, separator)
+		if i == 0 {
+			b.WriteByte(text[0]) // a separator is one byte
+			text = text[1:]
+			continue
+		}
+		word := text
+		if i > 0 {
+			word = text[:i]
+		}
+		text = text[len(word):]
+		if catalog.LooksSecret("", word) {
+			word = k.credential(key, word)
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
+// address is a URL without its keys: of parameters, and of segments of the path.
+func (k *keys) address(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	if password, has := u.User.Password(); has {
+		k.credential("password", password)
+		u.User = nil
+		k.note("the address had a user and a password: put them into a header, as the service wants them")
+	}
+	for _, part := range strings.Split(u.EscapedPath(), "/") {
+		if k.own[part] || catalog.LooksSecret("", part) {
+			token := k.credential("path", part, "path")
+			return k.address(strings.Replace(u.String(), part, token, 1))
+		}
+	}
+	pairs := strings.Split(u.RawQuery, "&")
+	for i, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		if (k.own[value] || catalog.LooksSecret(name, value)) && k.where[value] == "" {
+			pairs[i] = name + "=" + k.credential(name, value, "query:"+name)
+		}
+	}
+	u.RawQuery = strings.Join(pairs, "&")
+	return u.String()
+}
+
+// expand replaces references by their values, and notes which are the user's. Missing is the name of one that has none.
+func (k *keys) expand(key, value string) (text, missing string) {
+	text = reference.ReplaceAllStringFunc(value, func(found string) string {
+		m := reference.FindStringSubmatch(found)
+		kind, name, usual := m[1], m[2], m[3]
+		switch {
+		case bare(found):
+			return found
+		case kind == "input" || kind == "file":
+			missing = name
+		case strings.HasPrefix(name, "workspaceFolder"), strings.HasPrefix(name, "userHome"):
+			return found
+		default:
+			if got, ok := k.lookup(name); ok && got != "" {
+				k.note(cmp.Or(key, "an argument") + " is your variable " + name)
+				if catalog.LooksSecret(name, got) && (!isURL(got) || catalog.LooksSecret(name, "nobody-knows")) {
+					k.own[got] = true // of a URL, address finds the keys
+				}
+				return got
+			}
+			if usual == "" {
+				missing = name
+			}
+		}
+		return usual
+	})
+	return text, missing
+}
+
+// credential keeps a key and is its token name.
+func (k *keys) credential(key, value string, surfaces ...string) string {
+	const least, most = 8, 8192 // of the catalog
+	if value != Typed && (len(value) < least || len(value) > most || strings.ContainsFunc(value, func(r rune) bool {
+		return r < ' ' || r > '~'
+	})) {
+		k.note("the value of " + key + " is no credential that can be found again in answers (8 to 8192 characters of " +
+			"ASCII): type another one")
+		value = Typed
+	}
+	for i, c := range k.list {
+		if value != Typed && c.Value.Reveal() == value {
+			k.list[i].Surfaces = merged(c.Surfaces, surfaces)
+			return c.Name
+		}
+	}
+	token := document.TokenName(k.api, "AUTH_TOKEN")
+	if len(k.list) > 0 || k.taken(token) {
+		short := strings.TrimPrefix(document.TokenName(key, ""), document.TokenName(k.api, ""))
+		token = document.TokenName(k.api, strings.Trim(strings.TrimPrefix(short, "API_"), "_"))
+	}
+	for n := 2; k.taken(token) || k.where[token] != ""; n++ {
+		token = document.TokenName(k.api, "KEY_"+string(rune('0'+n%10)))
+	}
+	k.where[token] = key
+	k.list = append(k.list, apidir.Credential{Name: token, Value: secret.New(value), Surfaces: surfaces})
+	return token
+}
+
+// login is the token name of what a login at a server gives.
+func (k *keys) login(server string) string {
+	token := k.credential("Authorization", Typed)
+	k.list[len(k.list)-1].Login = server
+	return token
+}
+
+// merged are the surfaces of a credential that is in several places; none is a header.
+func merged(a, b []string) []string {
+	if len(a) == 0 && len(b) == 0 {
+		return nil
+	}
+	if len(a) == 0 || len(b) == 0 {
+		a = append(slices.Clone(a), "header")
+	}
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+func (k *keys) note(text string) {
+	if !slices.Contains(k.notes, text) {
+		k.notes = append(k.notes, text)
+	}
+}

@@ -1,0 +1,290 @@
+package openapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+)
+
+const (
+	unknown = "unknown"
+	blob    = "Blob"
+)
+
+// The bounds of what a generator writes.
+const (
+	// maxText bounds one type, in bytes. What is longer is unknown.
+	maxText = 48 << 10
+	// maxNesting is how deep types may be nested without a name.
+	maxNesting = 30
+	// maxSchemas is how many schemas are read, and maxWork how many bytes written, those that become part of others
+	// counted again: values that are shared multiply.
+	maxSchemas = 3_000_000
+	maxWork    = 512 << 20
+	// maxTypes is how many types can have a name.
+	maxTypes = 100_000
+)
+
+// typ is a type of TypeScript.
+type typ struct {
+	text string
+	op   operator
+}
+
+// operator is what binds a type's parts.
+type operator uint8
+
+const (
+	none operator = iota
+	intersection
+	union
+)
+
+// context is where a schema stands.
+type context struct {
+	// input is for what is sent, where properties that are only read may be left out.
+	input bool
+	// depth is how many types without a name are around it.
+	depth int
+	// guarded is for what stands in an object or list: only there may a type be part of itself.
+	guarded bool
+}
+
+func (c context) in() context { return context{c.input, c.depth + 1, true} }
+func (c context) beside() context {
+	return context{c.input, c.depth + 1, c.guarded}
+}
+
+// named is a type with a name.
+type named struct {
+	name  string
+	node  *tree.Node
+	input bool
+	text  string
+	// bare are the named types that it is made of without an object or list around them.
+	bare []*named
+	// banned are those of them that would lead back to it.
+	banned []*named
+}
+
+// generator writes schemas as TypeScript.
+type generator struct {
+	refs   *resolver
+	naming naming
+	twins  map[*tree.Node]bool // schemas that are another type in what is sent
+	byNode map[key]*named
+	queue  []*named
+	all    []*named
+	// current is the named type that is being written.
+	current *named
+	schemas int
+	work    int
+	cutOff  int
+}
+
+type key struct {
+	node  *tree.Node
+	input bool
+}
+
+func newGenerator(root *tree.Node, refs *resolver) *generator {
+	return &generator{refs: refs, naming: newNaming(), twins: twins(root, refs), byNode: map[key]*named{},
+		schemas: maxSchemas, work: maxWork}
+}
+
+// reference is the name of the type that a reference leads to.
+func (g *generator) reference(ref string, c context) typ {
+	n := g.refs.find(ref)
+	if n == nil {
+		return typ{text: unknown}
+	}
+	k := key{n, c.input && g.twins[n]}
+	t := g.byNode[k]
+	if t == nil {
+		if len(g.all) >= maxTypes {
+			return typ{text: unknown}
+		}
+		t = &named{name: g.naming.name(ref, k.input), node: n, input: c.input}
+		g.byNode[k] = t
+		g.all = append(g.all, t)
+		g.queue = append(g.queue, t)
+	}
+	if !c.guarded && g.current != nil {
+		if slices.Contains(g.current.banned, t) {
+			return typ{text: unknown}
+		}
+		g.current.bare = append(g.current.bare, t)
+	}
+	return typ{text: t.name}
+}
+
+// types writes all types that were named.
+func (g *generator) types() []operation.Line {
+	for len(g.queue) > 0 {
+		t := g.queue[0]
+		g.queue = g.queue[1:]
+		g.write(t)
+	}
+	g.untie()
+	out := make([]operation.Line, 0, len(g.all))
+	for _, t := range g.all {
+		l := operation.Line{Type: t.name, TS: t.text}
+		if _, err := operation.Marshal(l); err != nil {
+			l.TS = unknown
+			g.cutOff++
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func (g *generator) write(t *named) {
+	g.current, t.bare = t, nil
+	t.text = g.schema(t.node, context{input: t.input}).text
+	g.current = nil
+}
+
+// untie writes types anew that are made of themselves, like type A = B | null and type B = A: TypeScript refuses those.
+func (g *generator) untie() {
+	state := map[*named]int{} // 1: on the way, 2: done
+	var ways [][2]*named      // an own stack: chains may be long
+	for _, start := range g.all {
+		if state[start] != 0 {
+			continue
+		}
+		type step struct {
+			t    *named
+			next int
+		}
+		stack := []step{{t: start}}
+		state[start] = 1
+		for len(stack) > 0 {
+			top := &stack[len(stack)-1]
+			if top.next == len(top.t.bare) {
+				state[top.t] = 2
+				stack = stack[:len(stack)-1]
+				continue
+			}
+			next := top.t.bare[top.next]
+			top.next++
+			switch state[next] {
+			case 0:
+				state[next] = 1
+				stack = append(stack, step{t: next})
+			case 1:
+				ways = append(ways, [2]*named{top.t, next})
+			}
+		}
+	}
+	again := map[*named]bool{}
+	for _, w := range ways {
+		w[0].banned = append(w[0].banned, w[1])
+		again[w[0]] = true
+	}
+	for _, t := range g.all {
+		if again[t] {
+			g.write(t)
+		}
+	}
+}
+
+// object writes fields as an object, the required ones first. It is empty without fields.
+func (g *generator) object(fields []field) string {
+	if len(fields) == 0 {
+		return ""
+	}
+	var members []string
+	seen := map[string]bool{}
+	for _, required := range []bool{true, false} {
+		for _, f := range fields {
+			if f.required == required && !seen[f.name] {
+				seen[f.name] = true
+				members = append(members, property(f.name, required, f.schema))
+			}
+		}
+	}
+	return braces(members)
+}
+
+func property(name string, required bool, t typ) string {
+	if required {
+		return propertyName(name) + ": " + t.text
+	}
+	return propertyName(name) + "?: " + t.text
+}
+
+func braces(members []string) string {
+	return "{ " + strings.Join(members, "; ") + " }"
+}
+
+// join binds types with an operator, each of them once.
+func join(parts []typ, with string, op operator) typ {
+	var texts []string
+	for _, p := range parts {
+		text := p.text
+		if op == intersection && p.op == union {
+			text = "(" + text + ")"
+		}
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 1 {
+		return parts[0]
+	}
+	if op == union && slices.Contains(texts, unknown) {
+		return typ{text: unknown}
+	}
+	return typ{strings.Join(texts, with), op}
+}
+
+// naming gives types their names.
+type naming struct {
+	used     map[string]bool
+	reserved map[string]bool
+	// next is the number that a name gets that is there already.
+	next map[string]int
+}
+
+func newNaming() naming {
+	n := naming{map[string]bool{}, map[string]bool{}, map[string]int{}}
+	for _, word := range strings.Fields(reserved) {
+		n.reserved[word] = true
+	}
+	return n
+}
+
+// name makes an identifier of the end of a reference.
+func (n naming) name(ref string, input bool) string {
+	parts := strings.Split(strings.TrimPrefix(ref, "#/"), "/")
+	last := parts[len(parts)-1]
+	const components = 3 // components/schemas/Name
+	if len(parts) > components && !strings.HasPrefix(ref, "#/definitions/") || generic(last) {
+		last = strings.Join(parts[max(0, len(parts)-4):], "_")
+	}
+	return n.unique(identifier(last), input)
+}
+
+// generic reports whether the end of a reference says nothing.
+func generic(s string) bool {
+	return s == "schema" || s == "items" || s == "" || strings.Trim(s, "0123456789") == ""
+}
+
+func (n naming) unique(base string, input bool) string {
+	if input {
+		base += "Input"
+	}
+	if n.reserved[base] {
+		base += "_"
+	}
+	name := base
+	for n.used[name] {
+		n.next[base]++
+		name = fmt.Sprintf("%s_%d", base, n.next[base]+1)
+	}
+	n.used[name] = true
+	return name
+}

@@ -1,0 +1,149 @@
+// Package openapi imports descriptions of APIs: OpenAPI 3.0 to 3.2, and Swagger 2.
+//
+// It reads what a caller needs, which is references, parameters, schemas, servers and security, and validates nothing.
+// References to other files or addresses are never followed. The work is bounded for any document: values that share
+// or repeat others are written out only so often.
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+)
+
+// Skip leaves examples out, which are most of many documents. A map whose keys are names may have one that is called
+// so.
+func Skip(around, key string) bool {
+	switch key {
+	case "example", "examples", "x-examples", "x-example", "externalDocs", "x-codeSamples", "x-code-samples",
+		"x-readme", "links", "callbacks", "webhooks":
+		return !ofNames(around)
+	}
+	return false
+}
+
+// ofNames reports whether the keys of a map are names that the author chose.
+func ofNames(key string) bool {
+	switch key {
+	case "properties", "patternProperties", "schemas", "definitions", "$defs", "parameters", "responses", "headers",
+		"securitySchemes", "securityDefinitions", "requestBodies", "pathItems", "paths", "mapping", "variables", "content",
+		"dependentSchemas":
+		return true
+	}
+	return false
+}
+
+// importer is one import.
+type importer struct {
+	root *tree.Node
+	o    document.Options
+	out  *document.Document
+	refs *resolver
+	gen  *generator
+	// tags are the descriptions of the document's tags.
+	tags map[string]string
+	// swagger is for version 2.
+	swagger bool
+}
+
+// FromTree imports a document that was read.
+func FromTree(root *tree.Node, o document.Options) (*document.Document, error) {
+	im := &importer{root: root, o: o, out: &document.Document{}, refs: newResolver(root)}
+	if err := im.version(); err != nil {
+		return nil, err
+	}
+	im.gen = newGenerator(root, im.refs)
+	info := root.Get("info")
+	im.out.Head.Title = document.Line(info.Str("title"), operation.MaxTitle)
+	im.out.Head.Version = document.Line(info.Str("version"), operation.MaxVersion)
+	im.out.Description = describe(im.out.Head.Title, info.Str("description"))
+	if err := im.security(); err != nil {
+		return nil, err
+	}
+	if err := im.servers(); err != nil {
+		return nil, err
+	}
+	im.tags = map[string]string{}
+	for _, t := range root.Get("tags").Items() {
+		im.tags[t.Node.Str("name")] = t.Node.Str("description")
+	}
+	im.operations()
+	im.out.Types = im.gen.types()
+	if im.refs.outside > 0 {
+		im.out.Note("%d references to other files or addresses were left out; a bundled document has none", im.refs.outside)
+	}
+	if im.gen.cutOff > 0 {
+		im.out.Note("%d types were too large or too intricate to write out, and are unknown", im.gen.cutOff)
+	}
+	if err := im.out.Finish(); err != nil {
+		return nil, im.empty(err)
+	}
+	return im.out, nil
+}
+
+// maxDescription is for config.json, where list_apis shows it. In bytes.
+const maxDescription = 200
+
+// describe is one line about an API.
+func describe(title, description string) string {
+	first := document.Sentence(description, maxDescription)
+	switch {
+	case first == "" || strings.Contains(title, first):
+		return document.Line(title, maxDescription)
+	case title == "" || strings.Contains(first, title) || len(title)+len(first)+2 > maxDescription:
+		if title != "" && len(first) > maxDescription/2 {
+			return document.Line(title, maxDescription)
+		}
+		return first
+	}
+	return title + ": " + first
+}
+
+// version reads which language the document is in.
+func (im *importer) version() error {
+	v3, v2 := im.root.Str("openapi"), im.root.Str("swagger")
+	switch {
+	case strings.HasPrefix(v3, "3."):
+		im.out.Kind = "OpenAPI " + document.Line(v3, 20)
+	case strings.HasPrefix(v2, "2"):
+		im.out.Kind, im.swagger = "Swagger "+document.Line(v2, 20), true
+	case im.root.Str("swaggerVersion") != "":
+		return &document.Refused{Found: "Swagger " + document.Line(im.root.Str("swaggerVersion"), 20),
+			Want: "OpenAPI 3 or Swagger 2; swagger-converter of npm converts older documents"}
+	case im.root.Str("discoveryVersion") != "" || im.root.Str("kind") == "discovery#restDescription":
+		return &document.Refused{Found: "a document of Google's discovery service",
+			Want: "an OpenAPI 3 or Swagger 2 document"}
+	case im.root.Str("asyncapi") != "":
+		return &document.Refused{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
+	case im.root.Get("info").Str("_postman_id") != "" || im.root.Get("item").Is(tree.List):
+		return &document.Refused{Found: "what may be a Postman collection",
+			Want: "OpenAPI 3 or Swagger 2; postman-to-openapi of npm converts it"}
+	case v3 != "" || v2 != "":
+		return &document.Refused{Found: "version " + document.Line(v3+v2, 20), Want: "OpenAPI 3 or Swagger 2"}
+	default:
+		return &document.Refused{Found: `neither "openapi" nor "swagger" at the top`, Want: "OpenAPI 3 or Swagger 2"}
+	}
+	return nil
+}
+
+// empty says why a document has no operations.
+func (im *importer) empty(err error) error {
+	if !errors.Is(err, document.ErrNoOperations) {
+		return err
+	}
+	switch {
+	case im.refs.outside > 0:
+		return &document.Refused{Found: "no operations: the paths are in other files",
+			Want: "one document: `npx @redocly/cli bundle` makes one"}
+	case len(im.root.Get("paths").Maps()) == 0:
+		return &document.Refused{Found: "no paths", Want: "a document with operations"}
+	case im.o.Methods != nil:
+		return &document.Refused{Found: fmt.Sprintf("no operation with %s", strings.Join(im.o.Methods, ", ")),
+			Want: "a document with some, or other methods (--read-only, allowed_methods, restricted_methods)"}
+	}
+	return &document.Refused{Found: "paths without a usable operation", Want: "a document with operations"}
+}

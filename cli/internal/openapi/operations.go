@@ -1,0 +1,339 @@
+package openapi
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+)
+
+const (
+	// maxOperations bounds the operations of a document, maxMembers the members of its paths and operations. Both may be
+	// shared, and count each time.
+	maxOperations = 100_000
+	maxMembers    = 10_000_000
+	// maxShared bounds a list that many operations may share.
+	maxShared = 100
+)
+
+// atMost are the first members of a list.
+func atMost(list []tree.Member, most int) []tree.Member { return list[:min(len(list), most)] }
+
+// each visits the operations in the document's order.
+func (im *importer) each(visit func(path, method string, item, op *tree.Node)) {
+	n, members := 0, 0
+	for _, group := range []string{"paths", "x-ms-paths"} {
+		for _, p := range im.root.Get(group).Maps() {
+			item := im.refs.resolve(p.Node)
+			if members += len(item.Maps()); members > maxMembers {
+				return
+			}
+			for _, m := range item.Maps() {
+				method := strings.ToUpper(m.Key)
+				if !m.Node.Is(tree.Map) || !slices.Contains(operation.Methods(), method) || strings.ToLower(m.Key) != m.Key {
+					continue
+				}
+				members += len(item.Members) + len(m.Node.Members)
+				if n++; n > maxOperations {
+					return
+				}
+				visit(p.Key, method, item, m.Node)
+			}
+		}
+	}
+}
+
+// operations writes a line for each operation.
+func (im *importer) operations() {
+	shared := im.shared()
+	seen := map[string]bool{}
+	im.each(func(path, method string, item, op *tree.Node) {
+		if im.o.Methods != nil && !slices.Contains(im.o.Methods, method) {
+			return
+		}
+		where, err := cleanPath(path)
+		if err != nil {
+			im.out.Note("an operation was left out: %v", err)
+			return
+		}
+		l := operation.Line{Method: method, Path: where, Deprecated: deprecated(op)}
+		l.ID = document.Line(op.Str("operationId"), operation.MaxID)
+		key := l.Method + " " + l.Path + " " + l.ID
+		if seen[key] {
+			return
+		}
+		seen[key] = true
+		im.words(&l, op)
+		server, ok := im.own(op, item)
+		if !ok {
+			return
+		}
+		l.Server = server
+		im.parameters(&l, item, op, shared)
+		im.answer(&l, op)
+		im.fit(&l)
+		im.out.Operations = append(im.out.Operations, l)
+	})
+	im.out.Head.Common = im.gen.object(shared.query)
+}
+
+// fit makes a line that is too long shorter.
+func (im *importer) fit(l *operation.Line) {
+	for _, part := range []*string{&l.Answer, &l.Body, &l.Query, &l.Headers, &l.Params} {
+		if _, err := operation.Marshal(l); err == nil {
+			return
+		}
+		if *part != "" {
+			*part = unknown
+			im.gen.cutOff++
+		}
+	}
+}
+
+// words are an operation's summary and tags, and what it is found by besides.
+func (im *importer) words(l *operation.Line, op *tree.Node) {
+	const long = 160
+	texts := []string{op.Str("description")}
+	l.Summary = document.Sentence(op.Str("summary"), long)
+	about := document.Sentence(op.Str("description"), long)
+	if about != "" && (l.Summary == "" || saysNothing(l.Summary)) {
+		l.Summary = about
+	}
+	for _, t := range atMost(op.Get("tags").Items(), maxShared) {
+		if tag := document.Line(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
+			l.Tags = append(l.Tags, tag)
+			texts = append(texts, im.tags[t.Node.Text])
+		}
+	}
+	l.Words = document.Words(l.Summary, texts...)
+}
+
+// saysNothing reports whether a summary only repeats the end of the path: what Microsoft's converter of OData calls
+// every operation that is an action or a function.
+func saysNothing(summary string) bool {
+	name, made := strings.CutPrefix(summary, "Invoke action ")
+	if !made {
+		name, made = strings.CutPrefix(summary, "Invoke function ")
+	}
+	return made && !strings.Contains(name, " ")
+}
+
+// deprecated reports whether a document says so of an operation, in whatever way.
+func deprecated(op *tree.Node) bool {
+	return op.True("deprecated") || op.True("x-deprecated") || op.True("x-is-deprecated") ||
+		document.Outdated(op.Str("summary")) || document.Outdated(op.Str("description"))
+}
+
+// cleanPath is a path as requests have it: in ASCII, and without a fragment, by which some documents tell operations of
+// one path apart.
+func cleanPath(path string) (string, error) {
+	path, _, _ = strings.Cut(path, "#")
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	var b strings.Builder
+	for i := range len(path) {
+		switch c := path[i]; {
+		case c <= ' ' || c >= 0x7f || c == '\\' || c == '"' || c == '<' || c == '>':
+			b.WriteString(url.PathEscape(string(c))) // bytes, not characters: UTF-8 is escaped byte by byte
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), operation.CheckPath(b.String())
+}
+
+// field is a parameter, or a field of a form.
+type field struct {
+	name, in string
+	required bool
+	schema   typ
+}
+
+// params are an operation's parameters with their definitions; those of the operation win over those of the path.
+func (im *importer) params(item, op *tree.Node) []*tree.Node {
+	var out []*tree.Node
+	at := map[string]int{}
+	for _, list := range []*tree.Node{item.Get("parameters"), op.Get("parameters")} {
+		for _, m := range atMost(list.Items(), maxParameters) {
+			p := im.refs.resolve(m.Node)
+			if p.Str("name") == "" || len(out) >= maxParameters {
+				continue
+			}
+			key := p.Str("in") + ":" + p.Str("name")
+			if i, twice := at[key]; twice {
+				out[i] = p
+				continue
+			}
+			at[key] = len(out)
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+const maxParameters = 500
+
+// common are the optional parameters that nearly all operations share.
+type common struct {
+	query []field
+	keys  map[string]bool
+}
+
+// shared finds them.
+func (im *importer) shared() common {
+	const few, percent = 10, 70
+	operations := 0
+	count, first := map[string]int{}, map[string]*tree.Node{}
+	var order []string
+	im.each(func(_, _ string, item, op *tree.Node) {
+		operations++
+		for _, p := range im.params(item, op) {
+			in := p.Str("in")
+			if in != "query" && in != "header" || p.True("required") {
+				continue
+			}
+			key := in + ":" + p.Str("name")
+			if count[key]++; count[key] == 1 {
+				first[key] = p
+				order = append(order, key)
+			}
+		}
+	})
+	out := common{keys: map[string]bool{}}
+	for _, key := range order {
+		if operations < few || count[key]*100 <= operations*percent {
+			continue
+		}
+		out.keys[key] = true
+		if p := first[key]; p.Str("in") == "query" && !im.credential("query:"+p.Str("name")) {
+			out.query = append(out.query, field{name: p.Str("name"), schema: im.parameterType(p)})
+		}
+	}
+	return out
+}
+
+// credential reports whether a place is that of a token.
+func (im *importer) credential(place string) bool {
+	for _, t := range im.out.Scheme.Tokens {
+		if strings.EqualFold(t.Place, place) {
+			return true
+		}
+	}
+	return false
+}
+
+// parameters writes the parameters and the body of an operation.
+func (im *importer) parameters(l *operation.Line, item, op *tree.Node, shared common) {
+	var path, query, headers, form []field
+	plain := true
+	var body *tree.Node
+	for _, p := range im.params(item, op) {
+		in, name := p.Str("in"), p.Str("name")
+		if !p.True("required") && shared.keys[in+":"+name] || im.credential(in+":"+name) {
+			continue
+		}
+		f := field{name: name, in: in, required: p.True("required")}
+		switch in {
+		case "body":
+			body = p
+			continue
+		case "header":
+			switch strings.ToLower(name) {
+			case "accept", "content-type", "authorization":
+				continue
+			}
+		case "path", "query", "formData":
+		default:
+			continue
+		}
+		f.schema = im.parameterType(p)
+		switch in {
+		case "header":
+			headers = append(headers, f)
+		case "path":
+			f.required = true
+			plain = plain && f.schema.text == "string"
+			path = append(path, f)
+		case "query":
+			query = append(query, f)
+			im.style(l, p, f)
+		case "formData":
+			form = append(form, f)
+		}
+	}
+	if !plain {
+		l.Params = im.gen.object(path)
+	}
+	l.Query, l.Headers = im.gen.object(query), im.gen.object(headers)
+	switch {
+	case im.swagger && body != nil:
+		l.Body, l.BodyMedia = im.gen.schema(body.Get("schema"), context{input: true}).text, im.consumes(op, "")
+		l.BodyOptional = !body.True("required")
+	case len(form) > 0:
+		l.Body, l.BodyMedia = im.gen.object(form), im.consumes(op, formMedia)
+		l.BodyOptional = !slices.ContainsFunc(form, func(f field) bool { return f.required })
+		if slices.ContainsFunc(form, func(f field) bool { return f.schema.text == blob }) {
+			l.BodyMedia = multipart
+		}
+	case !im.swagger:
+		im.body(l, im.refs.resolve(op.Get("requestBody")))
+	}
+	if l.BodyMedia == jsonMedia {
+		l.BodyMedia = ""
+	}
+}
+
+// style says how a parameter is written if that is not the usual way.
+func (im *importer) style(l *operation.Line, p *tree.Node, f field) {
+	way := ""
+	list := strings.HasSuffix(f.schema.text, "[]")
+	switch style := p.Str("style"); {
+	case p.Get("content") != nil:
+		way = "json"
+	case style == "deepObject":
+		way = "deep"
+	case im.swagger && list:
+		way = map[string]string{"multi": "", "ssv": "space", "pipes": "pipe", "tsv": "tab"}[p.Str("collectionFormat")]
+		if c := p.Str("collectionFormat"); c == "" || c == "csv" {
+			way = "comma"
+		}
+	case style == "spaceDelimited" && list:
+		way = "space"
+	case style == "pipeDelimited" && list:
+		way = "pipe"
+	case p.Str("explode") == "false" && list:
+		way = "comma"
+	}
+	setStyle(l, f.name, way)
+}
+
+// setStyle says how one parameter or field is written, unless that is the usual way or said already.
+func setStyle(l *operation.Line, name, way string) {
+	_, said := l.Styles[name]
+	if way == "" || said || len(l.Styles) >= operation.MaxStyles || document.Line(name, operation.MaxTag) != name {
+		return
+	}
+	if l.Styles == nil {
+		l.Styles = map[string]string{}
+	}
+	l.Styles[name] = way
+}
+
+// parameterType is the type of a parameter.
+func (im *importer) parameterType(p *tree.Node) typ {
+	c := context{input: true}
+	switch {
+	case p.Get("schema") != nil:
+		return im.gen.schema(p.Get("schema"), c)
+	case im.swagger:
+		return im.gen.schema(p, c)
+	}
+	for _, m := range p.Get("content").Maps() {
+		return im.gen.schema(m.Node.Get("schema"), c)
+	}
+	return typ{text: "string"}
+}

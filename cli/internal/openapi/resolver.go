@@ -1,0 +1,98 @@
+package openapi
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+)
+
+// resolver follows references inside of the document.
+type resolver struct {
+	root  *tree.Node
+	known map[string]*tree.Node
+	// index holds the members of large maps by key.
+	index map[*tree.Node]map[string]*tree.Node
+	// outside counts the references that lead elsewhere.
+	outside int
+}
+
+func newResolver(root *tree.Node) *resolver {
+	return &resolver{root: root, known: map[string]*tree.Node{}, index: map[*tree.Node]map[string]*tree.Node{}}
+}
+
+// maxChain is how many references may lead to each other.
+const maxChain = 20
+
+// resolve follows a node's reference, and that of what it leads to. It is nil if that leads nowhere.
+func (r *resolver) resolve(n *tree.Node) *tree.Node {
+	for range maxChain {
+		ref := n.Get("$ref")
+		if !ref.Is(tree.String) {
+			return n
+		}
+		n = r.find(ref.Text)
+	}
+	return nil
+}
+
+// find is what a reference leads to, or nil.
+func (r *resolver) find(ref string) *tree.Node {
+	if n, ok := r.known[ref]; ok {
+		return n
+	}
+	n := r.pointer(ref)
+	r.known[ref] = n
+	return n
+}
+
+// pointer follows a JSON pointer in a fragment (RFC 6901, section 6).
+func (r *resolver) pointer(ref string) *tree.Node {
+	pointer, inside := strings.CutPrefix(ref, "#/")
+	if !inside {
+		if ref != "#" {
+			r.outside++
+			return nil
+		}
+		return r.root
+	}
+	n := r.root
+	for part := range strings.SplitSeq(pointer, "/") {
+		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		next := r.child(n, key)
+		if next == nil {
+			if plain, err := url.PathUnescape(part); err == nil {
+				next = r.child(n, strings.NewReplacer("~1", "/", "~0", "~").Replace(plain))
+			}
+		}
+		if n = next; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+func (r *resolver) child(n *tree.Node, key string) *tree.Node {
+	if n.Is(tree.List) {
+		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(n.Members) {
+			return n.Members[i].Node
+		}
+		return nil
+	}
+	const large = 16
+	if n == nil || len(n.Members) <= large {
+		return n.Get(key)
+	}
+	index := r.index[n]
+	if index == nil {
+		index = make(map[string]*tree.Node, len(n.Members))
+		for _, m := range n.Maps() {
+			if index[m.Key] == nil {
+				index[m.Key] = m.Node
+			}
+		}
+		r.index[n] = index
+	}
+	return index[key]
+}

@@ -1,0 +1,392 @@
+package openapi
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+)
+
+// schema writes a schema as a type.
+func (g *generator) schema(n *tree.Node, c context) typ {
+	g.schemas--
+	if g.schemas < 0 || g.work < 0 || c.depth > maxNesting {
+		g.cutOff++
+		return typ{text: unknown}
+	}
+	t := g.combined(n, c)
+	g.work -= len(t.text) + cost(n)
+	if len(t.text) > maxText {
+		g.cutOff++
+		return typ{text: unknown}
+	}
+	return t
+}
+
+// cost is how much there is to look at in a schema, without the schemas in it.
+func cost(n *tree.Node) int {
+	sum := len(n.Maps())
+	for _, m := range n.Maps() {
+		if m.Node != nil {
+			sum += len(m.Node.Members)
+		}
+	}
+	return sum
+}
+
+// combined writes what a schema says itself, and what it is combined of.
+func (g *generator) combined(n *tree.Node, c context) typ {
+	switch {
+	case n.Is(tree.Bool) && n.Text == "false":
+		return typ{text: "never"}
+	case !n.Is(tree.Map):
+		return typ{text: unknown}
+	}
+	nullable := n.True("nullable") || n.True("x-nullable")
+	if ref := n.Get("$ref"); ref.Is(tree.String) {
+		return orNull(g.reference(ref.Text, c), nullable)
+	}
+	var parts []typ
+	for _, m := range n.Get("allOf").Items() {
+		if t := g.schema(m.Node, c.beside()); !open(t) && len(parts) < maxAlternatives {
+			parts = append(parts, t)
+		}
+	}
+	for _, word := range []string{"oneOf", "anyOf"} {
+		if t, ok := g.alternatives(n, word, c); ok {
+			parts = append(parts, t)
+		}
+	}
+	base, null := g.base(n, c)
+	switch {
+	case len(parts) == 0:
+		parts = append(parts, base)
+	case !open(base) && !primitive(base):
+		parts = append([]typ{base}, parts...)
+	}
+	return orNull(join(parts, " & ", intersection), nullable || null)
+}
+
+// open reports whether a type says nothing.
+func open(t typ) bool { return t.text == unknown || t.text == anyObject }
+
+const anyObject = "{ [key: string]: unknown }"
+
+func primitive(t typ) bool {
+	switch t.text {
+	case "string", "number", "boolean", "null":
+		return true
+	}
+	return false
+}
+
+func orNull(t typ, nullable bool) typ {
+	if !nullable || t.text == unknown || t.text == "null" || strings.HasSuffix(t.text, "| null") && t.op == union {
+		return t
+	}
+	return join([]typ{t, {text: "null"}}, " | ", union)
+}
+
+// maxAlternatives bounds the members of a union or intersection.
+const maxAlternatives = 1000
+
+// alternatives writes oneOf or anyOf. Alternatives that only say which properties are required are no types.
+func (g *generator) alternatives(n *tree.Node, word string, c context) (typ, bool) {
+	items := n.Get(word).Items()
+	if len(items) > maxAlternatives {
+		g.cutOff++
+		return typ{text: unknown}, true
+	}
+	tell := g.discriminator(n)
+	var parts []typ
+	for _, m := range items {
+		if onlyRequires(m.Node) {
+			continue
+		}
+		t := g.schema(m.Node, c.beside())
+		if literal := tell(m.Node); literal != "" && t.text != unknown {
+			t = join([]typ{{text: literal}, t}, " & ", intersection)
+		}
+		parts = append(parts, t)
+	}
+	if len(parts) == 0 {
+		return typ{}, false
+	}
+	t := join(parts, " | ", union)
+	return t, !open(t)
+}
+
+func onlyRequires(n *tree.Node) bool {
+	return n.Is(tree.Map) && !slices.ContainsFunc(n.Members, func(m tree.Member) bool {
+		return m.Key != "required" && m.Key != "title" && m.Key != "description" && m.Key != "not"
+	})
+}
+
+// discriminator returns what tells an alternative from the others: the property with the alternative's own value, if
+// the alternative's schema does not say it.
+func (g *generator) discriminator(n *tree.Node) func(alternative *tree.Node) string {
+	d := n.Get("discriminator")
+	name := d.Str("propertyName")
+	return func(alternative *tree.Node) string {
+		ref := alternative.Str("$ref")
+		if name == "" || ref == "" {
+			return ""
+		}
+		p := g.refs.resolve(g.find(alternative, name, 0))
+		if p == nil || p.Str("type") != "string" || p.Get("enum") != nil || p.Get("const") != nil {
+			return ""
+		}
+		last := ref[strings.LastIndexByte(ref, '/')+1:]
+		var values []typ
+		for _, m := range atMost(d.Get("mapping").Maps(), maxAlternatives) {
+			if to := m.Node.Text; to == ref || to == last {
+				values = append(values, typ{text: quote(m.Key)})
+			}
+		}
+		if len(values) == 0 {
+			values = []typ{{text: quote(last)}}
+		}
+		return braces([]string{property(name, true, join(values, " | ", union))})
+	}
+}
+
+// find is the schema of a property, or nil.
+func (g *generator) find(n *tree.Node, name string, depth int) *tree.Node {
+	const deep = 5
+	n = g.refs.resolve(n)
+	if n == nil || depth > deep {
+		return nil
+	}
+	if p := g.refs.child(n.Get("properties"), name); p != nil {
+		return p
+	}
+	for i, m := range n.Get("allOf").Items() {
+		if p := g.find(m.Node, name, depth+1); p != nil || i > deep {
+			return p
+		}
+	}
+	return nil
+}
+
+// base writes what a schema says without what it is combined of, and reports whether it may be null.
+func (g *generator) base(n *tree.Node, c context) (t typ, null bool) {
+	kinds, null := kindsOf(n)
+	if v := n.Get("const"); v != nil {
+		return literal(v, kinds), null
+	}
+	if values := n.Get("enum").Items(); len(values) > 0 {
+		return enum(values, kinds, null), false
+	}
+	var parts []typ
+	for _, k := range kinds {
+		parts = append(parts, g.kind(n, k, c))
+	}
+	switch {
+	case len(parts) > 0:
+		return join(parts, " | ", union), null
+	case null:
+		return typ{text: "null"}, false
+	}
+	return typ{text: unknown}, false
+}
+
+// kindsOf are the types that a schema allows. What it does not say is taken from its other words.
+func kindsOf(n *tree.Node) (kinds []string, null bool) {
+	t := n.Get("type")
+	if t.Is(tree.String) {
+		kinds = []string{t.Text}
+	}
+	for _, m := range t.Items() {
+		if !slices.Contains(kinds, m.Node.Text) && len(kinds) < 8 {
+			kinds = append(kinds, m.Node.Text)
+		}
+	}
+	kinds = slices.DeleteFunc(kinds, func(k string) bool {
+		null = null || k == "null"
+		return k == "null" || k == "any" || k == ""
+	})
+	if len(kinds) > 0 || null {
+		return kinds, null
+	}
+	switch {
+	case n.Get("properties") != nil, n.Get("additionalProperties") != nil, n.Get("patternProperties") != nil:
+		return []string{"object"}, false
+	case n.Get("items") != nil, n.Get("prefixItems") != nil:
+		return []string{"array"}, false
+	case n.Get("format").Is(tree.String) && n.Str("format") == "binary":
+		return []string{"string"}, false
+	}
+	return nil, false
+}
+
+// kind writes one of a schema's types.
+func (g *generator) kind(n *tree.Node, kind string, c context) typ {
+	switch kind {
+	case "string":
+		if f := n.Str("format"); f == "binary" || n.Str("contentMediaType") == "application/octet-stream" &&
+			n.Get("contentEncoding") == nil {
+			return typ{text: blob}
+		}
+		return typ{text: "string"}
+	case "integer", "number", "float", "double", "int", "long":
+		return typ{text: "number"}
+	case "boolean", "bool":
+		return typ{text: "boolean"}
+	case "file":
+		return typ{text: blob}
+	case "array":
+		return g.array(n, c.in())
+	case "object":
+		return g.properties(n, c.in())
+	}
+	return typ{text: unknown}
+}
+
+func (g *generator) array(n *tree.Node, c context) typ {
+	items := n.Get("items")
+	tuple := n.Get("prefixItems").Items()
+	if items.Is(tree.List) {
+		tuple, items = items.Items(), n.Get("additionalItems")
+	}
+	const long = 20
+	if len(tuple) == 0 || len(tuple) > long {
+		if items == nil || items.Is(tree.List) {
+			return typ{text: unknown + "[]"}
+		}
+		return typ{text: listOf(g.schema(items, c))}
+	}
+	var members []string
+	for _, m := range tuple {
+		members = append(members, g.schema(m.Node, c).text)
+	}
+	if !items.Is(tree.Bool) || items.Text != "false" {
+		rest := typ{text: unknown}
+		if items != nil {
+			rest = g.schema(items, c)
+		}
+		members = append(members, "..."+listOf(rest))
+	}
+	return typ{text: "[" + strings.Join(members, ", ") + "]"}
+}
+
+func listOf(t typ) string {
+	if t.op != none {
+		return "(" + t.text + ")[]"
+	}
+	return t.text + "[]"
+}
+
+// maxProperties bounds the properties of an object.
+const maxProperties = 2000
+
+// properties writes an object.
+func (g *generator) properties(n *tree.Node, c context) typ {
+	members := n.Get("properties").Maps()
+	if len(members) > maxProperties {
+		g.cutOff++
+		members = members[:maxProperties]
+	}
+	required := map[string]bool{}
+	for _, m := range n.Get("required").Items() {
+		required[m.Node.Text] = true
+	}
+	var fields []field
+	for _, m := range members {
+		must := required[m.Key] || m.Node.Str("required") == "true"
+		if must {
+			p := g.refs.resolve(m.Node)
+			must = c.input && !p.True("readOnly") || !c.input && !p.True("writeOnly")
+		}
+		fields = append(fields, field{name: m.Key, required: must, schema: g.schema(m.Node, c)})
+	}
+	text := g.object(fields)
+	more, ok := g.additional(n, c, len(fields) > 0)
+	switch {
+	case !ok && text == "":
+		return typ{text: anyObject}
+	case !ok:
+		return typ{text: text}
+	case text == "":
+		return typ{text: braces([]string{more})}
+	}
+	return typ{text: strings.TrimSuffix(text, " }") + "; " + more + " }"}
+}
+
+// additional writes the properties that are not named. With others beside them they are unknown, since TypeScript wants
+// all properties to be of that type.
+func (g *generator) additional(n *tree.Node, c context, others bool) (string, bool) {
+	const index = "[key: string]: "
+	add, patterns := n.Get("additionalProperties"), n.Get("patternProperties").Maps()
+	switch {
+	case len(patterns) == 1 && !others && (add == nil || add.Text == "false"):
+		return index + g.schema(patterns[0].Node, c).text, true
+	case len(patterns) > 0, add.Is(tree.Bool) && add.Text == "true":
+		return index + unknown, true
+	case add.Is(tree.Map) && len(add.Members) == 0:
+		return index + unknown, true
+	case add.Is(tree.Map) && others:
+		return index + unknown, true
+	case add.Is(tree.Map):
+		return index + g.schema(add, c).text, true
+	}
+	return "", false
+}
+
+// twins finds the schemas that are other types where they are sent than where they are answered: those with a required
+// property that is only read or only written, and those that lead to one.
+func twins(root *tree.Node, refs *resolver) map[*tree.Node]bool {
+	out := map[*tree.Node]bool{}
+	users := map[*tree.Node][]*tree.Node{}
+	left := maxSchemas
+	var first []*tree.Node
+	for _, group := range []*tree.Node{root.At("components", "schemas"), root.Get("definitions")} {
+		for _, m := range group.Maps() {
+			t := twin{refs: refs, left: &left}
+			t.walk(m.Node, 0)
+			if t.differs {
+				first = append(first, m.Node)
+			}
+			for _, to := range t.uses {
+				users[to] = append(users[to], m.Node)
+			}
+		}
+	}
+	for len(first) > 0 {
+		n := first[len(first)-1]
+		first = first[:len(first)-1]
+		if !out[n] {
+			out[n] = true
+			first = append(first, users[n]...)
+		}
+	}
+	return out
+}
+
+// twin looks at one schema.
+type twin struct {
+	refs    *resolver
+	left    *int
+	differs bool
+	uses    []*tree.Node
+}
+
+func (t *twin) walk(n *tree.Node, depth int) {
+	if *t.left--; *t.left < 0 || depth > maxNesting*2 || n == nil {
+		return
+	}
+	if ref := n.Get("$ref"); ref.Is(tree.String) {
+		if to := t.refs.find(ref.Text); to != nil {
+			t.uses = append(t.uses, to)
+		}
+		return
+	}
+	for _, m := range n.Get("required").Items() {
+		p := t.refs.resolve(t.refs.child(n.Get("properties"), m.Node.Text))
+		t.differs = t.differs || p.True("readOnly") || p.True("writeOnly")
+	}
+	for _, m := range n.Members {
+		if m.Node != nil && len(m.Node.Members) > 0 {
+			t.walk(m.Node, depth+1)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package openapi
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+)
+
+// maxHosts bounds the hosts of a document.
+const maxHosts = 50
+
+// servers chooses where requests go, and collects all hosts.
+func (im *importer) servers() error {
+	if im.o.Server != "" {
+		server, host, err := document.CheckServer(im.o.Server)
+		if err != nil {
+			return &document.Refused{Found: "--server: " + err.Error(), Want: "a URL like https://api.example.com/v1"}
+		}
+		im.out.Head.Server, im.out.HTTP = server, strings.HasPrefix(server, "http:")
+		im.out.AddHost(host)
+		return nil
+	}
+	var first error
+	for _, text := range im.rootServers() {
+		server, err := im.server(text.url, text.variables)
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		if im.out.Head.Server == "" {
+			im.out.Head.Server = server
+		}
+	}
+	switch {
+	case im.out.Head.Server == "" && first == nil:
+		return &document.Refused{Found: "no server in the document", Want: "--server https://..., where requests go"}
+	case im.out.Head.Server == "":
+		return first
+	case first != nil:
+		im.out.Note("a server was left out: %v", first)
+	}
+	return nil
+}
+
+// rawServer is a server as the document has it.
+type rawServer struct {
+	url       string
+	variables *tree.Node
+}
+
+func (im *importer) rootServers() []rawServer {
+	if !im.swagger {
+		return rawServers(im.root)
+	}
+	host, base := im.root.Str("host"), im.root.Str("basePath")
+	if host == "" {
+		if im.o.Base == nil {
+			return nil
+		}
+		return []rawServer{{url: "/" + strings.TrimLeft(base, "/")}}
+	}
+	// Some documents have a URL there.
+	if _, rest, ok := strings.Cut(host, "://"); ok {
+		host = rest
+	}
+	schemes := im.root.Get("schemes").Items()
+	scheme := "https"
+	for i, s := range schemes {
+		if s.Node.Text == "https" {
+			scheme = "https"
+			break
+		}
+		if i == 0 && (s.Node.Text == "http" || s.Node.Text == "ws") {
+			scheme = "http"
+		}
+	}
+	return []rawServer{{url: scheme + "://" + strings.TrimRight(host, "/") + "/" + strings.TrimLeft(base, "/")}}
+}
+
+func rawServers(n *tree.Node) []rawServer {
+	var out []rawServer
+	for _, s := range atMost(n.Get("servers").Items(), maxHosts) {
+		if s.Node.Is(tree.Map) {
+			out = append(out, rawServer{s.Node.Str("url"), s.Node.Get("variables")})
+		}
+	}
+	return out
+}
+
+// own is the server of an operation or path that has some of its own, or empty if it is that of the document. It is
+// false if none of them can be used.
+func (im *importer) own(op, item *tree.Node) (string, bool) {
+	list := rawServers(op)
+	if len(list) == 0 {
+		list = rawServers(item)
+	}
+	var first error
+	for _, raw := range list {
+		if im.o.Server != "" && im.isRoot(raw.url) { // --server stands for it
+			return "", true
+		}
+		server, err := im.server(raw.url, raw.variables)
+		switch {
+		case err == nil && server == im.out.Head.Server:
+			return "", true
+		case err == nil:
+			return server, true
+		case first == nil:
+			first = err
+		}
+	}
+	if first != nil {
+		im.out.Note("operations with a server of their own were left out: %v", first)
+	}
+	return "", first == nil
+}
+
+// isRoot reports whether a server is the document's first one, whatever its scheme.
+func (im *importer) isRoot(server string) bool {
+	bare := func(s string) string {
+		_, rest, _ := strings.Cut(s, "//")
+		return strings.TrimRight(rest, "/")
+	}
+	list := im.rootServers()
+	return len(list) > 0 && bare(list[0].url) != "" && bare(list[0].url) == bare(server)
+}
+
+var variable = regexp.MustCompile(`\{[^{}/]*\}`)
+
+// server checks one server, and adds its host.
+func (im *importer) server(text string, variables *tree.Node) (string, error) {
+	text = strings.TrimSpace(text)
+	full, err := im.fill(text, variables)
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(full)
+	if err != nil {
+		return "", &document.Refused{Found: "the server " + document.Line(full, 100), Want: "--server https://..."}
+	}
+	if u.Host == "" && u.Scheme == "" {
+		switch {
+		case im.o.Base != nil:
+			u = im.o.Base.ResolveReference(u)
+		case im.out.Head.Server != "":
+			if base, err := url.Parse(im.out.Head.Server + "/"); err == nil {
+				u = base.ResolveReference(u)
+			}
+		case firstWord(full):
+			u, _ = url.Parse("https://" + full) // nil is refused below
+		default:
+			return "", &document.Refused{Found: fmt.Sprintf("the server %q, which has no host", document.Line(full, 100)),
+				Want: "--server https://..., the whole of it"}
+		}
+	}
+	if u != nil && u.Scheme == "" {
+		u.Scheme = "https"
+	}
+	if u == nil {
+		return "", &document.Refused{Found: "the server " + document.Line(full, 100), Want: "--server https://..."}
+	}
+	server, host, err := document.CheckServer(u.String())
+	if err != nil {
+		return "", &document.Refused{Found: err.Error(), Want: "--server https://..."}
+	}
+	if strings.HasPrefix(server, "http:") {
+		return "", &document.Refused{Found: server + ", which is plain HTTP",
+			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in " +
+				"clear text"}
+	}
+	if len(im.out.Hosts) < maxHosts {
+		im.out.AddHost(host)
+	}
+	return server, nil
+}
+
+// firstWord reports whether a URL without a scheme begins with a host: api.example.com/v1.
+func firstWord(s string) bool {
+	host, _, _ := strings.Cut(s, "/")
+	_, _, err := document.CheckServer("https://" + host)
+	return err == nil && strings.Contains(host, ".")
+}
+
+// fill puts the values of variables in. A variable of the host is the user's to choose.
+func (im *importer) fill(text string, variables *tree.Node) (string, error) {
+	host := text
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		host = rest
+	}
+	host, _, _ = strings.Cut(host, "/")
+	var bad error
+	full := variable.ReplaceAllStringFunc(text, func(v string) string {
+		name := v[1 : len(v)-1]
+		if value, ok := im.o.Vars[name]; ok {
+			return value
+		}
+		def := variables.Get(name)
+		preset, one := def.Get("default"), def.Get("enum").Items()
+		fixed := len(one) == 1 && preset != nil && one[0].Node.Text == preset.Text
+		if preset != nil && preset.Text != "" &&
+			(fixed || !strings.Contains(host, v) || strings.HasPrefix(preset.Text, "/")) {
+			return preset.Text
+		}
+		if bad == nil {
+			bad = &document.Refused{
+				Found: fmt.Sprintf("the server %s with the variable %s", document.Line(text, 100), document.Line(name, 40)),
+				Want:  "--var " + document.Line(name, 40) + "=" + choice(preset, one) + ", or --server https://...",
+			}
+		}
+		return v
+	})
+	return full, bad
+}
+
+// choice shows what a variable may be.
+func choice(preset *tree.Node, enum []tree.Member) string {
+	var words []string
+	for _, e := range enum {
+		if words = append(words, document.Line(e.Node.Text, 40)); len(words) == 20 {
+			words = append(words, "...")
+			break
+		}
+	}
+	out := "VALUE"
+	if len(words) > 0 {
+		out += " (one of " + strings.Join(words, ", ") + ")"
+	}
+	if preset != nil && preset.Text != "" {
+		out += " (usually " + document.Line(preset.Text, 40) + ")"
+	}
+	return out
+}

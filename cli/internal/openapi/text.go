@@ -1,0 +1,166 @@
+package openapi
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
+)
+
+// number is what is a number in JSON and in TypeScript.
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$`)
+
+// enum writes the values that a schema allows.
+func enum(values []tree.Member, kinds []string, null bool) typ {
+	var out []string
+	seen := map[string]bool{}
+	for _, v := range values {
+		text := literal(v.Node, kinds).text
+		if text == unknown {
+			return typ{text: unknown}
+		}
+		if !seen[text] {
+			seen[text] = true
+			out = append(out, text)
+		}
+	}
+	if null && !seen["null"] {
+		out = append(out, "null")
+	}
+	// A type beside some of its values makes them superfluous, and a reader is shown less.
+	for _, kind := range []string{"string", "number"} {
+		if seen[kind] {
+			out = slices.DeleteFunc(out, func(s string) bool {
+				return kind == "string" && s[0] == '"' || kind == "number" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9')
+			})
+		}
+	}
+	if len(out) == 1 {
+		return typ{text: out[0]}
+	}
+	return typ{strings.Join(out, " | "), union}
+}
+
+// literal writes one value as a type.
+func literal(v *tree.Node, kinds []string) typ {
+	is := func(names ...string) bool {
+		return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(names, k) })
+	}
+	if v == nil {
+		return typ{text: "null"}
+	}
+	switch v.Kind {
+	case tree.Null:
+		return typ{text: "null"}
+	case tree.Bool:
+		if is("boolean") {
+			return typ{text: v.Text}
+		}
+	case tree.Number:
+		if is("integer", "number") {
+			if number.MatchString(v.Text) {
+				return typ{text: v.Text}
+			}
+			return typ{text: "number"}
+		}
+	case tree.String:
+		if is("string") {
+			break
+		}
+		if is("integer", "number") && number.MatchString(v.Text) || is("boolean") && (v.Text == "true" || v.Text == "false") {
+			return typ{text: v.Text}
+		}
+	default:
+		return typ{text: unknown}
+	}
+	const long = 300
+	if len(v.Text) > long {
+		return typ{text: "string"}
+	}
+	return typ{text: quote(v.Text)}
+}
+
+// quote is a string of TypeScript on one line, in which every character that is not shown as it is is escaped.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '<': // markup, to whoever shows it as such
+			b.WriteString(`\u003c`)
+		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, visible.Plain(string(r)):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// propertyName is a property's name, quoted unless it is an identifier.
+func propertyName(s string) string {
+	if s != "" && s == identifier(s) {
+		return s
+	}
+	const long = 200
+	if len(s) > long {
+		s = strings.ToValidUTF8(s[:long], "")
+	}
+	return quote(s)
+}
+
+// identifier makes an identifier of a text: other characters than letters, digits, _ and $ become _.
+func identifier(s string) string {
+	const long = 100
+	s = strings.ReplaceAll(s, "~1", "_")
+	if len(s) > long {
+		s = s[:long]
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_', c == '$':
+			b.WriteByte(c)
+		case '0' <= c && c <= '9':
+			if i == 0 {
+				b.WriteByte('_')
+			}
+			b.WriteByte(c)
+		case c < utf8.RuneSelf || utf8.RuneStart(c):
+			b.WriteByte('_')
+		}
+	}
+	if b.Len() == 0 {
+		return "_"
+	}
+	return b.String()
+}
+
+// reserved are names of types that would hide one of TypeScript or of the runtime, and words of the language.
+const reserved = `
+any unknown never void null undefined string number boolean bigint symbol object this true false
+break case catch class const continue debugger default delete do else enum export extends finally for function if import
+in instanceof new return super switch throw try typeof var while with implements interface let package private protected
+public static yield async await of as is asserts infer keyof readonly unique declare module namespace abstract type
+global require intrinsic using accessor satisfies out override
+Array ReadonlyArray Record Partial Required Readonly Pick Omit Exclude Extract NonNullable Parameters ReturnType Awaited
+InstanceType ConstructorParameters ThisType Uppercase Lowercase Capitalize Uncapitalize NoInfer ThisParameterType
+Object Function Boolean Symbol Number BigInt String RegExp Date Math JSON Promise PromiseLike Map Set WeakMap WeakSet
+WeakRef Error EvalError RangeError ReferenceError SyntaxError TypeError URIError AggregateError SuppressedError Proxy
+Reflect Iterator Iterable IterableIterator AsyncIterator AsyncIterable AsyncIterableIterator Generator AsyncGenerator
+ArrayBuffer SharedArrayBuffer DataView Atomics Intl Uint8Array Int8Array Uint16Array Int16Array Uint32Array Int32Array
+Float32Array Float64Array BigInt64Array BigUint64Array Uint8ClampedArray ArrayLike PropertyKey PropertyDescriptor
+Blob File FormData Headers Request Response RequestInit ResponseInit BodyInit HeadersInit URL URLSearchParams
+AbortSignal AbortController ReadableStream WritableStream TransformStream TextEncoder TextDecoder Event EventTarget
+WebSocket Deno console globalThis Crypto Performance Worker Storage Temporal`

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// History is a client of what is kept of runs in a state directory on which nothing runs: mcp-server of the folder of
+// binaries reads it. stop ends that process.
+func History(d statedir.Dir, bin string) (client operatorapi.Client, stop func(), err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return client, nil, fmt.Errorf("starting mcp-server: %w", err)
+	}
+	theirs, file := os.NewFile(uintptr(fds[0]), "history"), os.NewFile(uintptr(fds[1]), "history")
+	defer theirs.Close()
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return client, nil, fmt.Errorf("starting mcp-server: %w", err)
+	}
+	var said strings.Builder
+	cmd := exec.Command(filepath.Join(bin, "mcp-server"), "history", d.Join("history")) //nolint:noctx,gosec // until stop
+	cmd.Stdin, cmd.Stderr = theirs, &said
+	if err := cmd.Start(); err != nil {
+		_ = conn.Close()
+		return client, nil, fmt.Errorf("starting mcp-server, which reads what is kept of runs: %w", err)
+	}
+	stop = func() {
+		_ = conn.Close()
+		_ = cmd.Wait() // it has said what was wrong in its answers
+	}
+	dialled := false
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		if dialled {
+			_ = cmd.Wait()
+			return nil, fmt.Errorf("mcp-server ended: %s", strings.TrimSpace(said.String()))
+		}
+		dialled = true
+		return conn, nil
+	}}
+	return operatorapi.Client{HTTP: &http.Client{Transport: transport}}, stop, nil
+}

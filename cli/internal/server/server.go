@@ -1,0 +1,366 @@
+// Package server is a client of the running CodeForge: it locates the server and opens MCP sessions with it.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// Config says where to look.
+type Config struct {
+	// URL is the MCP endpoint, or docker://CONTAINER of mcp-server. Empty: Socket, else the supervisor of State, else the
+	// container of Docker, else Fallback.
+	URL string
+	// Socket is the operator's socket in mcp-server's own container, or empty elsewhere.
+	Socket string
+	// State is the state directory of the embedded mode.
+	State statedir.Dir
+	// Docker finds mcp-server's container of a stack that the user may have started here; empty: there is none. Nil:
+	// nobody looks.
+	Docker func(context.Context) (container string, err error)
+	// Fallback is the endpoint when no supervisor runs: the one Docker publishes. Empty: State was asked for by name, and
+	// nothing else will do.
+	Fallback string
+	// Token is the bearer token for an HTTP endpoint that requires one. Empty: none is sent.
+	Token secret.Value
+}
+
+// Place is where the server is.
+type Place struct {
+	// State is the state directory whose run/mcp.sock leads to the server. Nil: Socket, Container or the URL does.
+	State *statedir.Dir
+	// Socket is the operator's socket in this container, Container the one that docker exec leads into.
+	Socket, Container string
+	URL               string
+}
+
+// Name is how a person knows the place.
+func (p Place) Name() string {
+	switch {
+	case p.State != nil:
+		return p.State.Path()
+	case p.Socket != "":
+		return "this container"
+	case p.Container != "":
+		return "the container " + p.Container
+	}
+	return p.URL
+}
+
+// Local reports whether the place is the operator's socket, which answers more than the MCP endpoint.
+func (p Place) Local() bool { return p.State != nil || p.Socket != "" || p.Container != "" }
+
+// socketURL is the endpoint's URL on a unix socket, where the host only has to be one that the server accepts.
+const socketURL = "http://localhost/mcp"
+
+// Locate decides where the server is. It does not connect.
+func Locate(ctx context.Context, c Config) (Place, error) {
+	if name, ok := strings.CutPrefix(c.URL, docker.Scheme); ok {
+		return Place{Container: name, URL: socketURL}, docker.CheckName(name)
+	}
+	if c.URL != "" {
+		return Place{URL: c.URL}, nil
+	}
+	if c.Socket != "" {
+		return Place{Socket: c.Socket, URL: socketURL}, nil
+	}
+	if _, err := c.State.Running(); err == nil {
+		return Place{State: &c.State, URL: socketURL}, nil
+	} else if _, held := c.State.Holder(); held && !errors.Is(err, fs.ErrPermission) {
+		return Place{}, err
+	}
+	// Either nothing is running, or another user's server (root's, by sudo), which accepts this user over HTTP.
+	if c.Fallback == "" {
+		return Place{}, absent(c)
+	}
+	if c.Docker != nil {
+		if name, err := c.Docker(ctx); err != nil || name != "" {
+			return Place{Container: name, URL: socketURL}, err
+		}
+	}
+	return Place{URL: c.Fallback}, nil
+}
+
+// absent says why nothing can be reached in a state directory that was asked for by name.
+func absent(c Config) error {
+	_, err := c.State.Running()
+	if errors.Is(err, fs.ErrPermission) {
+		return &absentError{fmt.Sprintf("the CodeForge in %s belongs to another user: name its endpoint with --url, e.g. "+
+			"http://127.0.0.1:8080/mcp", c.State.Path()), err}
+	}
+	return &absentError{fmt.Sprintf("CodeForge is not running in %s%s. Start it with codeforge up --state %s",
+		c.State.Path(), ended(c), c.State.Path()), err}
+}
+
+// ended is how the CodeForge in the state directory ended by itself, in parentheses, or empty.
+func ended(c Config) string {
+	if e, ok := c.State.Ended(); ok {
+		return " (" + e.String() + ")"
+	}
+	return ""
+}
+
+// client is an HTTP client that connects to the place, with the token over HTTP.
+func (p Place) client(token secret.Value) *http.Client {
+	if !p.Local() {
+		return Client(token)
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := p.dial(ctx)
+		if err != nil {
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err} // nothing was sent
+		}
+		return conn, nil
+	}
+	return &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: answerTimeout, DialContext: dial}}
+}
+
+// dial connects to the operator's socket.
+func (p Place) dial(ctx context.Context) (net.Conn, error) {
+	path := p.Socket
+	switch {
+	case p.Container != "":
+		return docker.Dial(ctx, p.Container)
+	case p.State != nil:
+		in, release, err := p.State.Socket(statedir.MCPSocket)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		path = in
+	}
+	return new(net.Dialer).DialContext(ctx, "unix", path)
+}
+
+// Operator is a client of the operator's API. It is not ok at a URL, where nobody serves that.
+func Operator(ctx context.Context, c Config) (client operatorapi.Client, place Place, ok bool, err error) {
+	place, err = Locate(ctx, c)
+	if err != nil || !place.Local() {
+		return client, place, false, err
+	}
+	return operatorapi.Client{HTTP: place.client(c.Token)}, place, true, nil
+}
+
+// Session is an MCP session.
+type Session struct {
+	mcp *mcp.ClientSession
+	// Place is where the server was found.
+	Place Place
+}
+
+// Options configure a session.
+type Options struct {
+	// Progress is called with the server's progress messages. Nil: they are dropped.
+	Progress func(message string)
+}
+
+// Connect opens a session.
+func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
+	place, err := Locate(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-cli", Version: version.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			if o.Progress != nil {
+				o.Progress(r.Params.Message)
+			}
+		},
+	})
+	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: place.URL, HTTPClient: place.client(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage,
+	}, nil)
+	if err != nil {
+		return nil, orStranger(ctx, c, place, explain(err, c, place))
+	}
+	return &Session{mcp: s, Place: place}, nil
+}
+
+// maxMessage is the largest message accepted, in bytes.
+const maxMessage = 64 << 20
+
+// explain says what to do when there is no connection.
+func explain(err error, c Config, p Place) error {
+	var op *net.OpError
+	refused := errors.As(err, &op)
+	switch {
+	case p.Local():
+		return fmt.Errorf("connecting to the server in %s: %w", p.Name(), err)
+	case errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it "+
+			"(%w)", p.URL, err)
+	case refused && c.URL == "" && !c.State.Open():
+		return &absentError{fmt.Sprintf("nothing answers at %s, and whether CodeForge runs in %s can only be seen by the "+
+			"user whose folder that is", p.URL, c.State.Path()), err}
+	case refused && c.URL == "":
+		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s%s, and nothing answers at %s. "+
+			"Start it with codeforge up or docker compose up -d", c.State.Path(), ended(c), p.URL), err}
+	case strings.Contains(err.Error(), "Unauthorized"):
+		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
+	}
+	return fmt.Errorf("connecting to %s: %w", p.URL, err)
+}
+
+// absentError says what to do. It does not print its cause, which errors.Is finds.
+type absentError struct {
+	text  string
+	cause error
+}
+
+func (e *absentError) Error() string { return e.text }
+
+func (e *absentError) Unwrap() error { return e.cause }
+
+// answerTimeout is how long a server may take to begin an answer: longer than any run.
+const answerTimeout = 10 * time.Minute
+
+// Client is an HTTP client that sends the token and connects directly, whatever HTTP_PROXY says.
+func Client(token secret.Value) *http.Client {
+	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: answerTimeout}}}
+}
+
+type bearer struct {
+	token secret.Value
+	next  http.RoundTripper
+}
+
+// RoundTrip adds the Authorization header.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !b.token.Empty() {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
+	}
+	return b.next.RoundTrip(r)
+}
+
+// Close ends the session.
+func (s *Session) Close() error { return s.mcp.Close() }
+
+// Result is the result of execute_code.
+type Result struct {
+	// Output is what the model sees first: stdout, or after a failure stderr and stdout.
+	Output string `json:"output"`
+	// Stderr is the standard error of a run that did not fail.
+	Stderr string `json:"stderr,omitempty"`
+	// Notes are the further texts, in words for a person where the server has them.
+	Notes  []string `json:"notes,omitempty"`
+	Failed bool     `json:"failed"`
+	// Exit is nil when the code did not run, or its end is unknown.
+	Exit    *runapi.Exit        `json:"exit,omitempty"`
+	Receipt *controlapi.Receipt `json:"receipt,omitempty"`
+}
+
+// The keys of a result's _meta, and of a block's.
+const (
+	receiptKey = "codeforge/receipt"
+	exitKey    = "codeforge/exit"
+	notesKey   = "codeforge/notes"
+	// streamKey is in the _meta of the block of stderr, which begins with stderrLine.
+	streamKey  = "codeforge/stream"
+	stderrLine = "stderr:\n"
+)
+
+// Run is what to run. The fields are the arguments of execute_code; empty ones are left out: the server has defaults.
+type Run struct {
+	Code     string   `json:"code"`
+	Language string   `json:"language,omitempty"`
+	APIs     []string `json:"apis,omitempty"`
+	Timeout  float64  `json:"timeout,omitempty"` // in seconds
+	DryRun   bool     `json:"dry_run,omitempty"`
+}
+
+// Run runs code.
+func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
+	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args}
+	p.SetProgressToken("run")
+	res, err := s.mcp.CallTool(ctx, p)
+	if err != nil {
+		return Result{}, unwrapAnswer(fmt.Errorf("running the code: %w", err))
+	}
+	return result(res)
+}
+
+// unwrapAnswer returns the server's sentence without the chain of calls that led to it. Other errors stay as they are.
+func unwrapAnswer(err error) error {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return errors.New(e.Message)
+	}
+	return err
+}
+
+// call calls a tool. That it failed is an error.
+func (s *Session) call(ctx context.Context, doing, tool string, args map[string]any) (Result, error) {
+	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return Result{}, unwrapAnswer(fmt.Errorf("%s: %w", doing, err))
+	}
+	r, err := result(res)
+	if err == nil && r.Failed {
+		err = errors.New(strings.Join(append([]string{r.Output}, r.Notes...), "\n"))
+	}
+	return r, err
+}
+
+func result(res *mcp.CallToolResult) (Result, error) {
+	out := Result{Failed: res.IsError}
+	for i, c := range res.Content {
+		text, ok := c.(*mcp.TextContent)
+		if !ok {
+			continue
+		}
+		switch {
+		case i == 0:
+			out.Output = text.Text
+		case text.Meta[streamKey] == "stderr":
+			out.Stderr = strings.TrimPrefix(text.Text, stderrLine)
+		default:
+			out.Notes = append(out.Notes, text.Text)
+		}
+	}
+	told := struct {
+		Output string
+		Notes  []string
+	}{out.Output, out.Notes}
+	if err := errors.Join(meta(res.Meta, exitKey, &out.Exit), meta(res.Meta, notesKey, &told)); err != nil {
+		return out, err
+	}
+	out.Output, out.Notes = told.Output, told.Notes
+	return out, meta(res.Meta, receiptKey, &out.Receipt)
+}
+
+// meta decodes one value of _meta into what to points to; a missing one leaves it.
+func meta(m mcp.Meta, key string, to any) error {
+	v, ok := m[key]
+	if !ok {
+		return nil
+	}
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s of the answer: %w", key, err)
+	}
+	return nil
+}
