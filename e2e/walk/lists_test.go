@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
 // contents matches the generated list of a page's sections.
@@ -15,6 +17,7 @@ var contents = regexp.MustCompile(`(?s)<!-- contents -->\n.*?<!-- end of content
 
 // TestContents holds the lists of sections at the top of long pages. With -update it writes them.
 func TestContents(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	for _, page := range []string{"docs/configuration.md", "docs/operations.md"} {
 		text := document(t, page)
 		var links []string
@@ -39,6 +42,7 @@ func TestContents(t *testing.T) {
 
 // TestLists checks that the documents' lists of settings, metrics, examples and variables are those of the sources.
 func TestLists(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	configuration, operations := document(t, "docs/configuration.md"), document(t, "docs/operations.md")
 	compare := func(what string, have, want []string) {
 		t.Helper()
