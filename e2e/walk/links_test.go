@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
 // link matches a link of a document: [text](target).
@@ -16,6 +18,7 @@ var fenced = regexp.MustCompile("(?ms)^```.*?^```$")
 
 // TestLinks checks every relative link of the documents: the file must exist, and the heading if the link names one.
 func TestLinks(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	checked := 0
 	for _, page := range listPages(t) {
 		text, err := os.ReadFile(page)
@@ -81,6 +84,7 @@ func anchors(text string) map[string]bool {
 
 // TestNamesOfSettings checks that every setting that the documents name in backquotes exists.
 func TestNamesOfSettings(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	known := document(t, ".env.example") + document(t, "docs/reference/settings.md") + document(t, "docker-compose.yml")
 	for _, page := range listPages(t) {
 		text, err := os.ReadFile(page)
@@ -97,6 +101,7 @@ func TestNamesOfSettings(t *testing.T) {
 
 // TestNamesInSource checks that the codes and metrics that the documents name in backquotes occur in the source.
 func TestNamesInSource(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	known, checked := productGo(t)+document(t, "apis/config.schema.json"), 0
 	for _, page := range []string{
 		"README.md", "docs/architecture.md", "docs/guides/ledger.md", "docs/guides/history.md", "docs/guides/observe.md",

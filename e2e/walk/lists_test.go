@@ -8,10 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
 // TestIndex checks that docs/index.md links to each page of the documentation.
 func TestIndex(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	index := document(t, "docs/index.md")
 	for _, page := range listPages(t) {
 		name, err := filepath.Rel(filepath.Join(root(t), "docs"), page)
@@ -26,6 +29,7 @@ func TestIndex(t *testing.T) {
 
 // TestLists checks that the documents' lists of settings, metrics, examples and variables are those of the sources.
 func TestLists(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	compare := func(what string, have, want []string) {
 		t.Helper()
 		for _, name := range want {

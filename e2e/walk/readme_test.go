@@ -104,6 +104,7 @@ func (w *walker) quoted(t *testing.T, command string) string {
 
 // TestReadmeIsWalked checks that the walks know every block of the README.
 func TestReadmeIsWalked(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	known := 0
 	for _, b := range blocks(document(t, "README.md")) {
 		if b.Lang != "sh" {
