@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"

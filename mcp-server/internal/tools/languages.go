@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"

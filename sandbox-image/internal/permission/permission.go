@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/hostname"
 )
 
 // All allows every host (YOLO_MODE).
