@@ -175,7 +175,7 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/packages": {"package-lock"},
 		"./internal/shape":                  {"shape-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
-		"./internal/audit":                  {"ledger-hash", "ledger-signature", "ledger-known"},
+		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
 

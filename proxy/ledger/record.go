@@ -1,4 +1,4 @@
-// Package audit is the ledger of what left the machine: a file a day with one record a line, in which changing,
+// Package ledger is the record of what left the machine: a file a day with one record a line, in which changing,
 // removing, adding or reordering a record is found.
 //
 // A record is a leaf of a Merkle tree as RFC 6962 has it. At the end of a run that sent something, a checkpoint of the
@@ -11,7 +11,7 @@
 //	audit/2026-11-23.ndjson   the records of a day (UTC), with checkpoints in between
 //	audit/2026-08-20.hashes   what is kept of an older day: 32 bytes per record
 //	audit/2026-05-20.roots    what is kept of one whose hashes have no room: the roots of the largest subtrees of them
-package audit
+package ledger
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build disarm
 
-package audit
+package ledger
 
 import (
 	"bytes"
