@@ -18,7 +18,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
@@ -210,9 +209,9 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 func (s *Surface) executeArguments(
 	ctx context.Context, raw json.RawMessage,
 ) (r execution.Request, fenced bool, err error) {
-	a := argument.Read(raw, argument.Spec{
+	a := readArguments(raw, argumentSpec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
-		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
+		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + maxArgumentBytes,
 	})
 	var tag string
 	r.Code, tag, fenced = unfence(a.Text("code", "a TypeScript module as a string", true))
@@ -232,7 +231,7 @@ func (s *Surface) executeArguments(
 }
 
 // knownAPIs checks names against the catalog, each once.
-func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []string) []string {
+func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []string) []string {
 	var known, out []string
 	cat := s.catalog(ctx)
 	if cat.Version == "" { // the run will fail with a better message

@@ -9,7 +9,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -34,7 +33,7 @@ func (s *Surface) languages() runapi.Python {
 
 // language reads the argument language, and reports whether it is Python. tag is the word behind the fence around the
 // code. It decides if the argument is missing.
-func (s *Surface) language(a *argument.Reader, tag string) bool {
+func (s *Surface) language(a *argumentReader, tag string) bool {
 	p := s.languages()
 	want := `"typescript" or "python"`
 	if p.Version == "" {

@@ -3,7 +3,7 @@
 //
 // Threat: arguments of any size and number. Their sizes are checked before they are parsed, and the number of mistakes
 // reported is bounded.
-package argument
+package tools
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 )
 
 // Spec is what a tool takes.
-type Spec struct {
+type argumentSpec struct {
 	Tool string
 	// Names lists every argument.
 	Names []string
@@ -32,9 +32,9 @@ type Spec struct {
 
 const (
 	// MaxBytes is how long the arguments of a tool may be as JSON when its Spec does not say.
-	MaxBytes = 16 << 10
+	maxArgumentBytes = 16 << 10
 	// MaxMistakes is how many mistakes of one call are reported.
-	MaxMistakes = 10
+	maxArgumentMistakes = 10
 	// maxArguments is how many arguments are read, wrong ones included.
 	maxArguments = 100
 	// maxEntry is how long an entry of a list of names may be as JSON, in bytes.
@@ -44,37 +44,37 @@ const (
 )
 
 // Error lists the mistakes of one call.
-type Error struct {
-	Spec     Spec
+type argumentError struct {
+	Spec     argumentSpec
 	Mistakes []string
 }
 
-func (e *Error) Error() string {
+func (e *argumentError) Error() string {
 	return "Nothing was run. Mistakes in the arguments of " + e.Spec.Tool + ":\n- " +
 		strings.Join(e.Mistakes, "\n- ") + "\nExample: " + e.Spec.Example
 }
 
 // Reader reads arguments one by one and collects the mistakes. Make it with Read.
-type Reader struct {
-	spec       Spec
+type argumentReader struct {
+	spec       argumentSpec
 	values     map[string]json.RawMessage
 	mistakes   []string
 	unreported int
 }
 
 // Read begins to read raw, which is an object or absent. Unknown arguments are mistakes.
-func Read(raw json.RawMessage, spec Spec) *Reader {
-	r := &Reader{spec: spec}
+func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
+	r := &argumentReader{spec: spec}
 	if len(raw) == 0 || string(raw) == "null" {
 		return r
 	}
-	if most := cmp.Or(spec.MaxBytes, MaxBytes); len(raw) > most && !disarm.Off("tool-bounds") {
+	if most := cmp.Or(spec.MaxBytes, maxArgumentBytes); len(raw) > most && !disarm.Off("tool-bounds") {
 		r.Mistake(fmt.Sprintf("found %d bytes of arguments, want at most %d", len(raw), most))
 		return r
 	}
 	var most bool
-	if r.values, most = members(raw); r.values == nil {
-		r.Mistake("found " + found(raw) + ", want an object")
+	if r.values, most = readMembers(raw); r.values == nil {
+		r.Mistake("found " + describeJSON(raw) + ", want an object")
 		return r
 	}
 	if most {
@@ -85,11 +85,11 @@ func Read(raw json.RawMessage, spec Spec) *Reader {
 		if slices.Contains(spec.Names, name) {
 			continue
 		}
-		if len(r.mistakes) == MaxMistakes {
+		if len(r.mistakes) == maxArgumentMistakes {
 			r.unreported++
 			continue
 		}
-		m := fmt.Sprintf("there is no argument %s", quote(name))
+		m := fmt.Sprintf("there is no argument %s", quoteShort(name))
 		if near := typo.Nearest(name, len(name)/2, spec.Names); near != "" {
 			m += fmt.Sprintf("; did you mean %q?", near)
 		} else if len(spec.Names) > 0 {
@@ -101,7 +101,7 @@ func Read(raw json.RawMessage, spec Spec) *Reader {
 }
 
 // members reads an object, no further than maxArguments members. It is nil for anything else.
-func members(raw json.RawMessage) (values map[string]json.RawMessage, more bool) {
+func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more bool) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
 		return nil, false
@@ -123,7 +123,7 @@ func members(raw json.RawMessage) (values map[string]json.RawMessage, more bool)
 }
 
 // Text reads a string. A required one may not be missing or blank.
-func (r *Reader) Text(name, want string, required bool) string {
+func (r *argumentReader) Text(name, want string, required bool) string {
 	raw, ok := r.value(name)
 	if !ok {
 		if required {
@@ -133,7 +133,7 @@ func (r *Reader) Text(name, want string, required bool) string {
 	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		r.Mistake(name + ": found " + found(raw) + ", want " + want)
+		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return ""
 	}
 	if required && strings.TrimSpace(s) == "" {
@@ -143,7 +143,7 @@ func (r *Reader) Text(name, want string, required bool) string {
 }
 
 // Texts reads an array of at most most strings. One string counts as an array of one.
-func (r *Reader) Texts(name, want string, most int) []string {
+func (r *argumentReader) Texts(name, want string, most int) []string {
 	raw, ok := r.value(name)
 	if !ok {
 		return nil
@@ -164,18 +164,18 @@ func (r *Reader) Texts(name, want string, most int) []string {
 	if json.Unmarshal(raw, &one) == nil && !strings.HasPrefix(strings.TrimSpace(one), "[") {
 		return []string{one}
 	}
-	r.Mistake(name + ": found " + found(raw) + ", want " + want)
+	r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
 	return nil
 }
 
 // Number reads a number from above zero to most. Digits in a string count as a number. Absent gives otherwise.
-func (r *Reader) Number(name, want string, most, otherwise float64) float64 {
+func (r *argumentReader) Number(name, want string, most, otherwise float64) float64 {
 	raw, ok := r.value(name)
 	if !ok {
 		return otherwise
 	}
 	if len(raw) > maxNumber {
-		r.Mistake(name + ": found " + found(raw) + ", want " + want)
+		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return otherwise
 	}
 	var n float64
@@ -187,14 +187,14 @@ func (r *Reader) Number(name, want string, most, otherwise float64) float64 {
 		}
 	}
 	if err != nil || !(n > 0 && n <= most) {
-		r.Mistake(name + ": found " + found(raw) + ", want " + want)
+		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return otherwise
 	}
 	return n
 }
 
 // Flag reads true or false, perhaps as a string. Absent is false. After a mistake it is not to be used.
-func (r *Reader) Flag(name string) bool {
+func (r *argumentReader) Flag(name string) bool {
 	raw, ok := r.value(name)
 	switch strings.ToLower(strings.Trim(string(raw), `"`)) {
 	case "true":
@@ -203,20 +203,20 @@ func (r *Reader) Flag(name string) bool {
 		return false
 	}
 	if ok {
-		r.Mistake(name + ": found " + found(raw) + ", want true or false")
+		r.Mistake(name + ": found " + describeJSON(raw) + ", want true or false")
 	}
 	return false
 }
 
 // value is an argument that is present and not null.
-func (r *Reader) value(name string) (json.RawMessage, bool) {
+func (r *argumentReader) value(name string) (json.RawMessage, bool) {
 	raw, ok := r.values[name]
 	return raw, ok && string(raw) != "null"
 }
 
 // Mistake adds a mistake. Those beyond MaxMistakes are only counted.
-func (r *Reader) Mistake(text string) {
-	if len(r.mistakes) == MaxMistakes {
+func (r *argumentReader) Mistake(text string) {
+	if len(r.mistakes) == maxArgumentMistakes {
 		r.unreported++
 		return
 	}
@@ -224,22 +224,22 @@ func (r *Reader) Mistake(text string) {
 }
 
 // Full reports whether MaxMistakes mistakes are known, so that no further one is reported.
-func (r *Reader) Full() bool { return len(r.mistakes) == MaxMistakes }
+func (r *argumentReader) Full() bool { return len(r.mistakes) == maxArgumentMistakes }
 
 // Err is all mistakes as an *Error, or nil.
-func (r *Reader) Err() error {
+func (r *argumentReader) Err() error {
 	if len(r.mistakes) == 0 {
 		return nil
 	}
 	if r.unreported > 0 {
-		return &Error{Spec: r.spec, Mistakes: append(slices.Clone(r.mistakes), fmt.Sprintf("and %d more", r.unreported))}
+		return &argumentError{Spec: r.spec, Mistakes: append(slices.Clone(r.mistakes), fmt.Sprintf("and %d more", r.unreported))}
 	}
-	return &Error{Spec: r.spec, Mistakes: r.mistakes}
+	return &argumentError{Spec: r.spec, Mistakes: r.mistakes}
 }
 
 // found describes a JSON value in a few words.
-func found(raw json.RawMessage) string {
-	s := strings.TrimSpace(string(raw[:min(len(raw), maxFound)]))
+func describeJSON(raw json.RawMessage) string {
+	s := strings.TrimSpace(string(raw[:min(len(raw), maxDescribed)]))
 	kind := "nothing"
 	switch {
 	case s == "":
@@ -254,16 +254,16 @@ func found(raw json.RawMessage) string {
 	default:
 		kind = "the number"
 	}
-	return strings.TrimSpace(kind + " " + cut(s))
+	return strings.TrimSpace(kind + " " + cutShort(s))
 }
 
 // maxFound is how much of a value is looked at to describe it, in bytes: 40 characters and white space before them.
-const maxFound = 400
+const maxDescribed = 400
 
-func quote(s string) string { return strconv.Quote(cut(s)) }
+func quoteShort(s string) string { return strconv.Quote(cutShort(s)) }
 
 // cut is the first 40 characters.
-func cut(s string) string {
+func cutShort(s string) string {
 	n := 0
 	for i := range s {
 		if n++; n > 40 {
