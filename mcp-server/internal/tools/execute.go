@@ -18,7 +18,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
@@ -115,7 +114,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	report := s.report(ctx, req)
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
-	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
+	stdout, stderr := newExcerpt(s.cfg.OutputLimit), newExcerpt(s.cfg.OutputLimit)
 	endWriting := s.writers.begin()
 	before := s.snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {

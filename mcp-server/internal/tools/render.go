@@ -9,7 +9,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
@@ -24,7 +23,7 @@ const maxHints = 5
 type rendering struct {
 	outcome        execution.Outcome
 	err            error // the run has no exit
-	stdout, stderr *excerpt.Buffer
+	stdout, stderr *excerptBuffer
 	limit          int
 	changes        []skill.Change
 	// skills are the names of all skills, remarks are what to tell of those that were written.

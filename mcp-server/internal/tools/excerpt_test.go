@@ -1,15 +1,13 @@
-package excerpt_test
+package tools
 
 import (
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 )
 
-func TestText(t *testing.T) {
+func TestExcerptText(t *testing.T) {
 	for _, c := range []struct {
 		name, in   string
 		max, limit int
@@ -27,7 +25,7 @@ func TestText(t *testing.T) {
 		{"control characters stay", "a\x00b\x1b[1m", 10, 10, "a\x00b\x1b[1m", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := excerpt.New(c.max)
+			b := newExcerpt(c.max)
 			b.WriteString(c.in)
 			got, left := b.Text(c.limit)
 			if got != c.want || left != c.left {
@@ -38,13 +36,13 @@ func TestText(t *testing.T) {
 }
 
 // TestPieces: however the output arrives, the result is that of the whole.
-func TestPieces(t *testing.T) {
+func TestExcerptPieces(t *testing.T) {
 	letters := []rune("ab\n€é🙂")
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		limit := r.IntN(40)
 		var whole strings.Builder
-		b := excerpt.New(limit)
+		b := newExcerpt(limit)
 		for range r.IntN(3000) {
 			var piece strings.Builder
 			for range r.IntN(12) {
