@@ -1,4 +1,4 @@
-package pattern
+package tools
 
 import (
 	"regexp"
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWords(t *testing.T) {
+func TestPatternWords(t *testing.T) {
 	for expr, want := range map[string][]string{
 		`abc`:                             {"abc"},
 		`a\d+bcd`:                         {"bcd"},
@@ -25,7 +25,7 @@ func TestWords(t *testing.T) {
 		`.*`:                              nil,
 		`K(?i)elvin`:                      {"K"},
 	} {
-		if got := MustCompile(expr).words; !slices.Equal(got, want) {
+		if got := mustCompile(expr).words; !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", expr, got, want)
 		}
 	}
@@ -41,7 +41,7 @@ func FuzzPattern(f *testing.F) {
 		if err != nil || strings.Contains(expr, `\C`) {
 			return
 		}
-		p := MustCompile(expr)
+		p := mustCompile(expr)
 		if got, want := p.MatchString(text), plain.MatchString(text); got != want {
 			t.Errorf("%q in %q: %t, want %t (%q)", expr, text, got, want, p.words)
 		}
