@@ -12,7 +12,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 )
 
 // shelved is a surface with nothing but skills.
@@ -183,7 +182,7 @@ func TestLinear(t *testing.T) {
 			r.stderr.WriteString(printed)
 			return func() {
 				r.hints()
-				uncaught.Shorten(printed, r.explained(printed))
+				shortenError(printed, r.explained(printed))
 			}
 		})
 	}

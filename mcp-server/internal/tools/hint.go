@@ -11,7 +11,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -316,7 +315,7 @@ func noSuchSkill(name string, skills []string) string {
 
 // explained reports whether a hint tells what ended a run, so that a result need not show all of Deno's words.
 func (r rendering) explained(stderr string) bool {
-	_, words := uncaught.Split(stderr)
+	_, words := splitError(stderr)
 	return words != "" && (len(refusals(words, rendering{catalog: r.catalog, skills: r.skills})) > 0 ||
 		len(r.notJSON(words)) > 0)
 }

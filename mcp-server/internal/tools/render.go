@@ -11,7 +11,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -167,7 +166,7 @@ func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 		return first, stderr, cutErr + cutOut
 	}
 	if !r.isPython {
-		stderr = uncaught.Shorten(stderr, r.explained(stderr))
+		stderr = shortenError(stderr, r.explained(stderr))
 	}
 	if stderr != "" && first != "" && !strings.HasSuffix(stderr, "\n") {
 		stderr += "\n"

@@ -7,7 +7,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -51,7 +50,7 @@ func (r rendering) hintSlips(stderr string) (out []voice.Text) {
 	}
 	words := stderr
 	if !r.isPython {
-		_, words = uncaught.Split(stderr)
+		_, words = splitError(stderr)
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
 		if name := nearestToken(m[1]+m[2], r.catalog); name != "" {
@@ -141,6 +140,6 @@ func (r rendering) isExplained() bool {
 	if r.isPython {
 		return isTraceback.MatchString(stderr)
 	}
-	_, words := uncaught.Split(stderr)
+	_, words := splitError(stderr)
 	return words != ""
 }

@@ -1,8 +1,8 @@
-package uncaught
+package tools
 
 import "testing"
 
-func TestShorten(t *testing.T) {
+func TestShortenError(t *testing.T) {
 	for name, row := range map[string]struct {
 		explained bool
 		in, want  string
@@ -24,7 +24,7 @@ func TestShorten(t *testing.T) {
 		"a message of lines":    {false, "error: Uncaught Error: one\n    hint: two\n    at file:///code/main.ts:1:7\n", "error: Uncaught Error: one\n    hint: two\n    at file:///code/main.ts:1:7\n"},
 		"only a message":        {true, "error: Module not found \"file:///code/lib.ts\".\n", "Module not found \"file:///code/lib.ts\".\n"},
 	} {
-		if got := Shorten(row.in, row.explained); got != row.want {
+		if got := shortenError(row.in, row.explained); got != row.want {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, row.want)
 		}
 	}

@@ -2,7 +2,7 @@
 //
 // Contract: what code itself has printed stays, except for colours. Of Deno's own words, the frames of its inside go,
 // advice on flags and files that do not exist here, and the heap dump of V8.
-package uncaught
+package tools
 
 import (
 	"regexp"
@@ -14,35 +14,35 @@ import (
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // dumps are where V8 begins to tell how it ran out of memory.
-var dumps = []string{"\n<--- Last few GCs --->", "\n#\n# Fatal JavaScript ", "\n==== C stack trace"}
+var heapDumps = []string{"\n<--- Last few GCs --->", "\n#\n# Fatal JavaScript ", "\n==== C stack trace"}
 
 // start is how Deno begins its words about an error, at the start of a line.
-const start = "error: "
+const errorStart = "error: "
 
 // Split parts what code printed on standard error from Deno's words about the error that ended it, which come last.
-func Split(stderr string) (printed, words string) {
-	if at := strings.LastIndex("\n"+stderr, "\n"+start); at >= 0 {
+func splitError(stderr string) (printed, words string) {
+	if at := strings.LastIndex("\n"+stderr, "\n"+errorStart); at >= 0 {
 		return stderr[:at], stderr[at:]
 	}
 	return stderr, ""
 }
 
 // Shorten shortens standard error. Where a note explains the error, place and message are enough.
-func Shorten(stderr string, explained bool) string {
+func shortenError(stderr string, explained bool) string {
 	stderr = colours.ReplaceAllString(stderr, "")
-	for _, dump := range dumps {
+	for _, dump := range heapDumps {
 		if at := strings.Index("\n"+stderr, dump); at >= 0 {
 			stderr = strings.TrimRight(stderr[:at], "\n")
 		}
 	}
-	printed, words := Split(stderr)
+	printed, words := splitError(stderr)
 	if words == "" {
 		return stderr
 	}
-	words = flag.ReplaceAllString(words, "")
-	lines := slices.DeleteFunc(withoutAdvice(strings.Split(words, "\n")), inside.MatchString)
+	words = allowFlag.ReplaceAllString(words, "")
+	lines := slices.DeleteFunc(withoutAdvice(strings.Split(words, "\n")), insideFrame.MatchString)
 	if explained {
-		lines[0] = head.ReplaceAllString(lines[0], "")
+		lines[0] = errorHead.ReplaceAllString(lines[0], "")
 		lines = withoutSource(lines)
 	}
 	return printed + strings.TrimRight(strings.Join(lines, "\n"), "\n ") + "\n"
@@ -50,14 +50,14 @@ func Shorten(stderr string, explained bool) string {
 
 var (
 	// inside are frames of Deno and V8.
-	inside = regexp.MustCompile(`^\s+at (?:.*\((?:ext:|node:|<anonymous>\)).*|ext:\S+)$`)
+	insideFrame = regexp.MustCompile(`^\s+at (?:.*\((?:ext:|node:|<anonymous>\)).*|ext:\S+)$`)
 	// advice begins a paragraph about package.json, npm and flags.
-	advice = regexp.MustCompile(`^\s+(?:info: Deno |hint: (?:Rewrite this module|If you want to use)|` +
+	adviceStart = regexp.MustCompile(`^\s+(?:info: Deno |hint: (?:Rewrite this module|If you want to use)|` +
 		`docs: https://docs\.deno\.com)`)
-	frame = regexp.MustCompile(`^\s+at `)
-	flag  = regexp.MustCompile(`, run again with the --allow-[a-z-]+ flag`)
-	head  = regexp.MustCompile(`^error: (?:Uncaught )?(?:\(in promise\) )?`)
-	caret = regexp.MustCompile(`^ *[~^]+$`)
+	stackFrame = regexp.MustCompile(`^\s+at `)
+	allowFlag  = regexp.MustCompile(`, run again with the --allow-[a-z-]+ flag`)
+	errorHead  = regexp.MustCompile(`^error: (?:Uncaught )?(?:\(in promise\) )?`)
+	caretLine  = regexp.MustCompile(`^ *[~^]+$`)
 )
 
 // withoutAdvice removes paragraphs of advice: from their first line to a blank line or a frame.
@@ -66,9 +66,9 @@ func withoutAdvice(lines []string) []string {
 	skip := false
 	for _, line := range lines {
 		switch {
-		case advice.MatchString(line):
+		case adviceStart.MatchString(line):
 			skip = true
-		case line == "" || frame.MatchString(line):
+		case line == "" || stackFrame.MatchString(line):
 			skip = false
 		}
 		if !skip {
@@ -80,7 +80,7 @@ func withoutAdvice(lines []string) []string {
 
 // withoutSource removes the line of code that a caret is under, and the caret.
 func withoutSource(lines []string) []string {
-	at := slices.IndexFunc(lines, caret.MatchString)
+	at := slices.IndexFunc(lines, caretLine.MatchString)
 	if at < 2 { // the message comes first
 		return lines
 	}
