@@ -19,7 +19,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -312,12 +311,12 @@ const CallerHeader = "X-Codeforge-Caller"
 const SessionHeader = "X-Codeforge-Session"
 
 // report sends the client progress notifications, if it asked for them.
-func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {
+func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *reporter {
 	token := req.Params.GetProgressToken()
 	if token == nil {
-		return progress.Start(ctx, progress.Config{})
+		return startReporter(ctx, reporterConfig{})
 	}
-	return progress.Start(ctx, progress.Config{Send: func(ctx context.Context, done float64, message string) {
+	return startReporter(ctx, reporterConfig{Send: func(ctx context.Context, done float64, message string) {
 		// An error means that the client has gone, which also ends its request.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: done, Message: message,

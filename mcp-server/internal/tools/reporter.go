@@ -2,7 +2,7 @@
 //
 // A client that does not read must not delay a run: printing never blocks, and what has not been sent yet is bounded,
 // so that lines are dropped.
-package progress
+package tools
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // Config configures a Reporter. Zero durations get the defaults named there.
-type Config struct {
+type reporterConfig struct {
 	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil means the
 	// client asked for no notifications.
 	Send func(ctx context.Context, progress float64, message string)
@@ -27,14 +27,14 @@ type Config struct {
 }
 
 // maxMessage is how much of the output one notification contains, in bytes: the end of what was printed.
-const maxMessage = 600
+const maxProgressMessage = 600
 
 // stopTime is how long Stop waits for a notification in progress.
-const stopTime = 250 * time.Millisecond
+const stopTimeout = 250 * time.Millisecond
 
 // Reporter notifies one client of one run. Make it with Start, end it with Stop.
-type Reporter struct {
-	cfg     Config
+type reporter struct {
+	cfg     reporterConfig
 	started time.Time
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -47,7 +47,7 @@ type Reporter struct {
 }
 
 // Start begins to report until Stop or the end of ctx.
-func Start(ctx context.Context, cfg Config) *Reporter {
+func startReporter(ctx context.Context, cfg reporterConfig) *reporter {
 	if cfg.Batch == 0 {
 		cfg.Batch = 500 * time.Millisecond
 	}
@@ -55,7 +55,7 @@ func Start(ctx context.Context, cfg Config) *Reporter {
 		cfg.Heartbeat = 10 * time.Second
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &Reporter{cfg: cfg, started: time.Now(), cancel: cancel, done: make(chan struct{}), state: "waiting for a slot"}
+	r := &reporter{cfg: cfg, started: time.Now(), cancel: cancel, done: make(chan struct{}), state: "waiting for a slot"}
 	if cfg.Send == nil {
 		close(r.done)
 		return r
@@ -66,23 +66,23 @@ func Start(ctx context.Context, cfg Config) *Reporter {
 
 // Stop ends the reporting. It does not wait long for a notification that the client does not read: that ends when the
 // transport gives up writing to the client.
-func (r *Reporter) Stop() {
+func (r *reporter) Stop() {
 	r.cancel()
 	select {
 	case <-r.done:
-	case <-time.After(stopTime):
+	case <-time.After(stopTimeout):
 	}
 }
 
 // Running reports that the run has its slot.
-func (r *Reporter) Running() {
+func (r *reporter) Running() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = "running"
 }
 
 // Waiting reports at once that the run waits for a person, or that it no longer waits.
-func (r *Reporter) Waiting(on bool) {
+func (r *reporter) Waiting(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state, r.urgent = "running", ""; on {
@@ -91,24 +91,24 @@ func (r *Reporter) Waiting(on bool) {
 }
 
 // Progress reports how far a call of the run is. Of several reports the last is sent, when nothing was printed.
-func (r *Reporter) Progress(text string) {
+func (r *reporter) Progress(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.step = text
 }
 
 // Printed adds what the run printed. It never blocks.
-func (r *Reporter) Printed(s string) {
+func (r *reporter) Printed(s string) {
 	if r.cfg.Send == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending = last(r.pending + last(s))
+	r.pending = lastLines(r.pending + lastLines(s))
 }
 
 // report is the goroutine that notifies the client.
-func (r *Reporter) report(ctx context.Context) {
+func (r *reporter) report(ctx context.Context) {
 	defer close(r.done)
 	tick := time.NewTicker(r.cfg.Batch)
 	defer tick.Stop()
@@ -131,7 +131,7 @@ func (r *Reporter) report(ctx context.Context) {
 	}
 }
 
-func (r *Reporter) take() string {
+func (r *reporter) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.urgent; s != "" {
@@ -147,18 +147,18 @@ func (r *Reporter) take() string {
 	return s
 }
 
-func (r *Reporter) heartbeat() string {
+func (r *reporter) heartbeat() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprintf("%s, %.0f s", r.state, time.Since(r.started).Seconds())
 }
 
 // last returns the end of s, at most maxMessage bytes, from the start of a line if possible.
-func last(s string) string {
-	if len(s) <= maxMessage {
+func lastLines(s string) string {
+	if len(s) <= maxProgressMessage {
 		return s
 	}
-	s = s[len(s)-maxMessage:]
+	s = s[len(s)-maxProgressMessage:]
 	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)-1 {
 		return s[i+1:]
 	}

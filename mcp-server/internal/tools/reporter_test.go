@@ -1,4 +1,4 @@
-package progress_test
+package tools
 
 import (
 	"context"
@@ -8,25 +8,24 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
-type told struct {
+type sentProgress struct {
 	at       time.Duration
 	progress float64
 	message  string
 }
 
 // record is a Send that notes what it was told.
-func record(start time.Time, to *[]told) func(context.Context, float64, string) {
-	return func(_ context.Context, p float64, m string) { *to = append(*to, told{time.Since(start), p, m}) }
+func recordProgress(start time.Time, to *[]sentProgress) func(context.Context, float64, string) {
+	return func(_ context.Context, p float64, m string) { *to = append(*to, sentProgress{time.Since(start), p, m}) }
 }
 
-func TestBatches(t *testing.T) {
+func TestProgressBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got []told
-		r := progress.Start(t.Context(), progress.Config{Send: record(time.Now(), &got)})
+		var got []sentProgress
+		r := startReporter(t.Context(), reporterConfig{Send: recordProgress(time.Now(), &got)})
 		r.Printed("one\n")
 		r.Printed("two\n")
 		time.Sleep(600 * time.Millisecond)
@@ -43,8 +42,8 @@ func TestBatches(t *testing.T) {
 
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got []told
-		r := progress.Start(t.Context(), progress.Config{Send: record(time.Now(), &got)})
+		var got []sentProgress
+		r := startReporter(t.Context(), reporterConfig{Send: recordProgress(time.Now(), &got)})
 		time.Sleep(11200 * time.Millisecond)
 		r.Running()
 		r.Printed("x")
@@ -63,8 +62,8 @@ func TestHeartbeat(t *testing.T) {
 // TestProgress: what a call reports is sent when nothing was printed, and once.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got []told
-		r := progress.Start(t.Context(), progress.Config{Send: record(time.Now(), &got)})
+		var got []sentProgress
+		r := startReporter(t.Context(), reporterConfig{Send: recordProgress(time.Now(), &got)})
 		r.Running()
 		r.Printed("x\n")
 		r.Progress("a.b: 1 of 3")
@@ -85,7 +84,7 @@ func TestProgress(t *testing.T) {
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		released := make(chan struct{})
-		r := progress.Start(t.Context(), progress.Config{Send: func(context.Context, float64, string) { <-released }})
+		r := startReporter(t.Context(), reporterConfig{Send: func(context.Context, float64, string) { <-released }})
 		start := time.Now()
 		for range 10_000 {
 			r.Printed(strings.Repeat("x", 1000) + "\n")
@@ -109,8 +108,8 @@ func TestMessageIsShort(t *testing.T) {
 		{"one line", strings.Repeat("é", 10_000), "é"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var got []told
-			r := progress.Start(t.Context(), progress.Config{Send: record(time.Now(), &got)})
+			var got []sentProgress
+			r := startReporter(t.Context(), reporterConfig{Send: recordProgress(time.Now(), &got)})
 			r.Printed(c.printed)
 			time.Sleep(600 * time.Millisecond)
 			r.Stop()
@@ -123,10 +122,10 @@ func TestMessageIsShort(t *testing.T) {
 }
 
 // TestWaiting: a person who has to approve a request learns it at once, whatever the run prints.
-func TestWaiting(t *testing.T) {
+func TestProgressWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent []string
-		r := progress.Start(t.Context(), progress.Config{Send: func(_ context.Context, _ float64, message string) { sent = append(sent, message) }})
+		r := startReporter(t.Context(), reporterConfig{Send: func(_ context.Context, _ float64, message string) { sent = append(sent, message) }})
 		defer r.Stop()
 		r.Running()
 		r.Printed("much\n")
