@@ -1,5 +1,5 @@
 // Package meter counts what mcp-server does, for GET /metrics. No label contains anything that clients or code chose.
-package meter
+package main
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 )
 
 // Meter is mcp-server's metrics. Make it with New.
-type Meter struct {
+type meter struct {
 	Registry *prometheus.Registry
 	calls    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -19,7 +19,7 @@ type Meter struct {
 }
 
 // Gauges are read when the metrics are fetched.
-type Gauges struct {
+type meterGauges struct {
 	// Sessions of the protocol versions that have them, tool calls in progress, and runs waiting for a slot.
 	Sessions, Calls, Waiting func() int
 	// Servers is how many MCP servers run.
@@ -27,8 +27,8 @@ type Gauges struct {
 }
 
 // New makes the metrics.
-func New(g Gauges) *Meter {
-	m := &Meter{
+func newMeter(g meterGauges) *meter {
+	m := &meter{
 		Registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "codeforge_mcp_tool_calls_total", Help: "Finished tool calls by tool and result.",
@@ -60,17 +60,17 @@ func New(g Gauges) *Meter {
 }
 
 // ServerCalled counts a finished request to an MCP server, whose name the operator chose.
-func (m *Meter) ServerCalled(server, outcome string, took time.Duration) {
+func (m *meter) ServerCalled(server, outcome string, took time.Duration) {
 	m.serverCalls.WithLabelValues(server, outcome).Inc()
 	m.serverSeconds.WithLabelValues(server).Observe(took.Seconds())
 }
 
 // ServerStarted counts a start of an MCP server.
-func (m *Meter) ServerStarted(server string, failed bool) {
-	m.serverStarts.WithLabelValues(server, result(failed)).Inc()
+func (m *meter) ServerStarted(server string, failed bool) {
+	m.serverStarts.WithLabelValues(server, callResult(failed)).Inc()
 }
 
-func result(failed bool) string {
+func callResult(failed bool) string {
 	if failed {
 		return "error"
 	}
@@ -78,7 +78,7 @@ func result(failed bool) string {
 }
 
 // Called counts a finished tool call.
-func (m *Meter) Called(tool string, failed bool, took time.Duration) {
-	m.calls.WithLabelValues(tool, result(failed)).Inc()
+func (m *meter) Called(tool string, failed bool, took time.Duration) {
+	m.calls.WithLabelValues(tool, callResult(failed)).Inc()
 	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
 }
