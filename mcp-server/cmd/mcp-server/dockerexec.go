@@ -1,7 +1,7 @@
 // Package dockerexec connects mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in the
 // sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all runs
 // and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over it.
-package dockerexec
+package main
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 )
 
 // Config configures a dialer.
-type Config struct {
+type execConfig struct {
 	// Socket is the path of docker-shim's socket.
 	Socket string
 	// Spec is the exec to ask for; docker-shim allows exactly one.
@@ -31,12 +31,12 @@ type Config struct {
 }
 
 // Dialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on socket.
-func Dialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
-	return Config{Socket: socket, Spec: shim.Sandbox(container)}.Dial
+func newExecDialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
+	return execConfig{Socket: socket, Spec: shim.Sandbox(container)}.Dial
 }
 
 // Dial opens a new stream. ctx bounds the opening, not the stream.
-func (c Config) Dial(ctx context.Context) (net.Conn, error) {
+func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 	log := c.Log
 	if log == nil {
 		log = slog.Default()
@@ -51,7 +51,7 @@ func (c Config) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
 	}
 	near, far := net.Pipe()
-	conn := &conn{Conn: stream.Conn, near: near, copied: make(chan struct{})}
+	conn := &execConn{Conn: stream.Conn, near: near, copied: make(chan struct{})}
 	go func() {
 		defer close(conn.copied)
 		defer far.Close()
@@ -67,7 +67,7 @@ func (c Config) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // open creates the exec, starts it and attaches to it.
-func (c Config) open(ctx context.Context, api *client.Client) (client.HijackedResponse, error) {
+func (c execConfig) open(ctx context.Context, api *client.Client) (client.HijackedResponse, error) {
 	if _, err := api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return client.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
 	}
@@ -85,7 +85,7 @@ func (c Config) open(ctx context.Context, api *client.Client) (client.HijackedRe
 }
 
 // conn is the exec's stdin for writing and its stdout, unframed, for reading.
-type conn struct {
+type execConn struct {
 	net.Conn // the hijacked connection: writes, addresses, write deadlines
 	near     net.Conn
 	copied   chan struct{}
@@ -95,13 +95,13 @@ type conn struct {
 }
 
 // Read reads the exec's stdout.
-func (c *conn) Read(p []byte) (int, error) { return c.near.Read(p) }
+func (c *execConn) Read(p []byte) (int, error) { return c.near.Read(p) }
 
 // SetReadDeadline bounds Read.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.near.SetReadDeadline(t) }
+func (c *execConn) SetReadDeadline(t time.Time) error { return c.near.SetReadDeadline(t) }
 
 // SetDeadline bounds Read and Write.
-func (c *conn) SetDeadline(t time.Time) error {
+func (c *execConn) SetDeadline(t time.Time) error {
 	if err := c.near.SetReadDeadline(t); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 // Close ends the exec's stdin and both directions, and waits for the copying to stop.
-func (c *conn) Close() error {
+func (c *execConn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
@@ -124,7 +124,7 @@ func (c *conn) Close() error {
 }
 
 // isClosed reports whether this side closed the stream.
-func (c *conn) isClosed() bool {
+func (c *execConn) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed

@@ -1,4 +1,4 @@
-package dockerexec
+package main
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ const serveStdio = "serve-stdio"
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == serveStdio {
 		fmt.Fprintln(os.Stderr, "far end is up")
-		serve()
+		serveStdio()
 		return
 	}
 	os.Exit(m.Run())
@@ -52,7 +52,7 @@ type oneConn struct {
 func (l oneConn) Accept() (net.Conn, error) { return <-l.conn, nil }
 
 // serve answers runapi's HTTP/2 on stdio: health at once, and runs that print and never end.
-func serve() {
+func serveStdio() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(runapi.Health{Ready: true, Slots: os.Getpid()})
@@ -80,31 +80,31 @@ func (oneConn) Close() error   { return nil }
 func (oneConn) Addr() net.Addr { return &net.UnixAddr{} }
 
 // lines collects log lines.
-type lines struct {
+type logLines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(p)
 }
 
-func (l *lines) String() string {
+func (l *logLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
 
 // stack is a container with the far end in it and a shim in front of the engine.
-type stack struct {
+type dockerStack struct {
 	name, socket string
-	cfg          Config
-	log          *lines
+	cfg          execConfig
+	log          *logLines
 }
 
-func newStack(t *testing.T) *stack {
+func newDockerStack(t *testing.T) *dockerStack {
 	t.Helper()
 	if out, err := exec.Command("docker", "version").CombinedOutput(); err != nil {
 		reason := "no Docker engine: " + string(out)
@@ -114,9 +114,9 @@ func newStack(t *testing.T) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stack{name: fmt.Sprintf("cfdock-exec-%d-%d", os.Getpid(), time.Now().UnixNano()), log: new(lines)}
-	docker(t, "run", "-d", "--name", s.name, "--network", "none", "-v", self+":/far:ro", "debian:bookworm-slim", "sleep", "300")
-	t.Cleanup(func() { docker(t, "rm", "-f", s.name) })
+	s := &dockerStack{name: fmt.Sprintf("cfdock-exec-%d-%d", os.Getpid(), time.Now().UnixNano()), log: new(logLines)}
+	runDocker(t, "run", "-d", "--name", s.name, "--network", "none", "-v", self+":/far:ro", "debian:bookworm-slim", "sleep", "300")
+	t.Cleanup(func() { runDocker(t, "rm", "-f", s.name) })
 	spec := shim.Spec{Container: s.name, User: "10001:10001", Cmd: []string{"/far", serveStdio}}
 	srv, err := shim.New(shim.Config{Engine: "unix:///var/run/docker.sock", Spec: spec, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -131,11 +131,11 @@ func newStack(t *testing.T) *stack {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(ctx, l) }()
 	t.Cleanup(func() { cancel(); <-done })
-	s.cfg = Config{Socket: s.socket, Spec: spec, Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	s.cfg = execConfig{Socket: s.socket, Spec: spec, Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	return s
 }
 
-func docker(t *testing.T, args ...string) {
+func runDocker(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.Command("docker", args...).CombinedOutput(); err != nil {
 		t.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -143,8 +143,8 @@ func docker(t *testing.T, args ...string) {
 }
 
 // TestStream runs runapi's client over an exec: many calls on one stream, bodies larger than a frame, stderr logged.
-func TestStream(t *testing.T) {
-	s := newStack(t)
+func TestExecStream(t *testing.T) {
+	s := newDockerStack(t)
 	c := runapi.NewClient(runapi.ClientConfig{Dial: s.cfg.Dial})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
@@ -177,15 +177,15 @@ func TestStream(t *testing.T) {
 
 // TestReconnect kills the container during a run: the run ends with ErrInterrupted, calls fail with the reason while
 // it is away, and work again when it is back, without a new client.
-func TestReconnect(t *testing.T) {
-	s := newStack(t)
+func TestExecReconnect(t *testing.T) {
+	s := newDockerStack(t)
 	c := runapi.NewClient(runapi.ClientConfig{Dial: s.cfg.Dial})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*testkit.Patience)
 	defer cancel()
 	killed := make(chan struct{})
 	_, err := c.Run(ctx, runapi.RunRequest{Run: "r"}, func(runapi.Event) {
-		go func() { defer close(killed); docker(t, "kill", s.name) }()
+		go func() { defer close(killed); runDocker(t, "kill", s.name) }()
 	})
 	<-killed
 	if !errors.Is(err, runapi.ErrInterrupted) {
@@ -194,7 +194,7 @@ func TestReconnect(t *testing.T) {
 	if _, err := c.Health(ctx); err == nil || !strings.Contains(err.Error(), "is not running") {
 		t.Errorf("without the container: %v", err)
 	}
-	docker(t, "start", s.name)
+	runDocker(t, "start", s.name)
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		if _, err = c.Health(ctx); err == nil {
 			break
@@ -206,8 +206,8 @@ func TestReconnect(t *testing.T) {
 }
 
 // TestClose ends the far end, whether or not something is in flight.
-func TestClose(t *testing.T) {
-	s := newStack(t)
+func TestExecClose(t *testing.T) {
+	s := newDockerStack(t)
 	conn, err := s.cfg.Dial(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -237,8 +237,8 @@ func TestClose(t *testing.T) {
 }
 
 // TestDeadline is what HTTP/2 needs of a net.Conn.
-func TestDeadline(t *testing.T) {
-	s := newStack(t)
+func TestExecDeadline(t *testing.T) {
+	s := newDockerStack(t)
 	conn, err := s.cfg.Dial(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestDeadline(t *testing.T) {
 
 // TestNoShim names what is missing.
 func TestNoShim(t *testing.T) {
-	_, err := Dialer(filepath.Join(t.TempDir(), "none"), "codeforge-sandbox")(context.Background())
+	_, err := newExecDialer(filepath.Join(t.TempDir(), "none"), "codeforge-sandbox")(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "connecting to the sandbox") {
 		t.Errorf("got %v", err)
 	}
