@@ -1,4 +1,4 @@
-package permission
+package pool
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParse(t *testing.T) {
+func TestParseHosts(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"", ""}, {"api.example.com", "api.example.com"}, {"b.example,a.example", "a.example,b.example"},
 		{"a.example,a.example", "a.example"}, {"*.a.example", "*.a.example"}, {"a.example,*", "*"}, {"_x.a-b.example", "_x.a-b.example"},
@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		if c.in != "" {
 			list = strings.Split(c.in, ",")
 		}
-		s, err := Parse(list)
+		s, err := parseHosts(list)
 		if err != nil || strings.Join(s.Hosts(), ",") != c.want {
 			t.Errorf("%q: %q %v", c.in, s.Hosts(), err)
 		}
@@ -26,18 +26,18 @@ func TestParse(t *testing.T) {
 		"a/b", "a\nb", "a\x00b", "--allow-run", "-a.example", "a-.example", "*", "127.0.0.1", "1.2.3", "0x7f.1", "[::1]", "::1", "*.", "*.*.a",
 		"a.*.b", "**.a", "bücher.example", "a%2eb", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 127) + "example", "=", "a b",
 	} {
-		if s, err := Parse([]string{"ok.example", bad}); err == nil && bad != "*" {
+		if s, err := parseHosts([]string{"ok.example", bad}); err == nil && bad != "*" {
 			t.Errorf("%q is taken: %q", bad, s.Hosts())
 		}
 	}
-	if _, err := Parse(slices.Repeat([]string{"a.example"}, maxHosts+1)); err == nil {
+	if _, err := parseHosts(slices.Repeat([]string{"a.example"}, maxHosts+1)); err == nil {
 		t.Error("too many hosts are taken")
 	}
 }
 
-func TestHash(t *testing.T) {
-	parse := func(l ...string) Set {
-		s, err := Parse(l)
+func TestHostsHash(t *testing.T) {
+	parse := func(l ...string) hostSet {
+		s, err := parseHosts(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestHash(t *testing.T) {
 		t.Error("the order counts")
 	}
 	seen := map[string]bool{}
-	for _, s := range []Set{{}, parse("a.example"), parse("a.example", "b.example"), parse("*.a.example"), parse("*")} {
+	for _, s := range []hostSet{{}, parse("a.example"), parse("a.example", "b.example"), parse("*.a.example"), parse("*")} {
 		if seen[s.Hash()] {
 			t.Errorf("%v has another's hash", s.Hosts())
 		}
