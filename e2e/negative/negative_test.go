@@ -174,7 +174,7 @@ func inside() map[string][]string {
 		"./proxy/internal/seats":            {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
-		"./internal/audit":                  {"ledger-hash", "ledger-signature", "ledger-known"},
+		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
 

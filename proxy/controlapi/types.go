@@ -187,7 +187,7 @@ type Receipt struct {
 	// normalised host name, and the address of a host of the catalog.
 	Hints []Hint `json:"hints,omitempty"`
 	Count Count  `json:"count"`
-	// Audit is the checkpoint of the ledger that covers the run, in its short form: see internal/audit. Empty: the run
+	// Audit is the checkpoint of the ledger that covers the run, in its short form: see proxy/ledger. Empty: the run
 	// sent nothing, or there is no ledger.
 	Audit string `json:"audit,omitempty"`
 	// Alarm is what ended the run, if something did.
