@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // maxText is how long a shape is as text, in bytes.
@@ -96,9 +94,6 @@ func (s *Shape) object(depth int) string {
 
 // shown are the members whose names are the API's. There are none in a map.
 func (s *Shape) shown() []Member {
-	if disarm.Off("shape-names") {
-		return s.Members
-	}
 	named, again := 0, 0
 	kinds := Kind(0)
 	var out []Member
@@ -113,10 +108,12 @@ func (s *Shape) shown() []Member {
 	severalKinds := bits.OnesCount8(uint8(kinds)) > 1
 	switch {
 	case 3*s.Odd > named: // a quarter of all
+		//defence:shape-names instead s.Members
 		return nil
 	case s.Objects < 2 && severalKinds:
 		return s.Members
 	case s.Objects < 2, 2*again < len(s.Members) && !severalKinds:
+		//defence:shape-names instead s.Members
 		return nil
 	}
 	return out
