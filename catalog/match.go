@@ -15,10 +15,19 @@ func (c *Catalog) Match(h Host) []*API {
 	if c == nil || h.IsZero() {
 		return nil
 	}
-	if exact, ok := c.byPattern[h.String()]; ok {
+	if exact, ok := c.byPattern[keyOf(h)]; ok {
 		return exact
 	}
-	return c.byPattern[h.Wildcard().String()]
+	return c.byPattern[keyOf(h.Wildcard())]
+}
+
+// keyOf returns the key of a host, or of a pattern, in byPattern: its name and its port.
+func keyOf[P interface {
+	Name() string
+	String() string
+}](p P) string {
+	//defence:host-port instead p.Name()
+	return p.String()
 }
 
 // Holds reports whether the host is, or may be, in any API, at whatever port: active, inactive, too broken to load, or
@@ -70,7 +79,7 @@ func (c *Catalog) Elsewhere(h Host) []HostPattern {
 			continue
 		}
 		p := at.Wildcard()
-		if _, ok := c.byPattern[at.String()]; ok {
+		if _, ok := c.byPattern[keyOf(at)]; ok {
 			p = at.Exact()
 		}
 		out = append(out, p)
@@ -154,11 +163,11 @@ func (c *Catalog) index() {
 			if port := p.Port(); port != 0 && open {
 				c.ports = append(c.ports, port)
 			}
-			list := c.byPattern[p.String()]
+			list := c.byPattern[keyOf(p)]
 			if open {
 				list = append(list, a)
 			}
-			c.byPattern[p.String()] = list
+			c.byPattern[keyOf(p)] = list
 		}
 	}
 	slices.Sort(c.ports)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
@@ -246,7 +245,8 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 		case seen[name]:
 		case is[name]:
 			out = append(out, name)
-		case a.Full() && !disarm.Off("tool-bounds"):
+		//defence:tool-bounds
+		case a.Full():
 			a.Mistake("")
 		default:
 			a.Mistake(noSuchAPI("apis", name, known))
