@@ -37,8 +37,6 @@ const (
 const (
 	// maxNamed is how many APIs a run may be narrowed to.
 	maxNamed = 200
-	// maxAPIName is the longest name of an API, in bytes.
-	maxAPIName = 64
 	// escaped is how many bytes of JSON one byte of a string can become.
 	escaped = 6
 	// leastTimeout is the shortest time limit of a run: sandboxd counts milliseconds.
@@ -259,10 +257,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 // noSuchAPI is the mistake of naming an API that is not active.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
-	near := ""
-	if len(name) <= maxAPIName {
-		near = typo.Nearest(name, len(name)/2, known)
-	}
+	near := typo.Nearest(name, len(name)/2, known)
 	switch {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)
