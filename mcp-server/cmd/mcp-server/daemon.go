@@ -151,7 +151,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 		Sources: execution.Sources{
 			Modules: d.modules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
-			Shapes:  d.library.Silent, Learn: d.library.Learn, Skills: d.carried, Pins: d.skills.Pins,
+			Skills:  d.carried, Pins: d.skills.Pins,
 		},
 		Alarms: d.alarms,
 	})

@@ -161,10 +161,9 @@ type exchange struct {
 	unsigned    *scrub.Report // of signatures
 	ws          *wsrelay.Report
 	debug       *payloads
-	example     *bytes.Buffer // the beginning of a body whose shape is reported, or nil
-	bodyErr     error         // the upstream's body broke off
-	whole       bool          // the upstream's body was read to its end
-	cut         error         // why the exchange was cut short, when it was
+	bodyErr     error // the upstream's body broke off
+	whole       bool  // the upstream's body was read to its end
+	cut         error // why the exchange was cut short, when it was
 }
 
 // ServeHTTP implements http.Handler.
