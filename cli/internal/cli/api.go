@@ -63,6 +63,7 @@ Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 
 			fs.StringVar(&o.since, "since", "7d", "propose: what runs did since this `TIME`: 7d, 2h ago, or 2026-11-22")
 			fs.StringVar(&o.ofRun, "run", "", "propose: what the run with this `ID` did, or with this prefix of it")
 			fs.StringVar(&o.api, "api", "", "search: in the API of this `NAME` only")
+			fs.BoolVar(&o.explainHits, "explain", false, "search: print why each result was found: words, meaning, intent")
 			fs.BoolVar(&o.yes, "yes", false, "rm: remove without confirmation")
 			fs.BoolVar(&o.json, "json", false, "print JSON")
 			return o.run
@@ -79,6 +80,7 @@ type apiOptions struct {
 	vars                                map[string]string
 	domains, tokens, surfaces, restrict words
 	json, readOnly, only, yes           bool
+	explainHits                         bool // --explain
 	none                                bool // --token none
 }
 
