@@ -1,6 +1,3 @@
-// Package dockerexec connects mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in the
-// sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all runs
-// and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over it.
 package main
 
 import (
@@ -15,12 +12,14 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
-	"github.com/moby/moby/client"
+	moby "github.com/moby/moby/client"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 )
 
-// Config configures a dialer.
+// execConfig configures the connection of mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in the
+// sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all runs
+// and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over it.
 type execConfig struct {
 	// Socket is the path of docker-shim's socket.
 	Socket string
@@ -30,7 +29,7 @@ type execConfig struct {
 	Log *slog.Logger
 }
 
-// Dialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on socket.
+// newExecDialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on socket.
 func newExecDialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
 	return execConfig{Socket: socket, Spec: shim.Sandbox(container)}.Dial
 }
@@ -41,7 +40,7 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	api, err := client.New(client.WithHost("unix://" + c.Socket))
+	api, err := moby.New(moby.WithHost("unix://" + c.Socket))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
 	}
@@ -67,24 +66,24 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // open creates the exec, starts it and attaches to it.
-func (c execConfig) open(ctx context.Context, api *client.Client) (client.HijackedResponse, error) {
-	if _, err := api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
-		return client.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
+func (c execConfig) open(ctx context.Context, api *moby.Client) (moby.HijackedResponse, error) {
+	if _, err := api.Ping(ctx, moby.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return moby.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
 	}
-	made, err := api.ExecCreate(ctx, c.Spec.Container, client.ExecCreateOptions{
+	made, err := api.ExecCreate(ctx, c.Spec.Container, moby.ExecCreateOptions{
 		User: c.Spec.User, Cmd: c.Spec.Cmd, AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {
-		return client.HijackedResponse{}, fmt.Errorf("creating the exec: %w", err)
+		return moby.HijackedResponse{}, fmt.Errorf("creating the exec: %w", err)
 	}
-	got, err := api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	got, err := api.ExecAttach(ctx, made.ID, moby.ExecAttachOptions{})
 	if err != nil {
-		return client.HijackedResponse{}, fmt.Errorf("starting the exec: %w", err)
+		return moby.HijackedResponse{}, fmt.Errorf("starting the exec: %w", err)
 	}
 	return got.HijackedResponse, nil
 }
 
-// conn is the exec's stdin for writing and its stdout, unframed, for reading.
+// execConn is the exec's stdin for writing and its stdout, unframed, for reading.
 type execConn struct {
 	net.Conn // the hijacked connection: writes, addresses, write deadlines
 	near     net.Conn

@@ -30,7 +30,7 @@ const serveStdio = "serve-stdio"
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == serveStdio {
 		fmt.Fprintln(os.Stderr, "far end is up")
-		serveStdio()
+		serveFarEnd()
 		return
 	}
 	os.Exit(m.Run())
@@ -52,7 +52,7 @@ type oneConn struct {
 func (l oneConn) Accept() (net.Conn, error) { return <-l.conn, nil }
 
 // serve answers runapi's HTTP/2 on stdio: health at once, and runs that print and never end.
-func serveStdio() {
+func serveFarEnd() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(runapi.Health{Ready: true, Slots: os.Getpid()})
