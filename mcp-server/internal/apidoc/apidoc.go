@@ -32,7 +32,7 @@ type Doc struct {
 	types  []string       // names, in order
 	typeAt []uint32       // the line of each
 	groups []string       // what Groups returns
-	ids    map[string]int // operations by their ID, if the language is GraphQL
+	ids    map[string]int // operations by their label, if that is not their method and path
 }
 
 // position is where a line is.
@@ -44,7 +44,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
 	}
-	d := &Doc{Name: name, Head: lines.Head()}
+	d := &Doc{Name: name, Head: lines.Head(), ids: map[string]int{}}
 	p := packer{doc: d}
 	builder := search.NewBuilder(name)
 	var keys []byte
@@ -55,9 +55,6 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	var types []named
 	var typeLines []operation.Line
 	groups := map[string]int{}
-	if d.Head.GraphQL {
-		d.ids = map[string]int{}
-	}
 	for {
 		l, err := lines.Next()
 		if errors.Is(err, io.EOF) {
@@ -75,8 +72,10 @@ func Read(name string, r io.Reader) (*Doc, error) {
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
 		groups[group(l)]++
-		if _, known := d.ids[l.ID]; d.ids != nil && !known {
-			d.ids[l.ID] = d.Len() - 1
+		if label := d.label(l); label != l.Method+" "+l.Path {
+			if _, known := d.ids[label]; !known {
+				d.ids[label] = d.Len() - 1
+			}
 		}
 		if err := p.add(l); err != nil {
 			return nil, err

@@ -61,15 +61,28 @@ func (d *Doc) queryName() string {
 	return "query"
 }
 
+// Label is how a model names an operation.
+func (d *Doc) Label(i int) string { return d.label(d.Operation(i)) }
+
+// label is the method and path of an operation; its ID in GraphQL; and both if the path says nothing, as in APIs whose
+// operations are values of a header.
+func (d *Doc) label(l operation.Line) string {
+	key := l.Method + " " + l.Path
+	switch {
+	case d.Head.GraphQL:
+		return l.ID
+	case l.Path == "/" && l.ID != "":
+		return key + " " + l.ID
+	}
+	return key
+}
+
 // How long a summary is, in bytes.
 const longSummary, shortSummary = 120, 64
 
 // title is the first line of an operation, with so many bytes of its summary.
 func (d *Doc) title(l operation.Line, most int) string {
-	line := l.Method + " " + l.Path
-	if d.Head.GraphQL {
-		line = l.ID
-	}
+	line := d.label(l)
 	if l.Server != "" {
 		line = l.Method + " " + l.Server + l.Path
 	}

@@ -300,7 +300,7 @@ func (p source) header(cat controlapi.Catalog) string {
 func (p source) title(entry int) string {
 	switch {
 	case p.doc != nil:
-		return p.doc.Key(entry)
+		return p.doc.Label(entry)
 	case p.tools != nil:
 		return p.server + "." + signature.Words(p.tools[entry].Name, maxQuestion)
 	case p.apis != nil:

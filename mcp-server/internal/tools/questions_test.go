@@ -123,7 +123,7 @@ func placeOf(docs map[string]*apidoc.Doc, a asked, together bool) int {
 		slices.SortFunc(places, func(a, b *search.Index) int { return strings.Compare(a.Name(), b.Name()) })
 	}
 	return slices.IndexFunc(search.Search(places, a.text, 10), func(h search.Hit) bool {
-		return h.Index.Name() == a.api && slices.Contains(a.right, docs[a.api].Key(h.Entry))
+		return h.Index.Name() == a.api && slices.Contains(a.right, docs[a.api].Label(h.Entry))
 	})
 }
 

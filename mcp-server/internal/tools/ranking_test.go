@@ -56,7 +56,7 @@ func (c corpus) rank(a asked, by search.Ranker, given bool) int {
 	}
 	slices.SortFunc(indexes, func(a, b *search.Index) int { return cmp.Compare(a.Name(), b.Name()) })
 	at := slices.IndexFunc(by.Search(indexes, a.text, results), func(h search.Hit) bool {
-		return h.Index.Name() == a.api && slices.Contains(a.right, c.docs[a.api].Key(h.Entry))
+		return h.Index.Name() == a.api && slices.Contains(a.right, c.docs[a.api].Label(h.Entry))
 	})
 	if at < 0 {
 		return 99
