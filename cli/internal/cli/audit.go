@@ -15,9 +15,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 func auditCommand() command {
@@ -66,7 +66,7 @@ func (o *auditOptions) execute(ctx context.Context, e *Env, args []string) error
 	if err != nil {
 		return err
 	}
-	q := audit.Query{Since: since, Run: o.run}
+	q := ledger.Query{Since: since, Run: o.run}
 	src, err := o.source(ctx, e)
 	if err != nil {
 		return err
@@ -76,13 +76,13 @@ func (o *auditOptions) execute(ctx context.Context, e *Env, args []string) error
 		return o.verify(ctx, e, src)
 	case "show":
 		p := newPainter(e, e.Stdout)
-		return audit.Each(src, q, func(r audit.Record) error { return printRecord(e.Stdout, p, r) })
+		return ledger.Each(src, q, func(r ledger.Record) error { return printRecord(e.Stdout, p, r) })
 	case "export":
 		w := bufio.NewWriter(e.Stdout)
 		if o.otlp {
-			err = audit.ExportOTLP(src, q, w)
+			err = ledger.ExportOTLP(src, q, w)
 		} else {
-			err = audit.Each(src, q, func(r audit.Record) error { return printJSONLine(w, r) })
+			err = ledger.Each(src, q, func(r ledger.Record) error { return printJSONLine(w, r) })
 		}
 		return errors.Join(err, w.Flush())
 	}
@@ -90,27 +90,27 @@ func (o *auditOptions) execute(ctx context.Context, e *Env, args []string) error
 }
 
 // source is the ledger: the running proxy's, or that of a state directory in which nothing runs.
-func (o *auditOptions) source(ctx context.Context, e *Env) (audit.Source, error) {
+func (o *auditOptions) source(ctx context.Context, e *Env) (ledger.Source, error) {
 	conf, err := o.target.config(e)
 	if err != nil {
 		return nil, err
 	}
 	if _, running := conf.State.Running(); running != nil && conf.URL == "" && conf.State.Exists() {
-		if names, err := audit.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
-			return audit.Dir(conf.State.Join("audit")), nil
+		if names, err := ledger.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
+			return ledger.Dir(conf.State.Join("audit")), nil
 		}
 	}
 	c, _, err := server.Credentials(ctx, conf)
-	return audit.Remote{HTTP: c.HTTP}, err
+	return ledger.Remote{HTTP: c.HTTP}, err
 }
 
 // verify verifies, and compares with every checkpoint that can be had.
-func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) error {
+func (o *auditOptions) verify(ctx context.Context, e *Env, src ledger.Source) error {
 	known, err := o.known(ctx, e)
 	if err != nil {
 		return err
 	}
-	r, err := audit.Verify(src, o.key, known)
+	r, err := ledger.Verify(src, o.key, known)
 	if err != nil {
 		return err
 	}
@@ -118,14 +118,14 @@ func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) err
 }
 
 // known are the checkpoints from elsewhere.
-func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error) {
-	var known []audit.Known
+func (o *auditOptions) known(ctx context.Context, e *Env) ([]ledger.Known, error) {
+	var known []ledger.Known
 	for _, line := range o.checkpoints {
-		h, err := audit.ParseHead(line)
+		h, err := ledger.ParseHead(line)
 		if err != nil {
 			return nil, usageError("--checkpoint %q: %w", line, err)
 		}
-		known = append(known, audit.Known{Head: h, Where: "the checkpoint that was given"})
+		known = append(known, ledger.Known{Head: h, Where: "the checkpoint that was given"})
 	}
 	if o.anchor != "" {
 		text, err := os.ReadFile(o.anchor)
@@ -134,9 +134,9 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error)
 		}
 		found := 0
 		for line := range bytes.Lines(text) {
-			if h, err := audit.ParseHead(string(line)); err == nil {
+			if h, err := ledger.ParseHead(string(line)); err == nil {
 				where := fmt.Sprintf("%q of the anchor", visible.Line(strings.TrimSpace(string(line))))
-				known = append(known, audit.Known{Head: h, Where: where})
+				known = append(known, ledger.Known{Head: h, Where: where})
 				found++
 			}
 		}
@@ -152,8 +152,8 @@ const maxReceipts = 100_000
 
 // ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be
 // none.
-func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
-	var known []audit.Known
+func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
+	var known []ledger.Known
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
@@ -165,8 +165,8 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 			return known
 		}
 		for _, run := range page.Runs {
-			if h, err := audit.ParseHead(run.Audit); err == nil {
-				known = append(known, audit.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
+			if h, err := ledger.ParseHead(run.Audit); err == nil {
+				known = append(known, ledger.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -176,7 +176,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 	return known
 }
 
-func printReport(e *Env, r audit.Report) {
+func printReport(e *Env, r ledger.Report) {
 	p := newPainter(e, e.Stdout)
 	for _, f := range r.Findings {
 		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+visible.Line(f))
@@ -201,7 +201,7 @@ func printReport(e *Env, r audit.Report) {
 }
 
 // decisionLine is what a person decided.
-func decisionLine(d audit.Decision) string {
+func decisionLine(d ledger.Decision) string {
 	what := visible.Line(d.Method) + " " + visible.Line(d.URL)
 	if d.Plan != "" {
 		what = "plan " + visible.Line(d.Plan) + ", " + count(len(d.Steps), "step")
@@ -213,7 +213,7 @@ func decisionLine(d audit.Decision) string {
 }
 
 // printRecord prints one line.
-func printRecord(w io.Writer, p painter, r audit.Record) error {
+func printRecord(w io.Writer, p painter, r ledger.Record) error {
 	var text string
 	switch {
 	case r.Exchange != nil:
