@@ -33,8 +33,8 @@ type Stream struct {
 	terminal bool
 	mark     string // begins a colour; random, so that no text from outside contains it
 
-	// Encoding, if not nil, is called with each value before it is written as JSON.
-	Encoding func(v any)
+	// Fields are the only fields of objects that are printed as JSON; empty: all.
+	Fields []string
 }
 
 // Open makes the stream of a file.
