@@ -57,7 +57,7 @@ func Write(root, dir string) (string, error) {
 		filepath.Join(root, "internal/disarm/disarm.go"): filepath.Join(root, "e2e/negative/armed/disarm/disarm.go"),
 	}
 	for file, text := range files {
-		to := filepath.Join(dir, strings.ReplaceAll(file, "/", "."))
+		to := filepath.Join(dir, strings.ReplaceAll(file, "/", ".")+".txt") // ./... would find a package of .go files
 		if err := os.WriteFile(to, text, 0o644); err != nil {
 			return "", err
 		}
