@@ -60,7 +60,7 @@ s3: build ## run AWS's SDK in the sandbox against an S3 server, which takes minu
 kubernetes: build ## build one node of Kubernetes, and run on it the chart, the main job and all attacks, as root
 	@CODEFORGE_ATTACK="$${CODEFORGE_ATTACK-.}" .ci/k8s/test
 
-bench: build ## measure the tables of docs/performance.md on this machine (BENCH_QUICK=1: in about three minutes)
+bench: build ## measure the tables of docs/contribute/performance.md on this machine (BENCH_QUICK=1: in about three minutes)
 	@GO='$(GO)' make/bench.sh
 
 bench-tokens: build ## count what a model reads to find operations of real APIs, and how often it finds the right one

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // Catalog is the validated, immutable set of APIs. The nil Catalog holds none.

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // ttl is the lifetime of what a source gives.

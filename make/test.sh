@@ -84,7 +84,7 @@ again() {
 # The race detector makes computation ten times slower, and finds nothing where no goroutine runs or where the tested code
 # is another process. These packages have goroutines, but mostly compute, or start programs that are built without it. The
 # slowest comes first.
-plain='./sandbox-image/cmd/sandboxd ./internal/growth ./mcp-server/internal/excerpt ./proxy/internal/engine ./cli/internal/openapi'
+plain='./sandbox-image/cmd/sandboxd ./internal/growth ./proxy/internal/engine ./cli/internal/openapi'
 # Matches what starts a goroutine, in code or in its tests.
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
 # Most tests of these have goroutines, but some compute for long: these run without the race detector.

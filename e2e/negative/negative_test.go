@@ -173,14 +173,13 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/enter":    {"host-files"},
 		"./proxy/internal/seats":            {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock"},
-		"./internal/shape":                  {"shape-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
-		"./internal/audit":                  {"ledger-hash", "ledger-signature", "ledger-known"},
+		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, learned-shapes-have-no-values, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run
+// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

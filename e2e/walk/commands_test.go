@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// commandsIntro is the introduction of docs/commands.md.
+// commandsIntro is the introduction of docs/reference/commands.md.
 const commandsIntro = `# Commands
 
 Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` commands print JSON, with
@@ -20,7 +20,7 @@ Colour is used on terminals only, and never if NO_COLOR is set.
 A test keeps this page up to date; ` + "`go test ./walk -run TestCommands -update`" + ` in e2e/ regenerates it.
 `
 
-// TestCommands compares docs/commands.md with the help of the commands.
+// TestCommands compares docs/reference/commands.md with the help of the commands.
 func TestCommands(t *testing.T) {
 	embeddedOnly(t)
 	help := func(args ...string) string {
@@ -40,7 +40,7 @@ func TestCommands(t *testing.T) {
 	for _, n := range names {
 		b.WriteString("\n## codeforge " + n[1] + "\n\n```text\n" + help(n[1], "--help") + "\n```\n")
 	}
-	same(t, "docs/commands.md", b.String(), func(s string) string { return s })
+	same(t, "docs/reference/commands.md", b.String(), func(s string) string { return s })
 }
 
 // same compares a document with its expected text, ignoring what differs between machines. With -update it writes the

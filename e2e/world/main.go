@@ -89,6 +89,14 @@ func CurrentMode() Mode {
 	return Embedded
 }
 
+// RunInOneMode skips a test outside of embedded mode unless testkit.IsThorough. The reason says why modes cannot differ.
+func RunInOneMode(t testing.TB, why string) {
+	t.Helper()
+	if CurrentMode() != Embedded && !testkit.IsThorough() {
+		t.Skipf("runs in embedded mode only: %s", why)
+	}
+}
+
 // outside builds the binaries and runs this test binary again in new namespaces.
 func outside(root string) int {
 	runtime.LockOSThread() // Pdeathsig follows the thread

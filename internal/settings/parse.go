@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/catalog/hostname"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 

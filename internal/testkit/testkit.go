@@ -18,6 +18,10 @@ import (
 // NoSkip reports whether a test that cannot run here is a failure (CODEFORGE_NO_SKIP).
 func NoSkip() bool { return os.Getenv("CODEFORGE_NO_SKIP") != "" }
 
+// IsThorough reports whether each test runs in all modes in which it exists (CODEFORGE_TEST_ALL), as `make test-all` asks.
+// Otherwise a test that cannot have another result in another mode runs in one mode.
+func IsThorough() bool { return os.Getenv("CODEFORGE_TEST_ALL") != "" }
+
 // Skip skips a test with its reason, or fails it where nothing may be skipped.
 func Skip(tb testing.TB, reason string) {
 	tb.Helper()

@@ -16,9 +16,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 func auditCommand(e *Env) *cobra.Command {
@@ -32,7 +32,7 @@ by itself, and with --checkpoint and --anchor.
 Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
 		"codeforge audit verify", "codeforge audit show --since 1h")
 	o := auditOptions{target: targetFlags(c.PersistentFlags())}
-	verb := func(name, short, example string, run func(context.Context, *Env, audit.Source) error) *cobra.Command {
+	verb := func(name, short, example string, run func(context.Context, *Env, ledger.Source) error) *cobra.Command {
 		return &cobra.Command{
 			Use: name, Short: short, Example: example,
 			RunE: func(c *cobra.Command, _ []string) error {
@@ -73,56 +73,56 @@ type auditOptions struct {
 }
 
 // query selects the records of --since and --run.
-func (o *auditOptions) query() (audit.Query, error) {
+func (o *auditOptions) query() (ledger.Query, error) {
 	since, err := parseSince(o.since, time.Now())
-	return audit.Query{Since: since, Run: o.run}, err
+	return ledger.Query{Since: since, Run: o.run}, err
 }
 
-func (o *auditOptions) show(_ context.Context, e *Env, src audit.Source) error {
+func (o *auditOptions) show(_ context.Context, e *Env, src ledger.Source) error {
 	q, err := o.query()
 	if err != nil {
 		return err
 	}
 	p := newPainter(e, e.Stdout)
-	return audit.Each(src, q, func(r audit.Record) error { return printRecord(e.Stdout, p, r) })
+	return ledger.Each(src, q, func(r ledger.Record) error { return printRecord(e.Stdout, p, r) })
 }
 
-func (o *auditOptions) export(_ context.Context, e *Env, src audit.Source) error {
+func (o *auditOptions) export(_ context.Context, e *Env, src ledger.Source) error {
 	q, err := o.query()
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(e.Stdout)
 	if o.otlp {
-		err = audit.ExportOTLP(src, q, w)
+		err = ledger.ExportOTLP(src, q, w)
 	} else {
-		err = audit.Each(src, q, func(r audit.Record) error { return printJSONLine(w, r) })
+		err = ledger.Each(src, q, func(r ledger.Record) error { return printJSONLine(w, r) })
 	}
 	return errors.Join(err, w.Flush())
 }
 
 // source is the ledger: the running proxy's, or that of a state directory in which nothing runs.
-func (o *auditOptions) source(ctx context.Context, e *Env) (audit.Source, error) {
+func (o *auditOptions) source(ctx context.Context, e *Env) (ledger.Source, error) {
 	conf, err := o.target.config(e)
 	if err != nil {
 		return nil, err
 	}
 	if _, running := conf.State.Running(); running != nil && conf.URL == "" && conf.State.Exists() {
-		if names, err := audit.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
-			return audit.Dir(conf.State.Join("audit")), nil
+		if names, err := ledger.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
+			return ledger.Dir(conf.State.Join("audit")), nil
 		}
 	}
 	c, _, err := server.Credentials(ctx, conf)
-	return audit.Remote{HTTP: c.HTTP}, err
+	return ledger.Remote{HTTP: c.HTTP}, err
 }
 
 // verify verifies, and compares with every checkpoint that can be had.
-func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) error {
+func (o *auditOptions) verify(ctx context.Context, e *Env, src ledger.Source) error {
 	known, err := o.known(ctx, e)
 	if err != nil {
 		return err
 	}
-	r, err := audit.Verify(src, o.key, known)
+	r, err := ledger.Verify(src, o.key, known)
 	if err != nil {
 		return err
 	}
@@ -130,14 +130,14 @@ func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) err
 }
 
 // known are the checkpoints from elsewhere.
-func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error) {
-	var known []audit.Known
+func (o *auditOptions) known(ctx context.Context, e *Env) ([]ledger.Known, error) {
+	var known []ledger.Known
 	for _, line := range o.checkpoints {
-		h, err := audit.ParseHead(line)
+		h, err := ledger.ParseHead(line)
 		if err != nil {
 			return nil, usageError("--checkpoint %q: %w", line, err)
 		}
-		known = append(known, audit.Known{Head: h, Where: "the checkpoint that was given"})
+		known = append(known, ledger.Known{Head: h, Where: "the checkpoint that was given"})
 	}
 	if o.anchor != "" {
 		text, err := os.ReadFile(o.anchor)
@@ -146,9 +146,9 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error)
 		}
 		found := 0
 		for line := range bytes.Lines(text) {
-			if h, err := audit.ParseHead(string(line)); err == nil {
+			if h, err := ledger.ParseHead(string(line)); err == nil {
 				where := fmt.Sprintf("%q of the anchor", visible.Line(strings.TrimSpace(string(line))))
-				known = append(known, audit.Known{Head: h, Where: where})
+				known = append(known, ledger.Known{Head: h, Where: where})
 				found++
 			}
 		}
@@ -164,8 +164,8 @@ const maxReceipts = 100_000
 
 // ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be
 // none.
-func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
-	var known []audit.Known
+func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
+	var known []ledger.Known
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
@@ -177,8 +177,8 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 			return known
 		}
 		for _, run := range page.Runs {
-			if h, err := audit.ParseHead(run.Audit); err == nil {
-				known = append(known, audit.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
+			if h, err := ledger.ParseHead(run.Audit); err == nil {
+				known = append(known, ledger.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -188,7 +188,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 	return known
 }
 
-func printReport(e *Env, r audit.Report) {
+func printReport(e *Env, r ledger.Report) {
 	p := newPainter(e, e.Stdout)
 	for _, f := range r.Findings {
 		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+visible.Line(f))
@@ -213,7 +213,7 @@ func printReport(e *Env, r audit.Report) {
 }
 
 // decisionLine is what a person decided.
-func decisionLine(d audit.Decision) string {
+func decisionLine(d ledger.Decision) string {
 	what := visible.Line(d.Method) + " " + visible.Line(d.URL)
 	if d.Plan != "" {
 		what = "plan " + visible.Line(d.Plan) + ", " + count(len(d.Steps), "step")
@@ -225,7 +225,7 @@ func decisionLine(d audit.Decision) string {
 }
 
 // printRecord prints one line.
-func printRecord(w io.Writer, p painter, r audit.Record) error {
+func printRecord(w io.Writer, p painter, r ledger.Record) error {
 	var text string
 	switch {
 	case r.Exchange != nil:

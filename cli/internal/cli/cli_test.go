@@ -22,10 +22,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/probe"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/probe"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 

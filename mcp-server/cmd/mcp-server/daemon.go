@@ -28,7 +28,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/meter"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
@@ -79,7 +78,7 @@ type daemon struct {
 	guard    *guard.Guard
 	console  *console.Console
 	tenants  *tenants
-	meter    *meter.Meter
+	meter    *meter
 	python   atomic.Pointer[runapi.Python]
 	endpoint *endpoint.Endpoint
 }
@@ -131,7 +130,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 			return n
 		}
 	}
-	m := meter.New(meter.Gauges{
+	m := newMeter(meterGauges{
 		Sessions: sum((*transport.Handler).Sessions),
 		Calls:    sum((*transport.Handler).Calls),
 		Waiting:  d.queue.Waiting,
@@ -152,7 +151,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 		Sources: execution.Sources{
 			Modules: d.modules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
-			Shapes:  d.library.Silent, Learn: d.library.Learn, Skills: d.carried, Pins: d.skills.Pins,
+			Skills:  d.carried, Pins: d.skills.Pins,
 		},
 		Alarms: d.alarms,
 	})
@@ -213,7 +212,7 @@ func (d *daemon) modules(
 }
 
 // open opens the listeners.
-func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter.Meter) error {
+func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter) error {
 	closed := !d.settings.MCPAuthToken.Empty() || d.tenants != nil
 	about := operatorapi.About{
 		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort, Token: closed,

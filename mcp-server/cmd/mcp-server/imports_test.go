@@ -15,7 +15,7 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := []string{module + "mcp-server/internal/dockerexec", module + "mcp-server/internal/shim", module + "mcp-server/cmd/docker-shim"}
+	engine := []string{module + "mcp-server/cmd/mcp-server", module + "mcp-server/internal/shim", module + "mcp-server/cmd/docker-shim"}
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
 		for _, imported := range words[1:] {

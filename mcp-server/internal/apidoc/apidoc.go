@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 )
 
@@ -34,10 +33,6 @@ type Doc struct {
 	typeAt []uint32       // the line of each
 	groups []string       // what Groups returns
 	ids    map[string]int // operations by their ID, if the language is GraphQL
-	silent bool           // there are operations without a declared answer
-
-	seen    *shape.Memory // what such answers looked like; nil: nothing was seen
-	version string        // of the document, in seen
 }
 
 // position is where a line is.
@@ -80,7 +75,6 @@ func Read(name string, r io.Reader) (*Doc, error) {
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
 		groups[group(l)]++
-		d.silent = d.silent || silent(l) && (l.Method == "GET" || l.Method == "POST")
 		if _, known := d.ids[l.ID]; d.ids != nil && !known {
 			d.ids[l.ID] = d.Len() - 1
 		}

@@ -60,8 +60,7 @@ func (d *Doc) Show(i int, detail Detail) string {
 	} else {
 		d.part(&b, "body", l.Body, most)
 	}
-	name, answer := d.answer(i, l)
-	d.part(&b, name, answer, most)
+	d.part(&b, "answers", l.Answer, most)
 	return b.String()
 }
 
@@ -145,12 +144,11 @@ func (d *Doc) Full(i int) string {
 	if l.BodyMedia != "" {
 		body += " (" + l.BodyMedia + ")"
 	}
-	answers, answer := d.answer(i, l)
 	shown := map[string]bool{}
 	var queue []string
 	for _, p := range [][2]string{
 		{"path", l.Params}, {d.queryName(), l.Query}, {"query, common", d.Head.Common}, {"headers", l.Headers},
-		{body, l.Body}, {answers, answer},
+		{body, l.Body}, {"answers", l.Answer},
 	} {
 		if p[1] != "" {
 			fmt.Fprintf(&b, "\n  %s %s", p[0], shorten(p[1], maxFullType))

@@ -22,6 +22,10 @@ import (
 const (
 	// half is how many bytes of a text are kept of its beginning, and of its end.
 	half = 64 << 10
+	// margin is how many bytes more are scrubbed on each side of a cut. It is six times the longest credential, which may
+	// stand there as \u00XX. A credential that the cut splits is in the margin, and trim removes that.
+	margin = 6 * 8 << 10
+	most   = half + margin
 	// maxPrints bounds the pieces of each half of an output, joinMS and joinBytes those that are joined.
 	maxPrints = 2000
 	joinMS    = 10
@@ -40,9 +44,7 @@ type content struct {
 func (c content) size() int64 {
 	n := len(c.Code.Head) + len(c.Code.Tail) + len(c.Answer.Head) + len(c.Answer.Tail) + len(c.Exit)
 	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
-		for _, p := range list {
-			n += len(p.Text) + 32
-		}
+		n += sizeOf(list) + 32*len(list)
 	}
 	return int64(n)
 }
@@ -59,6 +61,76 @@ func (c content) clean(clean func(string) string) content {
 	c.Output.Head, c.Output.Tail = cleanPrints(c.Output.Head, clean), cleanPrints(c.Output.Tail, clean)
 	c.Exit = clean(c.Exit)
 	return c
+}
+
+// trim cuts scrubbed and cleaned content to what is stored: the margins go.
+func (c content) trim() content {
+	c.Code, c.Answer = trimText(c.Code), trimText(c.Answer)
+	o := &c.Output
+	before := sizeOf(o.Head) + sizeOf(o.Tail)
+	switch {
+	case o.Omitted > 0:
+		o.Head = firstOf(o.Head, min(half, sizeOf(o.Head)-margin))
+		o.Tail = lastOf(o.Tail, min(half, sizeOf(o.Tail)-margin))
+	case before > 2*half:
+		o.Head, o.Tail = firstOf(o.Head, half), lastOf(o.Head, half)
+	}
+	o.Omitted += int64(before - sizeOf(o.Head) - sizeOf(o.Tail))
+	return c
+}
+
+// trimText is trim for a text of halves.
+func trimText(t historyapi.Text) historyapi.Text {
+	before := len(t.Head) + len(t.Tail)
+	switch {
+	case t.Omitted > 0:
+		t.Head = visible.Cut(t.Head, max(0, min(half, len(t.Head)-margin)), "")
+		t.Tail = last(t.Tail, max(0, min(half, len(t.Tail)-margin)))
+	case before > 2*half:
+		t.Head, t.Tail = visible.Cut(t.Head, half, ""), last(t.Head, half)
+	}
+	t.Omitted += int64(before - len(t.Head) - len(t.Tail))
+	return t
+}
+
+// sizeOf returns how many bytes were printed.
+func sizeOf(list []historyapi.Print) (n int) {
+	for _, p := range list {
+		n += len(p.Text)
+	}
+	return n
+}
+
+// firstOf returns the first n bytes of what was printed, in whole characters.
+func firstOf(list []historyapi.Print, n int) []historyapi.Print {
+	out := []historyapi.Print{}
+	for _, p := range list {
+		whole := len(p.Text)
+		if p.Text = visible.Cut(p.Text, max(0, n), ""); p.Text != "" {
+			out = append(out, p)
+		}
+		if len(p.Text) < whole {
+			break
+		}
+		n -= whole
+	}
+	return out
+}
+
+// lastOf returns the last n bytes of what was printed, in whole characters.
+func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
+	for _, p := range slices.Backward(list) {
+		whole := len(p.Text)
+		if p.Text = last(p.Text, max(0, n)); p.Text != "" {
+			out = append(out, p)
+		}
+		if len(p.Text) < whole {
+			break
+		}
+		n -= whole
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // scrubTime bounds how long the proxy may take to scrub the texts of one run.
@@ -178,12 +250,12 @@ func unpack(data []byte, v any) error {
 	return nil
 }
 
-// halves keeps the beginning and the end of a text.
+// halves keeps the beginning and the end of a text, with margins.
 func halves(text string) historyapi.Text {
-	if len(text) <= 2*half {
+	if len(text) <= 2*most {
 		return historyapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
 	}
-	head, tail := visible.Cut(text, half, ""), last(text, half)
+	head, tail := visible.Cut(text, most, ""), last(text, most)
 	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
 }
 
@@ -199,7 +271,7 @@ func last(text string, n int) string {
 	return text[at:]
 }
 
-// capture keeps the beginning and the end of what is printed.
+// capture keeps the beginning and the end of what is printed, with margins.
 type capture struct {
 	head, tail           []historyapi.Print
 	headBytes, tailBytes int
@@ -208,11 +280,11 @@ type capture struct {
 
 // add adds what was printed.
 func (c *capture) add(p historyapi.Print) {
-	if c.headBytes < half && len(c.head) < maxPrints && len(c.tail) == 0 {
+	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
-		first.Text = visible.Cut(p.Text, half-c.headBytes, "")
+		first.Text = visible.Cut(p.Text, most-c.headBytes, "")
 		if len(first.Text) < len(p.Text) && first.Text == "" {
-			c.headBytes = half // no room for a whole character
+			c.headBytes = most // no room for a whole character
 		}
 		c.headBytes += len(first.Text)
 		if p.Text = p.Text[len(first.Text):]; first.Text != "" {
@@ -224,10 +296,10 @@ func (c *capture) add(p historyapi.Print) {
 	}
 	c.tail = joined(c.tail, p)
 	c.tailBytes += len(p.Text)
-	for c.tailBytes > half || len(c.tail) > maxPrints {
+	for c.tailBytes > most || len(c.tail) > maxPrints {
 		first := &c.tail[0]
-		keep := last(first.Text, max(0, len(first.Text)-(c.tailBytes-half)))
-		if len(c.tail) > maxPrints || c.tailBytes-len(first.Text) >= half {
+		keep := last(first.Text, max(0, len(first.Text)-(c.tailBytes-most)))
+		if len(c.tail) > maxPrints || c.tailBytes-len(first.Text) >= most {
 			keep = ""
 		}
 		gone := len(first.Text) - len(keep)
@@ -245,7 +317,7 @@ func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	if n := len(list) - 1; n >= 0 {
 		l := &list[n]
 		soon := p.MS-l.MS < joinMS && len(l.Text) < joinBytes
-		if l.Err == p.Err && (soon || n >= maxPrints-1 && len(l.Text) < half) {
+		if l.Err == p.Err && (soon || n >= maxPrints-1 && len(l.Text) < most) {
 			l.Text += p.Text
 			return list
 		}

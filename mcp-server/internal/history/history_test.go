@@ -417,7 +417,7 @@ func TestCapture(t *testing.T) {
 				c.add(historyapi.Print{MS: ms, Err: ms%2 == 1, Text: piece})
 				rest = rest[len(piece):]
 			}
-			o := c.output()
+			o := content{Output: c.output()}.clean(func(text string) string { return text }).trim().Output
 			var head, tail strings.Builder
 			for _, p := range o.Head {
 				head.WriteString(p.Text)
@@ -430,7 +430,7 @@ func TestCapture(t *testing.T) {
 				t.Errorf("%d in pieces of %d: not the beginning and the end", total, size)
 			case head.Len()+tail.Len()+int(o.Omitted) != len(text):
 				t.Errorf("%d in pieces of %d: %d and %d are kept, %d omitted", total, size, head.Len(), tail.Len(), o.Omitted)
-			case head.Len() > half || tail.Len() > half || len(o.Head) > maxPrints || len(o.Tail) > maxPrints:
+			case max(head.Len(), tail.Len()) > half && (o.Omitted > 0 || len(text) > 2*half) || len(o.Head) > maxPrints || len(o.Tail) > maxPrints:
 				t.Errorf("%d in pieces of %d: too much: %d, %d", total, size, head.Len(), tail.Len())
 			case size > 100 && len(text) <= 2*half-4 && o.Omitted > 0:
 				t.Errorf("%d in pieces of %d: %d are omitted for nothing", total, size, o.Omitted)

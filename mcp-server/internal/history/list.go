@@ -274,7 +274,7 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 	c := content{Code: halves(r.code), Output: r.output.output()}
 	r.mu.Unlock()
 	if s.cfg.Mode == Full {
-		c = c.clean(s.cfg.Clean)
+		c = c.clean(s.cfg.Clean).trim()
 		out.Kept, out.Code, out.Output = true, c.Code, c.Output
 	}
 	return true

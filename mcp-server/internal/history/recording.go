@@ -310,7 +310,9 @@ func (r *Recording) end(
 		return err
 	}
 	if c != nil {
-		if err := putContent(ctx, tx, run.Number, c.clean(s.cfg.Clean)); err != nil {
+		kept := c.clean(s.cfg.Clean).trim()
+		c = &kept
+		if err := putContent(ctx, tx, run.Number, kept); err != nil {
 			return err
 		}
 	}

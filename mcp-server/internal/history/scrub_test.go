@@ -101,6 +101,49 @@ func TestScrubbedAcrossHalves(t *testing.T) {
 	}
 }
 
+// TestScrubbedAcrossCuts: of a credential that a cut of code, output or answer splits, nothing is stored. The literals
+// everywhere else are replaced, and what is stored is as long as it may be.
+// Promise: never-printed
+func TestScrubbedAcrossCuts(t *testing.T) {
+	replace := func(text string) string { return strings.ReplaceAll(text, literal, "S_T") }
+	cfg := Config{Mode: Full, Scrub: func(_ context.Context, texts []string) ([]string, error) {
+		out := make([]string, len(texts))
+		for i, text := range texts {
+			out[i] = replace(text)
+		}
+		return out, nil
+	}}
+	for name, size := range map[string]int{"long": 5 * half, "within the margins": 2*half + margin} {
+		for offset := range len(literal) + 1 {
+			for _, many := range []bool{false, true} { // credentials alone, which makes the text much shorter
+				head := strings.Repeat("x", half-offset) + literal
+				tail := literal + strings.Repeat("x", half-offset)
+				if many {
+					all := strings.Repeat(literal, 2*half/len(literal))
+					head, tail = strings.Repeat("x", offset)+all, all+strings.Repeat("x", offset)
+				}
+				text := head + strings.Repeat("x", max(0, size-len(head)-len(tail))) + tail
+				var printed capture
+				for rest := text; rest != ""; rest = rest[min(len(rest), 1000):] {
+					printed.add(historyapi.Print{Text: rest[:min(len(rest), 1000)]})
+				}
+				s := &Store{cfg: cfg}
+				_, c, err := s.scrub(t.Context(), "", &content{Output: printed.output(), Code: halves(text), Answer: halves(text)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				kept := c.trim()
+				if words := kept.words(); strings.Contains(words, literal[:6]) || strings.Contains(words, literal[6:]) {
+					t.Fatalf("%s, %d: a part of a credential is stored", name, offset)
+				}
+				if !many && min(len(kept.Code.Head), sizeOf(kept.Output.Tail)) < half-len(literal) {
+					t.Fatalf("%s, %d: %d and %d bytes are stored", name, offset, len(kept.Code.Head), sizeOf(kept.Output.Tail))
+				}
+			}
+		}
+	}
+}
+
 // TestFrozen: a run that an alarm has ended is neither ok nor failed, whatever its exit code is.
 func TestFrozen(t *testing.T) {
 	exit := runapi.Exit{Reason: runapi.Exited}

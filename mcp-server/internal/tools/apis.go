@@ -13,7 +13,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -78,7 +77,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if name := exampleAPI(s.published()).Name; name != "" {
 		example += fmt.Sprintf(` or {"api": %q}`, name)
 	}
-	a := argument.Read(req.Params.Arguments, argument.Spec{
+	a := readArguments(req.Params.Arguments, argumentSpec{
 		Tool: "list_apis", Names: []string{"query", "api", "operation"}, Example: example,
 	})
 	only := a.Text("api", "the name of one API as a string", false)
@@ -267,7 +266,7 @@ func arrayOfLines(list []listed) string {
 
 // getInstructions answers with the guide.
 func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	a := argument.Read(req.Params.Arguments, argument.Spec{Tool: "get_instructions", Example: "{}"})
+	a := readArguments(req.Params.Arguments, argumentSpec{Tool: "get_instructions", Example: "{}"})
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}

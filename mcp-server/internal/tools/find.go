@@ -358,13 +358,10 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 
 // answers is what a tool answers, if it says so.
 func answers(t signature.Tool) string {
-	switch {
-	case len(t.OutputSchema) > 0:
-		return "\n  answers " + signature.Arguments(t.OutputSchema)
-	case t.Seen != "":
-		return "\n  answered so far " + t.Seen
+	if len(t.OutputSchema) == 0 {
+		return ""
 	}
-	return ""
+	return "\n  answers " + signature.Arguments(t.OutputSchema)
 }
 
 // groups are the parts of one API, or empty if its operations are not known.

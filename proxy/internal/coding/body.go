@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 )
 
 // ExactUpTo is the size in bytes up to which a body of known length is rewritten before its head leaves, so that its
@@ -98,16 +100,25 @@ func (b *Body) Close() error {
 	return err
 }
 
-// Ahead makes body the request's body. One of known small length is read to its end, so that its length and its error
-// are known before the request leaves. A longer one streams; its length is kept unless it may change.
+// fail makes err the error of all later reads. A caller that goes on after an error must not send the rest alone.
+func (b *Body) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+// Ahead makes body the request's body. It reads a body of known small length to its end, so that its length and its
+// error are known before the request leaves. If the body has more than membudget.Free bytes once decoded, Ahead takes
+// memory of the request's account. A longer body streams; its length stays unless it may change.
 func Ahead(req *http.Request, body *Body, changes bool) error {
 	req.Body, req.GetBody = body, nil
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
 		data, whole, err := body.whole()
 		if err == nil && !whole {
-			data, err = readAll(body, req.ContentLength, 2*ExactUpTo)
+			data, err = membudget.From(req.Context()).ReadAll(req.Context(), body, 2*ExactUpTo, 2*ExactUpTo)
 		}
 		if err != nil {
+			body.fail(err)
 			return err
 		}
 		if whole || len(data) < 2*ExactUpTo {
@@ -122,16 +133,6 @@ func Ahead(req *http.Request, body *Body, changes bool) error {
 		req.Header.Del("Content-Length")
 	}
 	return nil
-}
-
-// maxExpected bounds how many bytes are allocated because of an announced length.
-const maxExpected = 16 << 10
-
-// readAll reads src to its end, or up to limit bytes. expected is its announced length.
-func readAll(src io.Reader, expected, limit int64) ([]byte, error) {
-	buf := bytes.NewBuffer(make([]byte, 0, min(expected, maxExpected)+2*bytes.MinRead))
-	_, err := buf.ReadFrom(io.LimitReader(src, limit))
-	return buf.Bytes(), err
 }
 
 // exact makes data the whole body.

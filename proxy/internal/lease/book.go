@@ -162,7 +162,6 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *memb
 	if len(r.APIs) > 0 {
 		l.apis = append([]string(nil), r.APIs...)
 	}
-	l.shapes = append([]string(nil), r.Shapes...)
 	if len(r.Canaries) > 0 {
 		l.Canaries = sync.OnceValue(func() *swap.Canaries { return swap.NewCanaries(r.Canaries) })
 	}

@@ -79,7 +79,6 @@ type Lease struct {
 	kind      policy.Kind
 	apis      []string // the run's APIs, nil: every active one
 	closed    bool     // the run may not learn of other APIs
-	shapes    []string // those whose answers' shapes the receipt tells
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	expiry    *countdown.Countdown
@@ -97,9 +96,6 @@ type Lease struct {
 	version   uint64         // of calls
 	active    sync.WaitGroup // exchanges; Add only under mu and before ended
 }
-
-// Learns reports whether the receipt tells the shapes of an API's answers.
-func (l *Lease) Learns(api string) bool { return slices.Contains(l.shapes, api) }
 
 // Includes reports whether the run may use an API.
 func (l *Lease) Includes(api string) bool {

@@ -19,12 +19,13 @@ const (
 	opPong         = 10
 )
 
-// The close codes this package sends itself (RFC 6455, 7.4.1).
+// The close codes this package sends itself (RFC 6455, 7.4.1, and IANA's registry).
 const (
 	closeGoingAway = 1001
 	closeProtocol  = 1002
 	closePolicy    = 1008
 	closeTooBig    = 1009
+	closeTryLater  = 1013
 )
 
 // maxControl is the largest payload of a control frame in bytes.

@@ -111,8 +111,9 @@ func (r *relay) up(m *message) error {
 	_, err := io.CopyN(&buf, m, smallUp)
 	if err == nil {
 		size := copies * r.o.MaxUp
-		if err := r.o.Held.Wait(r.over, size); err != nil {
-			return io.ErrClosedPipe
+		// Waiting for memory of messages that wait for this one's must end.
+		if err := r.o.Held.Acquire(r.over, size); err != nil {
+			return err
 		}
 		defer r.o.Held.Give(size)
 	}

@@ -226,6 +226,8 @@ func closeCode(err error) uint16 {
 		return closeProtocol
 	case errors.Is(err, ErrTooBig):
 		return closeTooBig
+	case errors.Is(err, membudget.ErrFull):
+		return closeTryLater
 	case errors.Is(err, swap.ErrCarriesValue), errors.As(err, &ambiguity):
 		return closePolicy
 	}

@@ -1,20 +1,23 @@
 package wsrelay
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
@@ -232,4 +235,29 @@ func TestLarge(t *testing.T) {
 	case <-time.After(testkit.Patience):
 		t.Error("the relay waits for memory although its upstream has gone")
 	}
+}
+
+// TestLargeWaits: a long message does not wait for memory for ever.
+// Promise: bounded-connections
+func TestLargeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := membudget.New(4 * copies * defaultUp)
+		memory.Open("run").Take(1) // another connection, which never ends
+		o := options()
+		o.Held = memory.Open("run")
+		client, a := net.Pipe()
+		b, upstream := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, upstream) }()
+		end := make(chan error, 1)
+		go func() { end <- Relay(t.Context(), a, b, o) }()
+		go func() { _, _ = io.WriteString(client, frame(fin, opText, true, strings.Repeat("x", 100<<10))) }()
+		h, err := readHead(bufio.NewReader(client), false)
+		if err != nil || h.op != opClose {
+			t.Errorf("%+v, %v", h, err)
+		}
+		if err := <-end; !errors.Is(err, membudget.ErrFull) || memory.Used() != 1 {
+			t.Errorf("%v, %d bytes are taken", err, memory.Used())
+		}
+		_, _ = client.Close(), upstream.Close()
+	})
 }

@@ -13,8 +13,8 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket", // the endpoint
 	"github.com/codeforge-mcp/codeforge/internal/slot",       // slot arithmetic
 	"github.com/codeforge-mcp/codeforge/internal/settings",   // the environment
-	"github.com/codeforge-mcp/codeforge/catalog/secret",      // of settings
-	"github.com/codeforge-mcp/codeforge/catalog/hostname",    // of settings
+	"github.com/codeforge-mcp/codeforge/internal/secret",     // of settings
+	"github.com/codeforge-mcp/codeforge/internal/hostname",   // of settings
 	"github.com/codeforge-mcp/codeforge/internal/typo",       // of settings
 	"github.com/codeforge-mcp/codeforge/internal/health",     // of health
 	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/visible",

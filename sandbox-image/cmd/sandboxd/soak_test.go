@@ -120,7 +120,7 @@ func TestSoak(t *testing.T) {
 
 // TestManyClients has 64 clients at once on 8 slots. Each gets its own responses, or ErrBusy.
 func TestManyClients(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 8, Warm: 2})
 		each := max(1, soakRuns(t)/200)
 		var wg sync.WaitGroup

@@ -129,6 +129,16 @@ func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
 	}
 }
 
+// OneMode runs a test in one mode, or in every mode if testkit.IsThorough. It is for tests of what sandboxd and the
+// interpreters do alike in all modes.
+func OneMode(t *testing.T, f func(t *testing.T, m Mode)) {
+	if testkit.IsThorough() {
+		Modes(t, f)
+		return
+	}
+	t.Run(string(Root), func(t *testing.T) { f(t, Root) })
+}
+
 // Start starts sandboxd and waits until it is ready. It is stopped with the test, which fails if it does not exit
 // cleanly.
 func Start(t testing.TB, o Options) *World {
