@@ -293,20 +293,29 @@ const mostPerRun = 4 << 10
 func TestGrowth(t *testing.T) {
 	b := besiege(t)
 	serve := func(runs int) {
-		for range runs {
-			rec, err := b.run(t.Context(), honestSlot, func() {
-				c := b.browser(honestSlot)
-				defer c.CloseIdleConnections()
-				resp, err := c.Get("https://api.demo.test/")
-				testkit.Must(t, err)
-				_, _ = io.Copy(io.Discard, resp.Body)
-				testkit.Must(t, resp.Body.Close())
+		var all sync.WaitGroup
+		for id := range honestSlot {
+			all.Go(func() {
+				for range runs / int(honestSlot) {
+					rec, err := b.run(t.Context(), id, func() {
+						c := b.browser(id)
+						defer c.CloseIdleConnections()
+						resp, err := c.Get("https://api.demo.test/")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_, _ = io.Copy(io.Discard, resp.Body)
+						_ = resp.Body.Close()
+					})
+					if err != nil || rec.Count.Exchanges != 1 {
+						t.Errorf("%d exchanges in the receipt, %v", rec.Count.Exchanges, err)
+						return
+					}
+				}
 			})
-			testkit.Must(t, err)
-			if rec.Count.Exchanges != 1 {
-				t.Fatalf("%d exchanges in the receipt", rec.Count.Exchanges)
-			}
 		}
+		all.Wait()
 	}
 	const runs = 2000
 	serve(runs / 2) // fills what is made once
