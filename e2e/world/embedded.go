@@ -119,7 +119,6 @@ func Launch(c Command) (*Process, error) {
 	}
 	env := map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": c.Dir, "DENO_PATH": filepath.Join(shared, "deno"), "LANG": "C.UTF-8", stageVar: "exec",
-		disarmVar: os.Getenv(disarmVar),
 	}
 	for k, v := range c.Env {
 		env[k] = v

@@ -2,11 +2,12 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
@@ -39,22 +40,22 @@ type state struct {
 	Problem string               `json:"problem,omitempty"`
 }
 
-func statusCommand() command {
-	return command{
-		name: "status", usage: "status", summary: "show whether CodeForge is running, and how to connect",
-		details: "Exit codes: 0 it is running and ready; 1 it is not.",
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				c, err := t.config(e)
-				if err != nil {
-					return err
-				}
-				s := readState(ctx, e, c)
-				return shown(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
-			}
-		},
+func statusCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "status", Short: "show whether CodeForge is running, and how to connect",
+		Long:    "Exit codes: 0 it is running and ready; 1 it is not.",
+		Example: example("codeforge status", "codeforge status --json running,problem"),
 	}
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := t.config(e)
+		if err != nil {
+			return err
+		}
+		s := readState(cmd.Context(), e, c)
+		return shown(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
+	}
+	return c
 }
 
 // readState asks the running system.

@@ -3,9 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"strconv"
+
+	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
@@ -16,11 +17,11 @@ import (
 
 // target says which server a command uses.
 type target struct {
-	flags      *flag.FlagSet
+	flags      *pflag.FlagSet
 	state, url *string
 }
 
-func targetFlags(fs *flag.FlagSet) target {
+func targetFlags(fs *pflag.FlagSet) target {
 	return target{
 		flags: fs,
 		state: stateFlag(fs),
@@ -96,8 +97,4 @@ func (t target) proxy(ctx context.Context, e *Env) (credentialapi.Client, error)
 }
 
 // given reports whether a flag is on the command line.
-func (t target) given(name string) bool {
-	found := false
-	t.flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
-}
+func (t target) given(name string) bool { return t.flags.Changed(name) }

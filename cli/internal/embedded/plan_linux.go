@@ -7,7 +7,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/view"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
@@ -150,10 +149,10 @@ func environments(environ []string) (proxy, sandbox, server []string) {
 		if !hiddenProxy(name) && name != "LISTEN_FDS" && name != "LISTEN_FDNAMES" {
 			proxy = append(proxy, kv)
 		}
-		if common(name) || forSandbox(name) || disarm.Variable(name) {
+		if common(name) || forSandbox(name) {
 			sandbox = append(sandbox, kv)
 		}
-		if common(name) || isSetting(name) && !hiddenServer(name) || disarm.Variable(name) {
+		if common(name) || isSetting(name) && !hiddenServer(name) {
 			server = append(server, kv)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -108,9 +107,6 @@ func Binary(t testing.TB) string {
 		env := append(os.Environ(), "CGO_ENABLED=0")
 		if os.Getenv("SANDBOX_RACE") != "" { // with the race detector, which needs a C compiler
 			args, env = append(args, "-race"), os.Environ()
-		}
-		if disarm.Variable(disarmEnv) { // so can this program
-			args = append(args, "-tags", "disarm")
 		}
 		cmd := exec.Command("go", append(args, "github.com/codeforge-mcp/codeforge/sandbox-image/cmd/sandboxd")...)
 		cmd.Env = env
