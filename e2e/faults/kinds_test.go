@@ -8,16 +8,19 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/proc"
 )
 
 // fault is one kind of fault. begin causes it; the function that it returns, if any, ends it after the fault has lasted.
@@ -119,18 +122,31 @@ func limitFiles(part string) func(*soak) (func(), error) {
 		if err != nil {
 			return nil, err
 		}
-		const mostOpen = 1 << 20 // of the kernel, which refuses to set a greater limit again
-		var usual unix.Rlimit
-		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &usual); err != nil {
+		limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
+		if err != nil {
 			return nil, err
 		}
-		usual.Cur, usual.Max = min(usual.Cur, mostOpen), min(usual.Max, mostOpen)
-		few := unix.Rlimit{Cur: uint64(len(open) + 2), Max: usual.Max}
-		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
-			return nil, err
-		}
-		return func() { _ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &usual, nil) }, nil
+		_, line, _ := strings.Cut(string(limits), "Max open files")
+		usual, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		return func() { _ = setFiles(pid, usual) }, setFiles(pid, strconv.Itoa(len(open)+2))
 	}
+}
+
+// setFiles sets how many descriptors a process may have. It does so as the process's own user: root needs a capability for
+// it that it lacks in some containers.
+func setFiles(pid int, limit string) error {
+	status, err := proc.ReadStatus(pid)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("prlimit", "--pid", strconv.Itoa(pid), "--nofile="+limit+":") //nolint:gosec,noctx // of the test
+	if status.UID[0] != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(status.UID[0]), Gid: uint32(status.GID[0])}} //nolint:gosec // small numbers
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("prlimit: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // mountSmall puts a file system of 256 MiB in place of the state directory.
