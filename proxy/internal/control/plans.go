@@ -2,10 +2,12 @@ package control
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -19,10 +21,10 @@ type Plans interface {
 func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 	p, err := s.conf.Plans.Get(r.PathValue("id"))
 	if err != nil {
-		httpjson.Fail(w, http.StatusNotFound, err.Error())
+		rpc.Refuse(w, fmt.Errorf("%w: %w", controlapi.ErrNotFound, err))
 		return
 	}
-	httpjson.Answer(w, http.StatusOK, p)
+	rpc.Answer(w, http.StatusOK, p)
 }
 
 // decidePlan passes on what the user of a client, or somebody in the console, decided, where every step's rule permits
@@ -30,13 +32,13 @@ func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
 	var in planapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "want an answer as JSON")
+		rpc.Fail(w, http.StatusBadRequest, "want an answer as JSON")
 		return
 	}
 	id := r.PathValue("id")
 	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator && !disarm.Off("plan-by") {
-		httpjson.Fail(w, http.StatusForbidden,
-			"Only the operator may decide about this plan: codeforge plan approve, in a terminal.")
+		answerDecision(w, nil, &rpc.Error{Code: "operator_only",
+			Text: "Only the operator may decide about this plan: codeforge plan approve, in a terminal."})
 		return
 	}
 	p, err := s.conf.Plans.Decide(id, in)

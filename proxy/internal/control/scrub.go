@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -14,7 +14,7 @@ import (
 func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
 	var texts []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, controlapi.MaxScrub)).Decode(&texts); err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
+		rpc.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
 		return
 	}
 	if !disarm.Off("scrub-stored") {
@@ -23,5 +23,5 @@ func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
 			texts[i] = scrubber.Loggable(text)
 		}
 	}
-	httpjson.Answer(w, http.StatusOK, texts)
+	rpc.Answer(w, http.StatusOK, texts)
 }
