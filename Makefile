@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint clean uninstall mutants
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ word-vectors: ## train the vectors of words of the search again, from npm and Py
 
 documents: build ## import every document of a public directory of APIs, and compile the types of all operations (ten minutes)
 	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed
+
+mutants: ## change single places of the code, and print which changes no test notices (SEED=1 N=20 PACKAGES=.)
+	@cd e2e && . ../make/goflags.sh && $(GO) run ./mutants -seed $${SEED:-1} -n $${N:-20} -for $${FOR:-0} -packages "$${PACKAGES:-.}"
 
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	@make/fuzz.sh
