@@ -3,6 +3,7 @@ package promises
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -40,6 +41,47 @@ func TestPlaces(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(root, file)); err != nil || !info.Mode().IsRegular() {
 			t.Errorf("%s %s: no such file", question, file)
 		}
+	}
+}
+
+// TestTiers checks that docs/architecture.md gives each package one tier, and that the fifteen files to read exist.
+func TestTiers(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Tiers\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	files := regexp.MustCompile("(?m)^[0-9]+\\. `([^`]+)`$").FindAllStringSubmatch(section, -1)
+	if len(files) != 15 {
+		t.Errorf("%d files to read, want 15", len(files))
+	}
+	for _, f := range files {
+		if info, err := os.Stat(filepath.Join(root, f[1])); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s: no such file", f[1])
+		}
+	}
+	tiers := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (?:core|feature|periphery) \|(.*)\|$`).FindAllStringSubmatch(section, -1) {
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			tiers[name[1]]++
+		}
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "./...")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		name := strings.TrimPrefix(path, "github.com/codeforge-mcp/codeforge/")
+		if tiers[name] != 1 {
+			t.Errorf("%s has %d tiers, want one", name, tiers[name])
+		}
+		delete(tiers, name)
+	}
+	for name := range tiers {
+		t.Errorf("%s is not a package", name)
 	}
 }
 

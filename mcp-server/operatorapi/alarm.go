@@ -2,15 +2,17 @@ package operatorapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // ErrNotFrozen is the answer for a session that is not frozen.
-var ErrNotFrozen = errors.New("no such session is frozen")
+var ErrNotFrozen error = &rpc.Error{
+	Status: http.StatusConflict, Code: "not_frozen", Text: "no such session is frozen",
+}
 
 // Alarm is an alarm of the proxy's, and the session of its run. Numbers only grow.
 type Alarm struct {

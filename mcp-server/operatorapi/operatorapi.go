@@ -41,7 +41,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -53,7 +53,9 @@ const ContainerSocket = "/run/codeforge/operator/operator.sock"
 const Prefix = "/operator/v1/"
 
 // ErrNotFound is the answer for a run of which nothing is recorded.
-var ErrNotFound = errors.New("nothing is recorded of this run")
+var ErrNotFound error = &rpc.Error{
+	Status: http.StatusNotFound, Code: "not_recorded", Text: "nothing is recorded of this run",
+}
 
 // About describes the running CodeForge.
 type About struct {
@@ -200,9 +202,9 @@ const maxLine = 4 << 20
 
 // Events calls on for what happens after the cursor, until ctx ends; empty: from now on.
 func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Event)) error {
-	resp, err := c.do(ctx, http.MethodGet, "events", url.Values{"cursor": {cursor}})
+	resp, err := rpc.Send(ctx, c, http.MethodGet, address("events", url.Values{"cursor": {cursor}}), nil)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
@@ -224,49 +226,37 @@ func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Ev
 }
 
 // fetch sends a request, and reads its answer.
-func fetch[T any](ctx context.Context, c Client, method, path string, v url.Values) (out T, err error) {
-	resp, err := c.do(ctx, method, path, v)
-	if err != nil {
-		return out, err
+func fetch[T any](ctx context.Context, c Client, method, path string, v url.Values) (T, error) {
+	out, err := rpc.Call[T](ctx, c, method, address(path, v), nil)
+	return out, explain(err)
+}
+
+func address(path string, v url.Values) string {
+	return "http://localhost" + Prefix + path + "?" + v.Encode()
+}
+
+// explain says what to do about a path that mcp-server does not have.
+func explain(err error) error {
+	if e := (*rpc.Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code == "" {
+		return errors.New("this CodeForge is older than this command: bring both to the same version")
 	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
-		return out, fmt.Errorf("reading the answer of mcp-server: %w", err)
-	}
-	return out, nil
+	return err
 }
 
 // errNobody is what the zero Client answers.
 var errNobody = errors.New("nobody answers an operator there: run this where CodeForge runs, or name docker://NAME")
 
-func (c Client) do(ctx context.Context, method, path string, v url.Values) (*http.Response, error) {
+// Name implements rpc.Peer.
+func (c Client) Name() string { return "mcp-server" }
+
+// Do implements rpc.Peer.
+func (c Client) Do(r *http.Request) (*http.Response, error) {
 	if c.HTTP == nil {
 		return nil, errNobody
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+Prefix+path+"?"+v.Encode(), nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.HTTP.Do(req)
+	resp, err := c.HTTP.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("asking mcp-server: %w", err)
 	}
-	if resp.StatusCode == http.StatusOK {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	why := httpjson.Error(resp)
-	if resp.StatusCode == http.StatusNotFound && path == "run" && why != "" {
-		return nil, ErrNotFound
-	}
-	if resp.StatusCode == http.StatusNotFound && why == ErrNoServer.Error() {
-		return nil, ErrNoServer
-	}
-	if resp.StatusCode == http.StatusNotFound {
-		return nil, errors.New("this CodeForge is older than this command: bring both to the same version")
-	}
-	if resp.StatusCode == http.StatusConflict {
-		return nil, errors.New(why)
-	}
-	return nil, fmt.Errorf("mcp-server answered %d: %s", resp.StatusCode, why)
+	return resp, nil
 }

@@ -3,14 +3,17 @@ package operatorapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 )
 
 // ErrNoServer is the answer for a server that the catalog does not have.
-var ErrNoServer = errors.New("there is no such MCP server, or it is not active")
+var ErrNoServer error = &rpc.Error{
+	Status: http.StatusNotFound, Code: "no_server", Text: "there is no such MCP server, or it is not active",
+}
 
 // Review is what of a server's tools waits for the user. Digest is of all its tools as they are now.
 type Review struct {
@@ -66,9 +69,6 @@ func (c Client) Restart(ctx context.Context, server string) error {
 }
 
 func (c Client) post(ctx context.Context, path string, v url.Values) error {
-	resp, err := c.do(ctx, http.MethodPost, path, v)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
+	_, err := fetch[struct{}](ctx, c, http.MethodPost, path, v)
+	return err
 }

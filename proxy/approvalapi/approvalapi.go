@@ -5,7 +5,7 @@
 //	GET  /approvals/v1              -> []Held, the oldest first
 //	POST /approvals/v1/{id} Answer  -> Held, as it was decided
 //
-// Other answers have the body credentialapi.Refused.
+// Other answers have the body rpc.Error.
 package approvalapi
 
 import (
@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -80,10 +81,10 @@ type Client struct{ HTTP *http.Client }
 
 // List lists the requests that wait.
 func (c Client) List(ctx context.Context) ([]Held, error) {
-	return credentialapi.Call[[]Held](ctx, c.HTTP, http.MethodGet, Prefix, nil)
+	return rpc.Call[[]Held](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
 }
 
 // Decide approves or refuses a request. It fails if nothing waits under this id any more.
 func (c Client) Decide(ctx context.Context, id string, a Answer) (Held, error) {
-	return credentialapi.Call[Held](ctx, c.HTTP, http.MethodPost, Prefix+"/"+id, a)
+	return rpc.Call[Held](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, "http://proxy"+Prefix+"/"+id, a)
 }

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 )
 
 // BrokerProtocol is what a connection to GET /v1/broker is upgraded to: HTTP/2, in which the proxy is the client.
@@ -95,7 +95,7 @@ func (c *Client) Broker(ctx context.Context, h http.Handler) error {
 		},
 	}
 	srv.Protocols.SetUnencryptedHTTP2(true)
-	err = srv.Serve(httpjson.Once(u))
+	err = srv.Serve(rpc.Once(u))
 	_ = srv.Close()
 	if ctx.Err() != nil {
 		return ctx.Err()

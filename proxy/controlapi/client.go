@@ -1,10 +1,8 @@
 package controlapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,17 +10,24 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// ErrFenced is the answer to a registration or its end whose generation is not the one that the slot expects.
-var ErrFenced = errors.New("another generation holds the slot")
-
-// ErrNotFound is the answer for an API that is not in the catalog, or has no types.
-var ErrNotFound = errors.New("not found")
+var (
+	// ErrFenced is the answer to a registration or its end whose generation is not the one that the slot expects.
+	ErrFenced error = &rpc.Error{
+		Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
+	}
+	// ErrNotFound is the answer for an API that is not in the catalog, or has no types.
+	ErrNotFound error = &rpc.Error{Status: http.StatusNotFound, Code: "not_found", Text: "not found"}
+	// ErrBadRegistration is the answer to a registration that is invalid.
+	ErrBadRegistration error = &rpc.Error{
+		Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
+	}
+)
 
 // Client talks to one egress-proxy. It is safe for concurrent use.
 type Client struct {
@@ -87,7 +92,7 @@ func (c *Client) Operations(ctx context.Context, api string) (io.ReadCloser, err
 }
 
 func (c *Client) document(ctx context.Context, api, name string) (io.ReadCloser, error) {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/"+name, nil)
+	resp, err := c.send(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/"+name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +110,15 @@ func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) 
 	return call[Diagnosis](ctx, c, http.MethodGet, "/v1/diagnosis?offline="+strconv.FormatBool(offline), nil)
 }
 
-// NotDecidedError says why a decision about a request that waits does not hold.
-type NotDecidedError struct{ Text string }
-
-func (e *NotDecidedError) Error() string { return e.Text }
+// StatusNotDecided is the status of the *rpc.Error that says why a decision about a request that waits does not hold.
+const StatusNotDecided = http.StatusForbidden
 
 // AllHeld lists the requests of all runs that wait for a person, the oldest first.
 func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 	return call[[]approvalapi.Held](ctx, c, http.MethodGet, "/v1/held", nil)
 }
 
-// DecideAny passes on a decision about a request. A *NotDecidedError if the request is the operator's, or waits no
+// DecideAny passes on a decision about a request. An *rpc.Error with StatusNotDecided if the request is the operator's, or waits no
 // more.
 func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	return call[approvalapi.Held](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
@@ -131,7 +134,7 @@ func (c *Client) Plan(ctx context.Context, id string) (planapi.Plan, error) {
 	return call[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
 }
 
-// DecidePlan passes on a decision about a plan. A *NotDecidedError if the plan is the operator's, or was decided.
+// DecidePlan passes on a decision about a plan. An *rpc.Error with StatusNotDecided if the plan is the operator's, or was decided.
 func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
 	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
@@ -152,11 +155,8 @@ func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerChec
 
 // Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
 func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
-	resp, err := c.do(ctx, http.MethodPut, c.slot(id, "", url.Values{}), r)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
+	_, err := call[struct{}](ctx, c, http.MethodPut, c.slot(id, "", url.Values{}), r)
+	return err
 }
 
 // Unregister ends a run: what is in flight is aborted and waited for. ErrFenced, and no receipt, when the generation
@@ -180,17 +180,14 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause
 // SetCalls tells the proxy which calls the server in a slot works on. ErrFenced when the generation is not the
 // registered one.
 func (c *Client) SetCalls(ctx context.Context, id slot.ID, generation uint64, calls ServerCalls) error {
-	resp, err := c.do(ctx, http.MethodPut, c.slot(id, "/calls", numbered(generation)), calls)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
+	_, err := call[struct{}](ctx, c, http.MethodPut, c.slot(id, "/calls", numbered(generation)), calls)
+	return err
 }
 
 // Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes,
 // until the run or ctx ends.
 func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
-	resp, err := c.do(ctx, http.MethodGet, c.slot(id, "/held", numbered(generation)), nil)
+	resp, err := c.send(ctx, http.MethodGet, c.slot(id, "/held", numbered(generation)), nil)
 	if err != nil {
 		return err
 	}
@@ -209,7 +206,7 @@ type Subscription struct{ body io.ReadCloser }
 
 // Subscribe begins a stream of events. When it returns, no later event is missed: fetch what events change after it.
 func (c *Client) Subscribe(ctx context.Context, of Events) (*Subscription, error) {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/events?of="+string(of), nil) //nolint:bodyclose // by Each
+	resp, err := c.send(ctx, http.MethodGet, "/v1/events?of="+string(of), nil) //nolint:bodyclose // by Each
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +233,7 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 
 // Metrics fetches the Prometheus text.
 func (c *Client) Metrics(ctx context.Context) (string, error) {
-	resp, err := c.do(ctx, http.MethodGet, "/metrics", nil)
+	resp, err := c.send(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return "", err
 	}
@@ -245,46 +242,23 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// do sends a request and maps status codes to the errors above.
-func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	var data []byte
-	if body != nil {
-		var err error
-		if data, err = json.Marshal(body); err != nil {
-			return nil, err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://proxy"+path, bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.http.Do(req)
+// Name implements rpc.Peer.
+func (c *Client) Name() string { return "the proxy" }
+
+// Do implements rpc.Peer.
+func (c *Client) Do(r *http.Request) (*http.Response, error) {
+	resp, err := c.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("asking the proxy: %w", err)
 	}
-	if resp.StatusCode < 300 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	why := httpjson.Error(resp)
-	switch resp.StatusCode {
-	case http.StatusConflict:
-		return nil, fmt.Errorf("%w: %s", ErrFenced, why)
-	case http.StatusNotFound:
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, why)
-	case http.StatusForbidden:
-		return nil, &NotDecidedError{why}
-	}
-	return nil, fmt.Errorf("the proxy answered %d: %s", resp.StatusCode, why)
+	return resp, nil
 }
 
-// call is do for a response of one JSON value.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	return rpc.Send(ctx, c, method, "http://proxy"+path, body)
+}
+
+// call is send for an answer of one JSON value.
 func call[T any](ctx context.Context, c *Client, method, path string, body any) (out T, err error) {
-	resp, err := c.do(ctx, method, path, body)
-	if err != nil {
-		return out, err
-	}
-	defer resp.Body.Close()
-	err = json.NewDecoder(resp.Body).Decode(&out)
-	return out, err
+	return rpc.Call[T](ctx, c, method, "http://proxy"+path, body)
 }

@@ -9,21 +9,18 @@
 //	DELETE /credentials/v1/{name}                 -> {}: the login is forgotten
 //	PUT    /credentials/v1/{name}       Supply    -> {}: the value of a "command"
 //
-// Other answers have the body Refused.
+// Other answers have the body rpc.Error.
 //
 // The socket is reachable by its owner alone: in embedded mode it is in the state directory, in Docker in a tmpfs of
 // the proxy's container, where only docker exec leads.
 package credentialapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 )
 
 // ContainerSocket is where the socket is in the proxy's container.
@@ -31,6 +28,8 @@ const ContainerSocket = "/run/codeforge/credentials/credentials.sock"
 
 // Prefix begins every path.
 const Prefix = "/credentials/v1"
+
+const base = "http://proxy" + Prefix
 
 // State is what a credential needs or has.
 type State string
@@ -123,87 +122,44 @@ type Supply struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-// Refused is why something was not done.
-type Refused struct {
-	// Code is one word, Text a sentence. No server chose either.
-	Code string `json:"code"`
-	Text string `json:"error"`
-}
+// Peer is the proxy behind an HTTP client that connects to the socket.
+type Peer struct{ *http.Client }
 
-// Error implements error.
-func (r *Refused) Error() string { return r.Text }
+// Name implements rpc.Peer.
+func (Peer) Name() string { return "the proxy" }
 
 // Client asks over an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
 // List lists the credentials that the proxy obtains.
 func (c Client) List(ctx context.Context) ([]Credential, error) {
-	return Call[[]Credential](ctx, c.HTTP, http.MethodGet, Prefix, nil)
+	return rpc.Call[[]Credential](ctx, Peer{c.HTTP}, http.MethodGet, base, nil)
 }
 
 // Begin begins a login.
 func (c Client) Begin(ctx context.Context, l Login) (Started, error) {
-	return Call[Started](ctx, c.HTTP, http.MethodPost, Prefix+"/logins", l)
+	return rpc.Call[Started](ctx, Peer{c.HTTP}, http.MethodPost, base+"/logins", l)
 }
 
 // Finish ends a login with what the browser brought back.
 func (c Client) Finish(ctx context.Context, r Redirect) error {
-	_, err := Call[struct{}](ctx, c.HTTP, http.MethodPost, Prefix+"/logins/finish", r)
+	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodPost, base+"/logins/finish", r)
 	return err
 }
 
 // Poll asks whether a login is done.
 func (c Client) Poll(ctx context.Context, id string) (Progress, error) {
-	return Call[Progress](ctx, c.HTTP, http.MethodPost, Prefix+"/logins/poll", Poll{id})
+	return rpc.Call[Progress](ctx, Peer{c.HTTP}, http.MethodPost, base+"/logins/poll", Poll{id})
 }
 
 // Logout forgets a login.
 func (c Client) Logout(ctx context.Context, name string) error {
-	_, err := Call[struct{}](ctx, c.HTTP, http.MethodDelete, Prefix+"/"+name, nil)
+	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodDelete, base+"/"+name, nil)
 	return err
 }
 
 // Supply gives the value of a "command".
 func (c Client) Supply(ctx context.Context, name string, s Supply) error {
-	_, err := Call[struct{}](ctx, c.HTTP, http.MethodPut, Prefix+"/"+name, s)
+	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodPut, base+"/"+name, s)
 	return err
-}
-
-// maxAnswer bounds an answer: that of a plan has all its bodies, escaped.
-const maxAnswer = 64 << 20
-
-// Call sends a request to the socket, and reads its answer. One other than 200 is a *Refused if it has one.
-func Call[T any](ctx context.Context, c *http.Client, method, path string, in any) (out T, err error) {
-	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
-		if err != nil {
-			return out, err
-		}
-		body = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://proxy"+path, body)
-	if err != nil {
-		return out, err
-	}
-	resp, err := c.Do(req)
-	if err != nil {
-		return out, err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return out, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		r := &Refused{}
-		if json.Unmarshal(data, r) != nil || r.Text == "" {
-			return out, fmt.Errorf("the proxy answered %d", resp.StatusCode)
-		}
-		return out, r
-	}
-	if err := json.Unmarshal(data, &out); err != nil {
-		return out, errors.New("the proxy's answer cannot be read")
-	}
-	return out, nil
 }

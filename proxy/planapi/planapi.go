@@ -6,7 +6,7 @@
 //	GET  /plans/v1/{id}         -> Plan
 //	POST /plans/v1/{id} Answer  -> Plan, as it was decided: "running" or "refused"
 //
-// Other answers have the body credentialapi.Refused.
+// Other answers have the body rpc.Error.
 package planapi
 
 import (
@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -120,15 +121,15 @@ type Client struct{ HTTP *http.Client }
 
 // List lists the plans.
 func (c Client) List(ctx context.Context) ([]Plan, error) {
-	return credentialapi.Call[[]Plan](ctx, c.HTTP, http.MethodGet, Prefix, nil)
+	return rpc.Call[[]Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
 }
 
 // Get is a plan with its steps.
 func (c Client) Get(ctx context.Context, id string) (Plan, error) {
-	return credentialapi.Call[Plan](ctx, c.HTTP, http.MethodGet, Prefix+"/"+url.PathEscape(id), nil)
+	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix+"/"+url.PathEscape(id), nil)
 }
 
 // Decide approves or refuses a plan, once.
 func (c Client) Decide(ctx context.Context, id string, a Answer) (Plan, error) {
-	return credentialapi.Call[Plan](ctx, c.HTTP, http.MethodPost, Prefix+"/"+url.PathEscape(id), a)
+	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, "http://proxy"+Prefix+"/"+url.PathEscape(id), a)
 }

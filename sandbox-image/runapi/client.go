@@ -2,26 +2,36 @@ package runapi
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 )
 
 // Errors that callers test for.
 var (
-	ErrBusy        = errors.New("all slots are taken")
-	ErrLeaseGone   = errors.New("the lease has ended")
-	ErrPermissions = errors.New("the permission set has changed")
+	ErrBusy      error = &rpc.Error{Status: http.StatusTooManyRequests, Code: "busy", Text: "all slots are taken"}
+	ErrLeaseGone error = &rpc.Error{Status: http.StatusGone, Code: "lease_gone", Text: "the lease has ended"}
+	// ErrPermissions means that the permission set is another one than the run expects.
+	ErrPermissions error = &rpc.Error{
+		Status: http.StatusConflict, Code: "permissions", Text: "the permission set has changed",
+	}
+	// ErrBadRequest is returned by a Sandbox for a request that can never succeed.
+	ErrBadRequest error = &rpc.Error{Status: http.StatusBadRequest, Code: "bad_request", Text: "bad request"}
+	// ErrUnready is returned by a Sandbox while it cannot serve any run.
+	ErrUnready error = &rpc.Error{
+		Status: http.StatusServiceUnavailable, Code: "unready", Text: "the sandbox is not ready",
+	}
+	// ErrNotInstalled is returned for a package that no installation has sealed.
+	ErrNotInstalled error = &rpc.Error{
+		Status: http.StatusFailedDependency, Code: "not_installed", Text: "the package is not installed",
+	}
 	// ErrInterrupted means that the stream broke before the run's Exit arrived. The code may have run, so the caller
 	// decides whether to try again.
 	ErrInterrupted = errors.New("the connection to the sandbox broke during the run")
@@ -117,68 +127,29 @@ func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
 	return conn, nil
 }
 
-// do sends one request with a JSON body (nil: none) and returns the response, whatever its status.
-func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	conn, err := c.stream(ctx)
+// Name implements rpc.Peer.
+func (c *Client) Name() string { return "sandboxd" }
+
+// Do implements rpc.Peer.
+func (c *Client) Do(r *http.Request) (*http.Response, error) {
+	conn, err := c.stream(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	var data []byte
-	if body != nil {
-		if data, err = json.Marshal(body); err != nil {
-			return nil, err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://sandboxd"+path, bytes.NewReader(data))
+	resp, err := conn.RoundTrip(r)
 	if err != nil {
-		return nil, err
-	}
-	resp, err := conn.RoundTrip(req)
-	if err != nil {
-		return nil, fmt.Errorf("%w %s %s: %w", errAsking, method, path, err)
+		return nil, fmt.Errorf("%w %s %s: %w", errAsking, r.Method, r.URL.Path, err)
 	}
 	return resp, nil
 }
 
-// call is do for responses of one JSON value. It turns error statuses into errors.
-func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
-	resp, err := c.do(ctx, method, path, body)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if err := statusError(resp); err != nil {
-		return err
-	}
-	if out == nil {
-		return nil
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
+// call sends a request and reads an answer of one JSON value, or of none.
+func call[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
+	return rpc.Call[T](ctx, c, method, base+path, body)
 }
 
-// statusError maps the statuses of the contract to the sentinels above.
-func statusError(resp *http.Response) error {
-	if resp.StatusCode < 300 {
-		return nil
-	}
-	why := httpjson.Error(resp)
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests:
-		return ErrBusy
-	case http.StatusGone, http.StatusNotFound:
-		return fmt.Errorf("%w: %s", ErrLeaseGone, why)
-	case http.StatusConflict:
-		return fmt.Errorf("%w: %s", ErrPermissions, why)
-	case http.StatusServiceUnavailable:
-		if why == ErrUnready.Error() {
-			return ErrUnready
-		}
-		return fmt.Errorf("%w: %s", ErrUnready, strings.TrimPrefix(why, ErrUnready.Error()+": "))
-	case http.StatusFailedDependency:
-		return fmt.Errorf("%w: %s", ErrNotInstalled, strings.TrimPrefix(why, ErrNotInstalled.Error()+": "))
-	}
-	return fmt.Errorf("sandboxd answered %d: %s", resp.StatusCode, why)
-}
+// base begins the address of every request.
+const base = "http://sandboxd"
 
 // Acquire takes a lease on a free slot, preferably a warm one. It returns ErrBusy when all are taken.
 func (c *Client) Acquire(ctx context.Context) (Lease, error) {
@@ -188,9 +159,7 @@ func (c *Client) Acquire(ctx context.Context) (Lease, error) {
 // AcquireFor is Acquire for a certain run. A lease ahead is valid only while the stream it was taken on is open, that
 // is, while Stream returns the number that it returned before the call.
 func (c *Client) AcquireFor(ctx context.Context, r LeaseRequest) (Lease, error) {
-	var l Lease
-	err := c.call(ctx, http.MethodPost, "/v1/leases", r, &l)
-	return l, err
+	return call[Lease](ctx, c, http.MethodPost, "/v1/leases", r)
 }
 
 // Stream is the number of the stream that is open now, zero if none is.
@@ -205,13 +174,14 @@ func (c *Client) Stream() uint64 {
 
 // Release ends a lease and kills what still runs in it.
 func (c *Client) Release(ctx context.Context, generation uint64) error {
-	return c.call(ctx, http.MethodDelete, "/v1/leases/"+strconv.FormatUint(generation, 10), nil, nil)
+	_, err := call[struct{}](ctx, c, http.MethodDelete, "/v1/leases/"+strconv.FormatUint(generation, 10), nil)
+	return err
 }
 
 // Run runs code and calls on for every output event in order. Cancelling ctx kills the run. The Exit is valid only
 // when the error is nil.
 func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, error) {
-	resp, err := c.do(ctx, http.MethodPost, "/v1/runs", r)
+	resp, err := rpc.Send(ctx, c, http.MethodPost, base+"/v1/runs", r)
 	if errors.Is(err, errAsking) && ctx.Err() == nil {
 		return Exit{}, fmt.Errorf("%w: %w", ErrInterrupted, err)
 	}
@@ -219,9 +189,6 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 		return Exit{}, err
 	}
 	defer resp.Body.Close()
-	if err := statusError(resp); err != nil {
-		return Exit{}, err
-	}
 	events := bufio.NewReaderSize(resp.Body, 4<<10)
 	for {
 		e, err := readEvent(events)
@@ -241,36 +208,26 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 // Pause stops the time limit of a lease's run, or lets it go on. ErrLeaseGone if there is no such run.
 func (c *Client) Pause(ctx context.Context, generation uint64, paused bool) error {
 	path := "/v1/runs/" + strconv.FormatUint(generation, 10) + "/pause"
-	return c.call(ctx, http.MethodPost, path, Pause{Paused: paused}, nil)
+	_, err := call[struct{}](ctx, c, http.MethodPost, path, Pause{Paused: paused})
+	return err
 }
 
 // SetPermissions names the current permission set.
 func (c *Client) SetPermissions(ctx context.Context, p Permissions) (PermissionSet, error) {
-	var s PermissionSet
-	err := c.call(ctx, http.MethodPut, "/v1/permissions", p, &s)
-	return s, err
+	return call[PermissionSet](ctx, c, http.MethodPut, "/v1/permissions", p)
 }
 
 // Tidy removes the installed packages that are not wanted.
 func (c *Client) Tidy(ctx context.Context, p Packages) (Tidied, error) {
-	var t Tidied
-	return t, c.call(ctx, http.MethodPut, "/v1/packages", p, &t)
+	return call[Tidied](ctx, c, http.MethodPut, "/v1/packages", p)
 }
 
 // Health asks whether sandboxd can serve runs.
 func (c *Client) Health(ctx context.Context) (Health, error) {
-	var h Health
-	resp, err := c.do(ctx, http.MethodGet, "/v1/health", nil)
-	if err != nil {
-		return h, err
-	}
-	defer resp.Body.Close()
-	return h, json.NewDecoder(resp.Body).Decode(&h)
+	return call[Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
 // Stats asks for sandboxd's counters.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	var s Stats
-	err := c.call(ctx, http.MethodGet, "/v1/stats", nil, &s)
-	return s, err
+	return call[Stats](ctx, c, http.MethodGet, "/v1/stats", nil)
 }

@@ -12,11 +12,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 )
-
-// ErrNotInstalled is returned for a package that no installation has sealed.
-var ErrNotInstalled = errors.New("the package is not installed")
 
 // Duplex is the stream between a client and the program of an MCP server.
 type Duplex interface {
@@ -45,13 +42,13 @@ const (
 func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "the generation is not a number")
+		rpc.Fail(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
 	d := &duplex{w: w, patience: patience{ctl: http.NewResponseController(w)}, in: bufio.NewReaderSize(r.Body, maxHead)}
 	head, err := d.head()
 	if err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "reading the first line of the body: "+err.Error())
+		rpc.Fail(w, http.StatusBadRequest, "reading the first line of the body: "+err.Error())
 		return
 	}
 	exit, err := s.cfg.Sandbox.Server(r.Context(), generation, head, d)
@@ -60,7 +57,7 @@ func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !d.started {
-		httpjson.Fail(w, status(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
 	s.cfg.Log.Warn("an MCP server was aborted", "generation", generation, "error", err)
@@ -133,9 +130,7 @@ func (d *duplex) Ended() {
 // AcquireServer takes a lease on a slot for an MCP server. It returns ErrBusy when all are taken, and ErrUnready, with
 // the reason, when no server can be started. Like every lease it ends with the connection it was taken on.
 func (c *Client) AcquireServer(ctx context.Context) (Lease, error) {
-	var l Lease
-	err := c.call(ctx, http.MethodPost, "/v1/leases", LeaseRequest{Server: true}, &l)
-	return l, err
+	return call[Lease](ctx, c, http.MethodPost, "/v1/leases", LeaseRequest{Server: true})
 }
 
 // Stream is the input and output of a server's program. Read and Write may be called at the same time.
@@ -165,7 +160,7 @@ func (c *Client) Server(ctx context.Context, generation uint64, h ServerHead) (*
 	// While a request's body waits to be written, nothing else notices the end of its context.
 	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
 	path := "/v1/servers/" + strconv.FormatUint(generation, 10)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://sandboxd"+path, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, body)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -175,7 +170,7 @@ func (c *Client) Server(ctx context.Context, generation uint64, h ServerHead) (*
 		cancel()
 		return nil, fmt.Errorf("%w: %w POST %s: %w", ErrInterrupted, errAsking, path, err)
 	}
-	if err := statusError(resp); err != nil {
+	if err := rpc.ReadError(c, resp); err != nil {
 		_ = resp.Body.Close()
 		cancel()
 		return nil, err

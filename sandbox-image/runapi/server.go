@@ -13,15 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
-
-// ErrBadRequest is returned by a Sandbox for a request that can never succeed.
-var ErrBadRequest = errors.New("bad request")
-
-// ErrUnready is returned by a Sandbox while it cannot serve any run.
-var ErrUnready = errors.New("the sandbox is not ready")
 
 // Sandbox is what a Server serves. Its errors are, or wrap, ErrBusy, ErrLeaseGone, ErrPermissions, ErrBadRequest,
 // ErrUnready and ErrNotInstalled.
@@ -95,7 +89,7 @@ func NewServer(cfg ServerConfig) *Server {
 	mux.HandleFunc("GET /v1/health", s.health)
 	mux.HandleFunc("GET /v1/stats", s.stats)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		httpjson.Fail(w, http.StatusNotFound, "no such resource")
+		rpc.Fail(w, http.StatusNotFound, "no such resource")
 	})
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -197,17 +191,14 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 func done(w http.ResponseWriter, r *http.Request, do func(generation uint64) error) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "the generation is not a number")
+		rpc.Fail(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
-	switch err := do(generation); {
-	case errors.Is(err, ErrLeaseGone):
-		httpjson.Fail(w, http.StatusNotFound, err.Error())
-	case err != nil:
-		httpjson.Fail(w, status(err), err.Error())
-	default:
-		w.WriteHeader(http.StatusNoContent)
+	if err := do(generation); err != nil {
+		rpc.Refuse(w, err)
+		return
 	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // with answers with what do makes of the body.
@@ -222,16 +213,11 @@ func with[In, Out any](do func(In) (Out, error)) http.HandlerFunc {
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	h := s.cfg.Sandbox.Health()
-	code := http.StatusOK
-	if !h.Ready {
-		code = http.StatusServiceUnavailable
-	}
-	httpjson.Answer(w, code, h)
+	rpc.Answer(w, http.StatusOK, s.cfg.Sandbox.Health())
 }
 
 func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
-	httpjson.Answer(w, http.StatusOK, s.cfg.Sandbox.Stats())
+	rpc.Answer(w, http.StatusOK, s.cfg.Sandbox.Stats())
 }
 
 // run streams the events of a run. After the first byte the only way to report an error is to abort the stream: the
@@ -251,7 +237,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !out.started {
-		httpjson.Fail(w, status(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
 	s.cfg.Log.Warn("a run was aborted", "run", req.Run, "error", err)
@@ -322,7 +308,7 @@ func (o *eventStream) close() {
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	if ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" &&
 		(err != nil || ct != "application/json") {
-		httpjson.Fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
+		rpc.Fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
 		return false
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -336,36 +322,17 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		httpjson.Fail(w, http.StatusRequestEntityTooLarge, "the body is too large")
+		rpc.Fail(w, http.StatusRequestEntityTooLarge, "the body is too large")
 	case err != nil:
-		httpjson.Fail(w, http.StatusBadRequest, "reading the body: "+err.Error())
+		rpc.Fail(w, http.StatusBadRequest, "reading the body: "+err.Error())
 	}
 	return err == nil
 }
 
-// status is the HTTP status for an error.
-func status(err error) int {
-	switch {
-	case errors.Is(err, ErrBusy):
-		return http.StatusTooManyRequests
-	case errors.Is(err, ErrLeaseGone):
-		return http.StatusGone
-	case errors.Is(err, ErrPermissions):
-		return http.StatusConflict
-	case errors.Is(err, ErrBadRequest):
-		return http.StatusBadRequest
-	case errors.Is(err, ErrUnready):
-		return http.StatusServiceUnavailable
-	case errors.Is(err, ErrNotInstalled):
-		return http.StatusFailedDependency
-	}
-	return http.StatusInternalServerError
-}
-
 func answer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
-		httpjson.Fail(w, status(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
-	httpjson.Answer(w, http.StatusOK, value)
+	rpc.Answer(w, http.StatusOK, value)
 }

@@ -9,7 +9,7 @@
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
 //	PUT    /v1/permissions   -> 200 PermissionSet
 //	PUT    /v1/packages      <- Packages -> 200 Tidied
-//	GET    /v1/health        -> 200 Health | 503 Health
+//	GET    /v1/health        -> Health
 //	GET    /v1/stats         -> 200 Stats
 //
 // Error responses have the body {"error": "..."}.

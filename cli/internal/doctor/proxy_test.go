@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -28,7 +28,7 @@ func TestOutside(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := controlapi.Diagnosis{CA: string(ca.PEM())}
 		if r.URL.Path != operatorapi.Prefix+"diagnosis" {
-			httpjson.Fail(w, http.StatusNotFound, r.URL.Path)
+			rpc.Fail(w, http.StatusNotFound, r.URL.Path)
 			return
 		}
 		if skew := int64(600_000); r.URL.Query().Get("offline") == "false" {
@@ -38,7 +38,7 @@ func TestOutside(t *testing.T) {
 				{Host: "b.test", Code: "upstream_timeout", Problem: "late"},
 			}
 		}
-		httpjson.Answer(w, http.StatusOK, d)
+		rpc.Answer(w, http.StatusOK, d)
 	}))
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket) //nolint:noctx // at once

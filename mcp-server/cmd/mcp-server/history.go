@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
@@ -49,7 +49,7 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 		Handler: operator.History(s), ReadHeaderTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	if err := server.Serve(httpjson.Once(conn)); !errors.Is(err, net.ErrClosed) {
+	if err := server.Serve(rpc.Once(conn)); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil

@@ -21,8 +21,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
@@ -129,7 +129,7 @@ func (c *Console) routes() *http.ServeMux {
 				c.fail(w, err)
 				return
 			}
-			httpjson.Answer(w, http.StatusOK, v)
+			rpc.Answer(w, http.StatusOK, v)
 		})
 	}
 	handle("GET status", c.status)
@@ -208,11 +208,11 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s, ok := c.sessions.find(bearer(r))
 		//defence:console-bearer
 		if !ok {
-			httpjson.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
+			rpc.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
 			return
 		}
 		if !guard.Admit(r.Context(), "") {
-			httpjson.Answer(w, http.StatusServiceUnavailable, refusal{guard.TooMany})
+			rpc.Answer(w, http.StatusServiceUnavailable, refusal{guard.TooMany})
 			return
 		}
 		c.api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
@@ -244,14 +244,14 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.Secret == "" || !c.sessions.use(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
-		httpjson.Answer(w, http.StatusUnauthorized, refusal{
+		rpc.Answer(w, http.StatusUnauthorized, refusal{
 			"This is neither the token nor a valid code. A code works once, for one minute: run codeforge console again.",
 		})
 		return
 	}
 	b, s := c.sessions.begin(r.UserAgent())
 	c.cfg.Log.Info("a browser signed in to the console", logline.Tag("console"), slog.String("session", s.ID))
-	httpjson.Answer(w, http.StatusOK, struct {
+	rpc.Answer(w, http.StatusOK, struct {
 		Bearer string    `json:"bearer"`
 		Until  time.Time `json:"until"`
 	}{b, s.Until})
@@ -260,7 +260,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 // readJSON reads a body that a form cannot send. It reports whether it could, and answers if not.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	if r.Header.Get("Content-Type") != "application/json" {
-		httpjson.Answer(w, http.StatusUnsupportedMediaType, refusal{"want application/json"})
+		rpc.Answer(w, http.StatusUnsupportedMediaType, refusal{"want application/json"})
 		return false
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -268,7 +268,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		httpjson.Answer(w, http.StatusBadRequest, refusal{"want JSON of at most 16 KiB"})
+		rpc.Answer(w, http.StatusBadRequest, refusal{"want JSON of at most 16 KiB"})
 		return false
 	}
 	return true
@@ -293,9 +293,9 @@ var errNotFound = &told{http.StatusNotFound, "There is nothing of this name."}
 func (c *Console) fail(w http.ResponseWriter, err error) {
 	var t *told
 	if errors.As(err, &t) {
-		httpjson.Answer(w, t.status, refusal{t.text})
+		rpc.Answer(w, t.status, refusal{t.text})
 		return
 	}
 	c.cfg.Log.Warn("the console could not answer", logline.Tag("console"), slog.String("error", err.Error()))
-	httpjson.Answer(w, http.StatusBadGateway, refusal{err.Error()})
+	rpc.Answer(w, http.StatusBadGateway, refusal{err.Error()})
 }

@@ -22,6 +22,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -48,14 +49,14 @@ func (quiet) Log(string) ([]operatorapi.Line, error)              { return nil, 
 func (quiet) Restart(string) error                                { return operatorapi.ErrNoServer }
 func (quiet) AllHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
 func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.Held, error) {
-	return approvalapi.Held{}, &controlapi.NotDecidedError{Text: "No request waits under this id."}
+	return approvalapi.Held{}, &rpc.Error{Status: controlapi.StatusNotDecided, Text: "No request waits under this id."}
 }
 func (quiet) Plans(context.Context) ([]planapi.Plan, error) { return nil, nil }
 func (quiet) Plan(context.Context, string) (planapi.Plan, error) {
 	return planapi.Plan{}, controlapi.ErrNotFound
 }
 func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
-	return planapi.Plan{}, &controlapi.NotDecidedError{Text: "There is no plan with this id, or no longer."}
+	return planapi.Plan{}, &rpc.Error{Status: controlapi.StatusNotDecided, Text: "There is no plan with this id, or no longer."}
 }
 
 // served is a console behind the guard of mcp-server, with this token.

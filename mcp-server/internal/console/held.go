@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
@@ -93,7 +94,7 @@ func answerOf(r *http.Request, to any) error {
 
 // undecided is an error that says why nothing was decided, as the page shows it.
 func undecided(err error) error {
-	if no := (*controlapi.NotDecidedError)(nil); errors.As(err, &no) {
+	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == controlapi.StatusNotDecided {
 		return &told{http.StatusConflict, no.Text}
 	}
 	return err

@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
@@ -173,13 +173,13 @@ func (e *Endpoint) routes(
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", clients(e.cfg.MCP))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		httpjson.Answer(w, http.StatusOK, map[string]any{"ok": true})
+		rpc.Answer(w, http.StatusOK, map[string]any{"ok": true})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { e.ready(w, r, passes(r)) })
 	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
 	if e.cfg.Servers != nil {
 		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			httpjson.Answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
+			rpc.Answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
 		})))
 	}
 	if e.cfg.Console != nil {
@@ -211,10 +211,10 @@ func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request, tell bool) {
 		if tell {
 			answer["problem"] = err.Error()
 		}
-		httpjson.Answer(w, http.StatusServiceUnavailable, answer)
+		rpc.Answer(w, http.StatusServiceUnavailable, answer)
 		return
 	}
-	httpjson.Answer(w, http.StatusOK, map[string]any{"ready": true})
+	rpc.Answer(w, http.StatusOK, map[string]any{"ready": true})
 }
 
 // metrics answers with our own metrics, then with those of the other daemon, if it responds.

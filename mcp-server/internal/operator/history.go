@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -50,7 +50,7 @@ func listed[F, T any](list func(context.Context, F, string) (T, error)) http.Han
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := operatorapi.Filter[F](r.URL.Query())
 		if err != nil {
-			httpjson.Fail(w, http.StatusBadRequest, err.Error())
+			rpc.Fail(w, http.StatusBadRequest, err.Error())
 			return
 		}
 		v, err := list(r.Context(), f, r.URL.Query().Get("cursor"))
@@ -62,13 +62,13 @@ func listed[F, T any](list func(context.Context, F, string) (T, error)) http.Han
 func recorded(w http.ResponseWriter, v any, err error) {
 	switch {
 	case errors.Is(err, history.ErrUnknown):
-		httpjson.Fail(w, http.StatusNotFound, err.Error())
+		rpc.Refuse(w, operatorapi.ErrNotFound)
 	case errors.Is(err, history.ErrOff):
-		httpjson.Fail(w, http.StatusConflict, err.Error())
+		rpc.Refuse(w, refused(err))
 	case err != nil:
-		httpjson.Fail(w, http.StatusInternalServerError, err.Error())
+		rpc.Refuse(w, err)
 	default:
-		httpjson.Answer(w, http.StatusOK, v)
+		rpc.Answer(w, http.StatusOK, v)
 	}
 }
 

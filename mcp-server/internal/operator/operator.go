@@ -8,7 +8,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -39,13 +39,13 @@ type Config struct {
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+operatorapi.Prefix+"about", func(w http.ResponseWriter, _ *http.Request) {
-		httpjson.Answer(w, http.StatusOK, c.About)
+		rpc.Answer(w, http.StatusOK, c.About)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
-		httpjson.Answer(w, http.StatusOK, c.Tenants())
+		rpc.Answer(w, http.StatusOK, c.Tenants())
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"database", func(w http.ResponseWriter, r *http.Request) {
-		httpjson.Answer(w, http.StatusOK, c.Database(r.Context()))
+		rpc.Answer(w, http.StatusOK, c.Database(r.Context()))
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"catalog", func(w http.ResponseWriter, r *http.Request) {
 		forward(w, r, c.Control.Catalog)
@@ -61,11 +61,11 @@ func Handler(c Config) http.Handler {
 	historyRoutes(mux, c.History, c.Stop)
 	if c.Console != nil {
 		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {
-			httpjson.Answer(w, http.StatusOK, c.Console())
+			rpc.Answer(w, http.StatusOK, c.Console())
 		})
 	}
 	mux.HandleFunc("GET "+operatorapi.Prefix+"alarms", func(w http.ResponseWriter, _ *http.Request) {
-		httpjson.Answer(w, http.StatusOK, c.Alarms.List())
+		rpc.Answer(w, http.StatusOK, c.Alarms.List())
 	})
 	mux.HandleFunc("POST "+operatorapi.Prefix+"unfreeze", func(w http.ResponseWriter, r *http.Request) {
 		told(w, struct{}{}, c.Alarms.Unfreeze(r.URL.Query().Get("session")))
@@ -80,8 +80,8 @@ func Handler(c Config) http.Handler {
 func forward[T any](w http.ResponseWriter, r *http.Request, ask func(context.Context) (T, error)) {
 	v, err := ask(r.Context())
 	if err != nil {
-		httpjson.Fail(w, http.StatusBadGateway, err.Error())
+		rpc.Fail(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	httpjson.Answer(w, http.StatusOK, v)
+	rpc.Answer(w, http.StatusOK, v)
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -39,14 +39,19 @@ func serverRoutes(mux *http.ServeMux, servers Servers) {
 	})
 }
 
-// told answers with a value, or with why there is none.
+// told answers with a value, or with the reason for which there is none.
 func told(w http.ResponseWriter, v any, err error) {
-	switch {
-	case errors.Is(err, operatorapi.ErrNoServer):
-		httpjson.Fail(w, http.StatusNotFound, err.Error())
-	case err != nil:
-		httpjson.Fail(w, http.StatusConflict, err.Error())
-	default:
-		httpjson.Answer(w, http.StatusOK, v)
+	if err == nil {
+		rpc.Answer(w, http.StatusOK, v)
+		return
 	}
+	if e := (*rpc.Error)(nil); !errors.As(err, &e) {
+		err = refused(err)
+	}
+	rpc.Refuse(w, err)
+}
+
+// refused is an error whose text is for the operator.
+func refused(err error) error {
+	return &rpc.Error{Status: http.StatusConflict, Code: "refused", Text: err.Error()}
 }

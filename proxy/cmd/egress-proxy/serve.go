@@ -25,9 +25,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/health"
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
@@ -95,7 +95,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 		g.Go(func() error { return d.control.Serve(ctx, d.remote) })
 	}
 	if d.publish != nil {
-		g.Go(func() error { return httpjson.Serve(ctx, d.publish, http.HandlerFunc(d.certificate)) })
+		g.Go(func() error { return rpc.Serve(ctx, d.publish, http.HandlerFunc(d.certificate)) })
 	}
 	g.Go(func() error {
 		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, ledger.Dir(o.audit)))

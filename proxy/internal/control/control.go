@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -116,7 +116,7 @@ func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Serve answers on the listener until ctx ends; then it returns nil.
 func (s *Control) Serve(ctx context.Context, l net.Listener) error {
-	if err := httpjson.Serve(ctx, l, s); err != nil {
+	if err := rpc.Serve(ctx, l, s); err != nil {
 		return fmt.Errorf("serving the control API: %w", err)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (s *Control) Serve(ctx context.Context, l net.Listener) error {
 
 // value answers with what of returns.
 func value(of func() any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { httpjson.Answer(w, http.StatusOK, of()) }
+	return func(w http.ResponseWriter, _ *http.Request) { rpc.Answer(w, http.StatusOK, of()) }
 }
 
 // diagnose answers with a controlapi.Diagnosis. With offline=true it checks no hosts.
@@ -133,7 +133,7 @@ func (s *Control) diagnose(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("offline") != "true" {
 		out.Hosts = s.conf.Hosts(r.Context())
 	}
-	httpjson.Answer(w, http.StatusOK, out)
+	rpc.Answer(w, http.StatusOK, out)
 }
 
 // document answers with a file of an active API.
@@ -151,7 +151,7 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 			a = snapshot.Rules.Catalog.API(r.PathValue("api"))
 		}
 		if a == nil || !a.Active || of(a) == nil {
-			httpjson.Fail(w, http.StatusNotFound, "no such API, or it has no such file")
+			rpc.Refuse(w, fmt.Errorf("%w: no such API, or it has no such file", controlapi.ErrNotFound))
 			return
 		}
 		d := of(a)
@@ -172,31 +172,31 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&reg); err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "the body is not a registration")
+		rpc.Fail(w, http.StatusBadRequest, "the body is not a registration")
 		return
 	}
 	if dec.More() {
-		httpjson.Fail(w, http.StatusBadRequest, "the body holds more than a registration")
+		rpc.Fail(w, http.StatusBadRequest, "the body holds more than a registration")
 		return
 	}
 	rules := s.conf.Current().Rules
 	c := rules.Catalog
 	if reg.Install && rules.Registry == nil {
-		httpjson.Fail(w, http.StatusBadRequest,
+		rpc.Fail(w, http.StatusBadRequest,
 			"install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
 		return
 	}
 	for _, name := range reg.APIs {
 		if a := c.API(name); a == nil || !a.Active {
-			httpjson.Fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
+			rpc.Fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
 			return
 		} else if id.Server() && a.Server == nil {
-			httpjson.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
+			rpc.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
 			return
 		}
 	}
 	if _, err := s.conf.Book.Begin(id, reg); err != nil {
-		httpjson.Fail(w, statusOf(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -209,7 +209,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	}
 	var sum controlapi.Summary
 	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
-		httpjson.Fail(w, http.StatusBadRequest, "the body is not a summary")
+		rpc.Fail(w, http.StatusBadRequest, "the body is not a summary")
 		return
 	}
 	if l, err := s.conf.Book.Of(id, generation); err == nil && l.Plan != nil {
@@ -217,12 +217,12 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	}
 	rec, err := s.conf.Book.End(id, generation)
 	if err != nil {
-		httpjson.Fail(w, statusOf(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
 	s.ledger(id, sum, &rec)
 	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
-	httpjson.Answer(w, http.StatusOK, rec)
+	rpc.Answer(w, http.StatusOK, rec)
 }
 
 // ledger records the end of a run. If the run sent something, its receipt is returned only once the ledger is on the
@@ -256,18 +256,18 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	}
 	cause, ok := causeOf(r.URL.Query())
 	if !ok {
-		httpjson.Fail(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
+		rpc.Fail(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
 		return
 	}
 	rec, err := s.conf.Book.Drain(id, generation, cause.Run)
 	if err != nil {
-		httpjson.Fail(w, statusOf(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
 	if cause != (controlapi.Cause{}) && len(rec.Exchanges) > 0 {
 		s.conf.Journal.Caused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
 	}
-	httpjson.Answer(w, http.StatusOK, rec)
+	rpc.Answer(w, http.StatusOK, rec)
 }
 
 // setCalls replaces the list of calls that a server works on.
@@ -278,11 +278,11 @@ func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
 	}
 	var calls controlapi.ServerCalls
 	if err := json.NewDecoder(r.Body).Decode(&calls); err != nil || slices.ContainsFunc(calls.Calls, isTooLong) {
-		httpjson.Fail(w, http.StatusBadRequest, "the body is not a list of calls")
+		rpc.Fail(w, http.StatusBadRequest, "the body is not a list of calls")
 		return
 	}
 	if err := s.conf.Book.SetCalls(id, generation, calls); err != nil {
-		httpjson.Fail(w, statusOf(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -316,7 +316,7 @@ func (s *Control) leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint
 	}
 	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
 	if err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "generation: want a number")
+		rpc.Fail(w, http.StatusBadRequest, "generation: want a number")
 	}
 	return id, generation, err == nil
 }
@@ -324,12 +324,12 @@ func (s *Control) leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint
 // broker turns the connection into that of mcp-server's broker, until it or the proxy ends.
 func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != controlapi.BrokerProtocol {
-		httpjson.Fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
+		rpc.Fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		httpjson.Fail(w, http.StatusInternalServerError, "the connection cannot be upgraded")
+		rpc.Fail(w, http.StatusInternalServerError, "the connection cannot be upgraded")
 		return
 	}
 	defer conn.Close()
@@ -352,22 +352,22 @@ func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool)
 		return id, ok
 	}
 	if s.conf.Pods == nil || id != 0 || len(text) != 1 {
-		httpjson.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
+		rpc.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
 		return 0, false
 	}
 	pod, err := netip.ParseAddr(text[0])
 	if err != nil || !pod.Is4() {
-		httpjson.Fail(w, http.StatusBadRequest, "pod: want an IPv4 address")
+		rpc.Fail(w, http.StatusBadRequest, "pod: want an IPv4 address")
 		return 0, false
 	}
 	if r.Method == http.MethodPut {
 		if id, err = s.conf.Pods.Take(pod); err != nil {
-			httpjson.Fail(w, http.StatusServiceUnavailable, err.Error())
+			rpc.Fail(w, http.StatusServiceUnavailable, err.Error())
 		}
 		return id, err == nil
 	}
 	if id, ok = s.conf.Pods.Find(pod); !ok {
-		httpjson.Fail(w, http.StatusConflict, "the pod has no slot")
+		rpc.Refuse(w, fmt.Errorf("%w: the pod has no slot", controlapi.ErrFenced))
 	}
 	return id, ok
 }
@@ -377,7 +377,7 @@ func numberOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	id := slot.ID(n)
 	if err != nil || !id.Valid() || strconv.Itoa(n) != r.PathValue("n") {
-		httpjson.Fail(w, http.StatusBadRequest, "no such slot")
+		rpc.Fail(w, http.StatusBadRequest, "no such slot")
 		return 0, false
 	}
 	return id, true
@@ -389,7 +389,7 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	switch of {
 	case controlapi.CatalogEvents, controlapi.RequestEvents, controlapi.AlarmEvents:
 	default:
-		httpjson.Fail(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
+		rpc.Fail(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
 		return
 	}
 	ch, cancel := s.conf.Journal.Subscribe(of)
@@ -423,16 +423,5 @@ func (s *Control) health(w http.ResponseWriter, _ *http.Request) {
 	if err := s.conf.Ready(); err != nil {
 		h.Ready, h.Problem, status = false, err.Error(), http.StatusServiceUnavailable
 	}
-	httpjson.Answer(w, status, h)
-}
-
-// statusOf maps an error of the book to a status code.
-func statusOf(err error) int {
-	switch {
-	case errors.Is(err, lease.ErrFenced):
-		return http.StatusConflict
-	case lease.IsBadRegistration(err):
-		return http.StatusBadRequest
-	}
-	return http.StatusInternalServerError
+	rpc.Answer(w, status, h)
 }

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // Room is what waits for a person: hold.Room.
@@ -23,7 +23,7 @@ type Room interface {
 func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "want an answer as JSON")
+		rpc.Fail(w, http.StatusBadRequest, "want an answer as JSON")
 		return
 	}
 	id := r.PathValue("id")
@@ -31,25 +31,24 @@ func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return h.ID == id })
 	//defence:held-by
 	if i >= 0 && list[i].Operator {
-		httpjson.Fail(w, http.StatusForbidden,
-			"Only the operator may decide about this request: codeforge approve, in a terminal.")
+		answerDecision(w, nil, &rpc.Error{Code: "operator_only",
+			Text: "Only the operator may decide about this request: codeforge approve, in a terminal."})
 		return
 	}
 	h, err := s.conf.Room.Decide(id, in)
 	answerDecision(w, h, err)
 }
 
-// answerDecision answers with what was decided about, or says why nothing was.
-func answerDecision(w http.ResponseWriter, what any, err error) {
-	var refused *credentialapi.Refused
-	switch {
-	case errors.As(err, &refused):
-		httpjson.Fail(w, http.StatusForbidden, refused.Text)
-	case err != nil:
-		httpjson.Fail(w, http.StatusInternalServerError, err.Error())
-	default:
-		httpjson.Answer(w, http.StatusOK, what)
+// answerDecision answers with what was decided about, or with the reason for which it was not decided.
+func answerDecision(w http.ResponseWriter, decided any, err error) {
+	if err == nil {
+		rpc.Answer(w, http.StatusOK, decided)
+		return
 	}
+	if refused := (*rpc.Error)(nil); errors.As(err, &refused) {
+		err = &rpc.Error{Status: controlapi.StatusNotDecided, Code: refused.Code, Text: refused.Text}
+	}
+	rpc.Refuse(w, err)
 }
 
 // waiting streams what a run waits for, a line for each change, until its lease or the reader ends.
@@ -60,7 +59,7 @@ func (s *Control) waiting(w http.ResponseWriter, r *http.Request) {
 	}
 	l, err := s.conf.Book.Of(id, generation)
 	if err != nil {
-		httpjson.Fail(w, statusOf(err), err.Error())
+		rpc.Refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")

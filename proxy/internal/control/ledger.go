@@ -2,11 +2,12 @@ package control
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
@@ -29,12 +30,12 @@ type ledgerCheck struct {
 // checkLedger reads the ledger and says whether it is whole, or what the last reading found if that is not long ago.
 func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
 	if s.conf.Ledger == nil {
-		httpjson.Fail(w, http.StatusNotFound, "there is no ledger")
+		rpc.Refuse(w, fmt.Errorf("%w: there is no ledger", controlapi.ErrNotFound))
 		return
 	}
 	var heads []controlapi.KnownHead
 	if err := json.NewDecoder(r.Body).Decode(&heads); err != nil || len(heads) > maxKnown {
-		httpjson.Fail(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
+		rpc.Fail(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
 		return
 	}
 	var known []ledger.Known
@@ -49,7 +50,7 @@ func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		found, err := s.conf.Ledger.Verify(known)
 		if err != nil {
-			httpjson.Fail(w, http.StatusInternalServerError, err.Error())
+			rpc.Fail(w, http.StatusInternalServerError, err.Error())
 			return
 		}
 		s.checked.took = time.Since(began)
@@ -58,5 +59,5 @@ func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
 			Compared: found.Compared, Findings: found.Findings, Head: found.Head, Lost: s.conf.Ledger.Lost(),
 		}
 	}
-	httpjson.Answer(w, http.StatusOK, s.checked.last)
+	rpc.Answer(w, http.StatusOK, s.checked.last)
 }

@@ -2,9 +2,11 @@ package control
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -18,10 +20,10 @@ type Plans interface {
 func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 	p, err := s.conf.Plans.Get(r.PathValue("id"))
 	if err != nil {
-		httpjson.Fail(w, http.StatusNotFound, err.Error())
+		rpc.Refuse(w, fmt.Errorf("%w: %w", controlapi.ErrNotFound, err))
 		return
 	}
-	httpjson.Answer(w, http.StatusOK, p)
+	rpc.Answer(w, http.StatusOK, p)
 }
 
 // decidePlan passes on what the user of a client, or somebody in the console, decided, where every step's rule permits
@@ -29,14 +31,14 @@ func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
 	var in planapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "want an answer as JSON")
+		rpc.Fail(w, http.StatusBadRequest, "want an answer as JSON")
 		return
 	}
 	id := r.PathValue("id")
 	//defence:plan-by
 	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator {
-		httpjson.Fail(w, http.StatusForbidden,
-			"Only the operator may decide about this plan: codeforge plan approve, in a terminal.")
+		answerDecision(w, nil, &rpc.Error{Code: "operator_only",
+			Text: "Only the operator may decide about this plan: codeforge plan approve, in a terminal."})
 		return
 	}
 	p, err := s.conf.Plans.Decide(id, in)

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -13,7 +13,7 @@ import (
 func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
 	var texts []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, controlapi.MaxScrub)).Decode(&texts); err != nil {
-		httpjson.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
+		rpc.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
 		return
 	}
 	scrubber := s.conf.Current().Scrub
@@ -21,5 +21,5 @@ func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
 		//defence:scrub-stored
 		texts[i] = scrubber.Loggable(text)
 	}
-	httpjson.Answer(w, http.StatusOK, texts)
+	rpc.Answer(w, http.StatusOK, texts)
 }

@@ -16,7 +16,7 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -99,7 +99,7 @@ func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 		d.DisallowUnknownFields()
 		err := d.Decode(&in)
 		if _, more := d.Token(); err != nil || !errors.Is(more, io.EOF) {
-			answer(w, nil, &credentialapi.Refused{Code: "bad_request", Text: "The request is not what it should be."})
+			answer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
 			return
 		}
 		out, err := serve(r, in)
@@ -109,17 +109,17 @@ func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 
 func answer(w http.ResponseWriter, v any, err error) {
 	if err == nil {
-		httpjson.Answer(w, http.StatusOK, v)
+		rpc.Answer(w, http.StatusOK, v)
 		return
 	}
-	r := &credentialapi.Refused{Code: "failed", Text: "It could not be done."}
+	r := &rpc.Error{Code: "failed", Text: "It could not be done."}
 	_ = errors.As(err, &r)
-	httpjson.Answer(w, http.StatusConflict, r)
+	rpc.Answer(w, http.StatusConflict, r)
 }
 
 // Serve answers on the listener until ctx ends; then it returns nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	if err := httpjson.Serve(ctx, &own{l}, h); err != nil {
+	if err := rpc.Serve(ctx, &own{l}, h); err != nil {
 		return fmt.Errorf("serving the credentials API: %w", err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -36,7 +37,7 @@ func (f *fake) Begin(_ context.Context, l credentialapi.Login) (credentialapi.St
 
 func (f *fake) Finish(_ context.Context, r credentialapi.Redirect) error {
 	f.say("finish", r.ID, r.State, r.Code, r.Issuer)
-	return &credentialapi.Refused{Code: "wrong_state", Text: "No."}
+	return &rpc.Error{Code: "wrong_state", Text: "No."}
 }
 
 func (f *fake) Poll(_ context.Context, id string) (credentialapi.Progress, error) {
@@ -88,7 +89,7 @@ func TestAPI(t *testing.T) {
 	if s, err := c.Begin(ctx, credentialapi.Login{Name: "A_TOKEN", Way: "browser"}); err != nil || s.ID != "1" {
 		t.Errorf("begin %+v, %v", s, err)
 	}
-	var refused *credentialapi.Refused
+	var refused *rpc.Error
 	if err := c.Finish(ctx, credentialapi.Redirect{ID: "1", State: "s", Code: "c", Issuer: "i"}); !errors.As(err, &refused) || refused.Code != "wrong_state" {
 		t.Errorf("finish %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,7 +22,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -452,7 +452,7 @@ func TestRegistrations(t *testing.T) {
 		_, err := r.book.Begin(row.id, controlapi.Registration{
 			Generation: uint64(time.Now().UnixNano()), Run: "x", APIs: row.apis, Install: row.install, Deadline: time.Now().Add(time.Hour),
 		})
-		if (err == nil) != row.ok || err != nil && !lease.IsBadRegistration(err) {
+		if (err == nil) != row.ok || err != nil && !errors.Is(err, controlapi.ErrBadRegistration) {
 			t.Errorf("%+v: %v", row, err)
 		}
 	}

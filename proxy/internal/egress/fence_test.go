@@ -485,21 +485,21 @@ func TestFenceErrors(t *testing.T) {
 	}
 	check(t, reg(5))
 	for _, g := range []uint64{5, 4, 1} {
-		if err := reg(g); !errors.Is(err, lease.ErrFenced) {
+		if err := reg(g); !errors.Is(err, controlapi.ErrFenced) {
 			t.Errorf("generation %d: %v", g, err)
 		}
 	}
 	for _, g := range []uint64{4, 6} {
-		if _, err := r.book.End(0, g); !errors.Is(err, lease.ErrFenced) {
+		if _, err := r.book.End(0, g); !errors.Is(err, controlapi.ErrFenced) {
 			t.Errorf("end of %d: %v", g, err)
 		}
 	}
 	_, err := r.book.End(0, 5)
 	check(t, err)
-	if _, err := r.book.End(0, 5); !errors.Is(err, lease.ErrFenced) {
+	if _, err := r.book.End(0, 5); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("second end: %v", err)
 	}
-	if err := reg(5); !errors.Is(err, lease.ErrFenced) {
+	if err := reg(5); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("the same generation again: %v", err)
 	}
 	check(t, reg(6))

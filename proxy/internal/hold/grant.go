@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
 // maxGrants bounds the grants of all runs; the oldest go first.
@@ -75,13 +75,13 @@ func (r *Room) grant(e *entry, kind approvalapi.Scope) {
 func checkScope(e *entry, a approvalapi.Answer) error {
 	switch {
 	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.Wide():
-		return &credentialapi.Refused{Code: "bad_scope", Text: "The scope is once, path or rule."}
+		return &rpc.Error{Code: "bad_scope", Text: "The scope is once, path or rule."}
 	//defence:approval-run
 	case a.Approve && a.Scope.Wide() && e.request.Ended == nil:
-		return &credentialapi.Refused{Code: "no_run",
+		return &rpc.Error{Code: "no_run",
 			Text: "The request belongs to no run, so you can approve only this one request."}
 	case a.Approve && a.Scope.Wide() && !e.Waiting:
-		return &credentialapi.Refused{Code: "run_ended",
+		return &rpc.Error{Code: "run_ended",
 			Text: "The run no longer waits, so you can approve only this one request."}
 	}
 	return nil

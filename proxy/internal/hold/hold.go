@@ -22,8 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
@@ -297,7 +297,7 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	r.sweep(time.Now())
 	i := slices.IndexFunc(r.held, func(e *entry) bool { return e.ID == id })
 	if i < 0 {
-		return approvalapi.Held{}, &credentialapi.Refused{Code: "not_held", Text: "No request waits under this id."}
+		return approvalapi.Held{}, &rpc.Error{Code: "not_held", Text: "No request waits under this id."}
 	}
 	e, approve := r.held[i], a.Approve
 	if err := checkScope(e, a); err != nil {

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -69,33 +68,27 @@ func NewBook(c Config) *Book {
 	return &Book{conf: c}
 }
 
-// errRegistration is for a registration that is invalid.
-var errRegistration = errors.New("bad registration")
-
-// IsBadRegistration reports whether Begin refused a registration because it is invalid.
-func IsBadRegistration(err error) bool { return errors.Is(err, errRegistration) }
-
-// Begin gives the slot to a run. The generation must be greater than any the slot has had, else ErrFenced. Whatever the
+// Begin gives the slot to a run. The generation must be greater than any the slot has had, else controlapi.ErrFenced. Whatever the
 // earlier lease still has open is aborted first.
 func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	now, kind := b.conf.Now(), kindOf(id, r)
 	switch {
 	case !id.Valid():
-		return nil, fmt.Errorf("%w: no such slot", errRegistration)
+		return nil, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
 	case r.Generation == 0:
-		return nil, fmt.Errorf("%w: generation is missing", errRegistration)
+		return nil, fmt.Errorf("%w: generation is missing", controlapi.ErrBadRegistration)
 	case r.Run == "" || len(r.Run) > 128:
-		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", errRegistration)
+		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", controlapi.ErrBadRegistration)
 	case !r.Deadline.After(now):
-		return nil, fmt.Errorf("%w: deadline has passed", errRegistration)
+		return nil, fmt.Errorf("%w: deadline has passed", controlapi.ErrBadRegistration)
 	case r.DryRun && (b.conf.Plans == nil || kind != policy.KindRun):
-		return nil, fmt.Errorf("%w: dry_run: only runs have plans", errRegistration)
+		return nil, fmt.Errorf("%w: dry_run: only runs have plans", controlapi.ErrBadRegistration)
 	case !validCanaries(r.Canaries):
-		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits", errRegistration,
+		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits", controlapi.ErrBadRegistration,
 			controlapi.MaxCanaries, controlapi.MinCanary, controlapi.MaxCanary)
 	case kind == policy.KindNone:
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
-			errRegistration)
+			controlapi.ErrBadRegistration)
 	}
 	s := &b.seats[id]
 	s.change.Lock()
@@ -105,7 +98,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	//defence:fence
 	if r.Generation <= last {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%w: generation %d, the slot has had %d", ErrFenced, r.Generation, last)
+		return nil, fmt.Errorf("%w: generation %d, the slot has had %d", controlapi.ErrFenced, r.Generation, last)
 	}
 	s.lease, s.last = nil, r.Generation
 	s.mu.Unlock()
@@ -172,10 +165,10 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *memb
 }
 
 // End takes the slot from a run and returns its receipt, after everything in flight has been aborted. The generation
-// must be the one that holds the slot, else ErrFenced. A lease that ended by its deadline still has its receipt, once.
+// must be the one that holds the slot, else controlapi.ErrFenced. A lease that ended by its deadline still has its receipt, once.
 func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	if !id.Valid() {
-		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", errRegistration)
+		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
 	}
 	s := &b.seats[id]
 	s.change.Lock()
@@ -184,7 +177,7 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	l := s.lease
 	if l == nil || l.Generation != generation {
 		s.mu.Unlock()
-		return controlapi.Receipt{}, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
+		return controlapi.Receipt{}, fmt.Errorf("%w: generation %d does not", controlapi.ErrFenced, generation)
 	}
 	s.lease = nil
 	s.mu.Unlock()
@@ -225,16 +218,16 @@ func (b *Book) Busy(id slot.ID) bool {
 	return l != nil && l.ctx.Err() == nil
 }
 
-// Of is the lease of a slot. The generation must be the one that holds the slot, else ErrFenced.
+// Of is the lease of a slot. The generation must be the one that holds the slot, else controlapi.ErrFenced.
 func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 	if !id.Valid() {
-		return nil, fmt.Errorf("%w: no such slot", errRegistration)
+		return nil, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
 	}
 	s := &b.seats[id]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lease == nil || s.lease.Generation != generation {
-		return nil, fmt.Errorf("%w: generation %d does not", ErrFenced, generation)
+		return nil, fmt.Errorf("%w: generation %d does not", controlapi.ErrFenced, generation)
 	}
 	return s.lease, nil
 }
@@ -251,7 +244,7 @@ func (b *Book) Holder(id slot.ID) *Lease {
 }
 
 // Drain returns the exchanges of a slot since its lease began or since the last Drain, without those that another run
-// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else ErrFenced.
+// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else controlapi.ErrFenced.
 func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
 	l, err := b.Of(id, generation)
 	if err != nil {

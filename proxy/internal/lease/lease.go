@@ -57,8 +57,6 @@ var (
 	ErrEnded = errors.New("the run has ended")
 	// ErrFull means that the slot has reached its limit of connections, of waiting exchanges or of memory.
 	ErrFull = errors.New("too many connections or requests at once")
-	// ErrFenced means that another generation holds the slot.
-	ErrFenced = errors.New("another generation holds the slot")
 )
 
 // Lease is one run in one slot. It is made by Book.Begin.

@@ -58,7 +58,7 @@ func TestDeadline(t *testing.T) {
 		if r, err := b.End(0, 1); err != nil || r.Run != "run" {
 			t.Errorf("the receipt: %+v, %v", r, err)
 		}
-		if _, err := b.End(0, 1); !errors.Is(err, ErrFenced) {
+		if _, err := b.End(0, 1); !errors.Is(err, controlapi.ErrFenced) {
 			t.Errorf("the receipt again: %v", err)
 		}
 	})
@@ -259,7 +259,7 @@ func TestFarDeadline(t *testing.T) {
 			if _, err := b.Attach(slot.Max, &conn{}); err != nil || l.Context().Err() != nil {
 				t.Errorf("with a deadline of %v it ended: %v", deadline, err)
 			}
-			if _, err := b.Drain(slot.Max, r.Generation+1, ""); !errors.Is(err, ErrFenced) {
+			if _, err := b.Drain(slot.Max, r.Generation+1, ""); !errors.Is(err, controlapi.ErrFenced) {
 				t.Errorf("drained for another generation: %v", err)
 			}
 			if got, err := b.Drain(slot.Max, r.Generation, ""); err != nil || got.Run != "server" || got.Generation != r.Generation || got.Exchanges == nil {
@@ -268,7 +268,7 @@ func TestFarDeadline(t *testing.T) {
 			if _, err := b.End(slot.Max, r.Generation); err != nil {
 				t.Error(err)
 			}
-			if _, err := b.Drain(slot.Max, r.Generation, ""); !errors.Is(err, ErrFenced) {
+			if _, err := b.Drain(slot.Max, r.Generation, ""); !errors.Is(err, controlapi.ErrFenced) {
 				t.Errorf("drained after its end: %v", err)
 			}
 		}

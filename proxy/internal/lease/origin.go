@@ -21,7 +21,7 @@ type serverCall struct {
 }
 
 // SetCalls replaces the calls that the server in a slot works on. The generation must be the one that holds the slot,
-// else ErrFenced. A call belongs to a run only if the run is under way, may use the server and is of the server's
+// else controlapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server and is of the server's
 // tenant. So mcp-server cannot bring a request under another tenant's approval.
 func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
 	l, err := b.Of(id, generation)
@@ -30,7 +30,7 @@ func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls)
 	}
 	server := l.Server()
 	if server == "" {
-		return fmt.Errorf("%w: calls: only MCP servers have them", errRegistration)
+		return fmt.Errorf("%w: calls: only MCP servers have them", controlapi.ErrBadRegistration)
 	}
 	runs := b.Leases()
 	find := func(run string) *Lease {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -115,7 +116,7 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 	}
 	err := m.exchange(ctx, l, url.Values{"grant_type": {grantDevice}, "device_code": {l.device}})
 	detail := ""
-	if r, ok := err.(*credentialapi.Refused); ok { //nolint:errorlint // exchange returns no other
+	if r, ok := err.(*rpc.Error); ok { //nolint:errorlint // exchange returns no other
 		detail = r.Code
 	}
 	switch detail {

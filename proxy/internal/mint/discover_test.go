@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -61,7 +62,7 @@ func TestResource(t *testing.T) {
 			w.configure(t, resourceConfig)
 			s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 			if tc.want != "" {
-				if r, ok := err.(*credentialapi.Refused); !ok || r.Code != tc.want { //nolint:errorlint // not wrapped
+				if r, ok := err.(*rpc.Error); !ok || r.Code != tc.want { //nolint:errorlint // not wrapped
 					t.Errorf("got %v, want %s", err, tc.want)
 				}
 				return

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -42,8 +43,8 @@ var (
 	errNotCommand = refused("not_supplied_so", "No API has a credential of this name with \"command\".")
 )
 
-func refused(code, text string) *credentialapi.Refused {
-	return &credentialapi.Refused{Code: code, Text: text}
+func refused(code, text string) *rpc.Error {
+	return &rpc.Error{Code: code, Text: text}
 }
 
 // logins are those that wait for a person.
@@ -345,7 +346,7 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 
 // said is an error for the operator.
 func said(err error) error {
-	if r, ok := err.(*credentialapi.Refused); ok { //nolint:errorlint // none is wrapped
+	if r, ok := err.(*rpc.Error); ok { //nolint:errorlint // none is wrapped
 		return r
 	}
 	e := named("", err)

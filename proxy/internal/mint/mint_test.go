@@ -29,6 +29,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/folderlock"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -288,7 +289,7 @@ func TestLoginForged(t *testing.T) {
 	}
 	refused := func(name string, r credentialapi.Redirect, code string) {
 		t.Helper()
-		var got *credentialapi.Refused
+		var got *rpc.Error
 		if err := w.Finish(t.Context(), r); !errors.As(err, &got) || got.Code != code {
 			t.Errorf("%s: %v, want %s", name, err, code)
 		}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -269,7 +269,7 @@ func (e *entry) whole() planapi.Plan {
 	return out
 }
 
-func refused(code, text string) error { return &credentialapi.Refused{Code: code, Text: text} }
+func refused(code, text string) error { return &rpc.Error{Code: code, Text: text} }
 
 // Decide approves a plan, or refuses it, once.
 func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {

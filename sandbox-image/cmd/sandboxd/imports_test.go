@@ -21,7 +21,7 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/proc", "github.com/codeforge-mcp/codeforge/internal/privilege",
 	"github.com/codeforge-mcp/codeforge/internal/python",     // looks for it
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile", // of generations
-	"github.com/codeforge-mcp/codeforge/internal/httpjson",   // the endpoint's answers
+	"github.com/codeforge-mcp/codeforge/internal/rpc",        // the endpoint's answers
 	"github.com/codeforge-mcp/codeforge/internal/countdown",  // of runs
 	"github.com/codeforge-mcp/codeforge/internal/mtls",       // of pods
 	"github.com/codeforge-mcp/codeforge/skills",              // texts, for pods

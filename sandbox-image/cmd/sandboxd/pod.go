@@ -18,8 +18,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
-	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
@@ -56,9 +57,9 @@ func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) er
 	if err != nil {
 		return err
 	}
-	return httpjson.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return rpc.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if h := sandbox.Health(); !h.Ready {
-			httpjson.Fail(w, http.StatusServiceUnavailable, h.Problem)
+			rpc.Fail(w, http.StatusServiceUnavailable, h.Problem)
 		}
 	}))
 }

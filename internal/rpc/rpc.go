@@ -1,0 +1,181 @@
+// Package rpc is JSON over HTTP, as the daemons' own APIs speak it: an answer is a value, or an Error.
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// maxError bounds how much of an answer is read for its error, in bytes.
+	maxError = 64 << 10
+	// maxAnswer bounds an answer of one value, in bytes. That of a plan has all its bodies, escaped.
+	maxAnswer = 64 << 20
+)
+
+// Error is why a call has no value. errors.Is takes two errors with one code for the same error.
+type Error struct {
+	// Status is the status of the answer. Zero means 500.
+	Status int `json:"-"`
+	// Code is one word. Empty: callers do not test for this error.
+	Code string `json:"code,omitempty"`
+	// Text is a sentence.
+	Text string `json:"error"`
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Is implements the interface of errors.Is.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error) //nolint:errorlint // errors.Is unwraps
+	return ok && e.Code != "" && e.Code == t.Code
+}
+
+// Answer answers with a value.
+func Answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client has gone
+}
+
+// Fail answers with why there is no value.
+func Fail(w http.ResponseWriter, status int, why string) { Answer(w, status, &Error{Text: why}) }
+
+// Refuse answers with err: its whole text, and the status and code of the first Error in it.
+func Refuse(w http.ResponseWriter, err error) {
+	status, code := http.StatusInternalServerError, ""
+	if e := (*Error)(nil); errors.As(err, &e) {
+		code = e.Code
+		if e.Status != 0 {
+			status = e.Status
+		}
+	}
+	Answer(w, status, &Error{Code: code, Text: err.Error()})
+}
+
+// Peer is a daemon to call. Do sends a request, and Name is what messages call the daemon.
+type Peer interface {
+	Do(r *http.Request) (*http.Response, error)
+	Name() string
+}
+
+// Send sends a request with a body of JSON, or with none if body is nil, and returns the answer if its status is a
+// success. Otherwise the error is an *Error. The caller closes the answer's body.
+func Send(ctx context.Context, p Peer, method, url string, body any) (*http.Response, error) {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := ReadError(p, resp); err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// ReadError is the *Error that an answer is, or nil if its status is a success.
+func ReadError(p Peer, resp *http.Response) error {
+	if resp.StatusCode < http.StatusMultipleChoices {
+		return nil
+	}
+	e := &Error{}
+	_ = json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(e)
+	e.Status = resp.StatusCode
+	if e.Code == "" {
+		e.Text = fmt.Sprintf("%s answered %d: %s", p.Name(), resp.StatusCode, e.Text)
+	}
+	return e
+}
+
+// Call is Send for an answer of one value. Without a body, the answer is the zero value.
+func Call[T any](ctx context.Context, p Peer, method, url string, body any) (out T, err error) {
+	resp, err := Send(ctx, p, method, url, body)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&out); err != nil &&
+		resp.StatusCode != http.StatusNoContent {
+		return out, fmt.Errorf("reading the answer of %s: %w", p.Name(), err)
+	}
+	return out, nil
+}
+
+// Serve answers on the listener until ctx ends; then it returns nil.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0), BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	err := srv.Serve(l)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Once is a listener that has one connection to accept, and ends with that.
+func Once(c net.Conn) net.Listener {
+	l := &once{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
+	l.end = sync.OnceFunc(func() { close(l.over) })
+	l.conn <- &watched{c, l.end}
+	return l
+}
+
+type once struct {
+	conn chan net.Conn
+	over chan struct{}
+	end  func() // closes over
+	addr net.Addr
+}
+
+func (l *once) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.over:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept, for which a server waits before it closes its connections, and leaves the connection.
+func (l *once) Close() error {
+	l.end()
+	return nil
+}
+
+func (l *once) Addr() net.Addr { return l.addr }
+
+// watched says when a connection was closed.
+type watched struct {
+	net.Conn
+	closed func()
+}
+
+func (w *watched) Close() error {
+	err := w.Conn.Close()
+	w.closed()
+	return err
+}
