@@ -39,7 +39,7 @@ project=$(docker compose config 2>/dev/null | sed -n "s/^name: //p")
 other=$(docker ps -a --filter "label=com.docker.compose.project=${project:-codeforge}" \
 	--format '{{.Label "com.docker.compose.project.working_dir"}}' | grep -vxF "$PWD" | sort -u | head -n 1)
 if [ -n "$other" ]; then
-	echo "The stack ${project:-codeforge} is that of $other. Run docker compose down there; or for two at once set COMPOSE_PROJECT_NAME here in .env (docs/operations.md)." >&2
+	echo "The stack ${project:-codeforge} is that of $other. Run docker compose down there; or for two at once set COMPOSE_PROJECT_NAME here in .env (docs/guides/backup-and-upgrade.md)." >&2
 	exit 1
 fi
 
@@ -68,6 +68,8 @@ docker compose up -d --no-build --remove-orphans --wait --wait-timeout 120 || {
 step "Every service is healthy."
 echo
 echo "CodeForge $CODEFORGE_VERSION is ready."
-# Its own codeforge says how to connect, with the header where MCP_AUTH_TOKEN is set.
+make/host.sh >/dev/null || echo "bin/codeforge could not be written. make cli builds it if Go is installed." >&2
+# The container's codeforge prints how to connect, with the header if MCP_AUTH_TOKEN is set.
 docker compose exec -T mcp-server codeforge connect </dev/null
+echo "  commands        bin/codeforge help"
 echo "  logs            docker compose logs -f"

@@ -4,7 +4,7 @@ package catalog
 // each kind of credential that is obtained.
 func FieldNames() (headings, kinds map[string][]string) {
 	headings = map[string][]string{
-		"Fields": topFields().names(), "Credentials": credentialFields().names(), "MCP servers": serverFields().names(),
+		"Fields": topFields().names(), "Credentials": credentialFields().names(), "The mcp field of config.json": serverFields().names(),
 		"Operations": operationsFields().names(),
 	}
 	kinds = map[string][]string{}

@@ -1,6 +1,6 @@
 package catalog
 
-import "github.com/codeforge-mcp/codeforge/catalog/hostname"
+import "github.com/codeforge-mcp/codeforge/internal/hostname"
 
 // Host is a normalised host name; see hostname.Parse.
 type Host = hostname.Host

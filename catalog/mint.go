@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // Mint says how the proxy obtains a credential that changes: by minting it, or by asking a source for it. Nothing that

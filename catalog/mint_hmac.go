@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 func hmacKind() mintKind {

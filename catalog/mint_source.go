@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 func fetchKind() mintKind {

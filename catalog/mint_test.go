@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // rsaPEM is a private key in PEM, made once.

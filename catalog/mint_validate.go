@@ -13,8 +13,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // Bounds of what stands in a kind.

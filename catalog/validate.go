@@ -14,9 +14,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // validator turns a config into an API, or into problems.

@@ -67,6 +67,7 @@ print("still here")`}, "name"},
 // its session is frozen, and stays so until the operator frees it.
 // Promise: canaries
 func TestAlarms(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := world.Start(t, world.Config{})
 	for era, version := range eras {
 		for name, c := range thieves {
@@ -115,6 +116,7 @@ func TestAlarms(t *testing.T) {
 // at once, and the stored run has the name in place of the key: in code, title, output and answer.
 // Promise: never-printed
 func TestFrozenRunIsNotOK(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server decides it")
 	w := world.Start(t, world.Config{})
 	key := w.Canaries["HTTPBIN_TOKEN"].Value()
 	s := client(t, w, eras["with sessions"], nil)

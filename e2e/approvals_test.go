@@ -71,6 +71,7 @@ func operate(t *testing.T, w *world.World, args ...string) string {
 // speaks, or the operator at the command line; and not by a client that accepts without an answer.
 // Promise: exact-approvals
 func TestApprovals(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := heldWorld(t)
 	accept := func(content map[string]any) func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		return func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -165,6 +166,7 @@ console.log(r.status, r.status === 200 ? "" : JSON.parse(text).code);`, trial, r
 // Deno gives it another boundary.
 // Promise: exact-approvals
 func TestLateForm(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := heldWorld(t)
 	trial := fmt.Sprintf("form%d", time.Now().UnixNano())
 	send := func(amount, ms int) string {
@@ -212,6 +214,7 @@ try {
 // TestApprovalPausesClock: a run's time limit does not count while a request of it waits for a person.
 // Promise: exact-approvals
 func TestApprovalPausesClock(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := heldWorld(t)
 	for era, version := range eras {
 		s := client(t, w, version, func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -232,6 +235,7 @@ console.log(r.status); await new Promise((r) => setTimeout(r, 30000));`})
 // TestHeldRaces: whatever happens while a request waits, exactly the approved bytes are sent once, or nothing.
 // Promise: exact-approvals
 func TestHeldRaces(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := heldWorld(t)
 	// post runs code, in a session of its own, that sends a body and waits so long for the answer. It prints the status.
 	post := func(ctx context.Context, trial, body string, seconds int) <-chan string {

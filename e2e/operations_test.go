@@ -21,6 +21,7 @@ const described = `{"format":1,"server":"https://httpbin.test","auth":[{"token":
 // TestNearMiss: a model finds an operation by a question, and a request that is none, or that the API refuses, tells it
 // which one was meant.
 func TestNearMiss(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
 		for i, a := range apis {
 			if a.Name == "httpbin" {

@@ -145,6 +145,7 @@ console.log(r.status);`, writes: 1, out: "202"},
 // with credentials in the place of names; and it ends before what depends on an answer.
 // Promise: a-plan-is-what-was-shown
 func TestPlans(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := world.Start(t, world.Config{})
 	values := []string{}
 	for name, c := range w.Canaries {
@@ -225,6 +226,7 @@ func same(t *testing.T, steps []planapi.Step, seen []upstream.Seen, names []stri
 // or one of another configuration is not sent.
 // Promise: a-plan-is-what-was-shown
 func TestPlanChoice(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := world.Start(t, world.Config{})
 	const code = `const headers = { Authorization: "Bearer OTHER_TOKEN" };
 for (const id of [1, 2, 3, 4, 5]) {

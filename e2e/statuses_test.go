@@ -9,6 +9,7 @@ import (
 // TestUnnoticedStatuses: code in either language that takes error responses for data learns how many there were. Code
 // that names the status, or prints it, does not.
 func TestUnnoticedStatuses(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	w := world.Start(t, world.Config{})
 	const typescript = `for (const n of [200, 400 + 29, 400 + 29]) await (await fetch("https://httpbin.test/status/" + n)).text(); console.log("done");`
 	const python = `

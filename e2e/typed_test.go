@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
@@ -89,7 +87,6 @@ func imported(t *testing.T, document, token string) string {
 
 // TestTypedClient: code imports the client of a document that was imported. Its requests are swapped, scrubbed, decided
 // and on the receipt as those of fetch are; and mistakes are found before anything is sent.
-// Promise: learned-answers-have-no-data
 func TestTypedClient(t *testing.T) {
 	operations := imported(t, echoed, "OTHER_TOKEN")
 	w := world.Start(t, world.Config{Change: func(apis []world.API) []world.API {
@@ -145,25 +142,6 @@ await shop("POST /anything/{id}", { path: { id: "2" }, body: { amount: 5, reason
 		if p == nil || p.Writes != 1 || !strings.Contains(p.Picture[0], "INCOMPLETE") || !strings.Contains(p.Ended, "exit code 1") ||
 			!strings.Contains(r.JSON, "step 1 of the plan") || !strings.Contains(r.Notes, "INCOMPLETE") {
 			t.Errorf("%+v\n%s\n%s", p, r.Out, r.Notes)
-		}
-	})
-	t.Run("answers that the document does not tell", func(t *testing.T) {
-		about := func() string {
-			res, err := w.Session().CallTool(t.Context(), &mcp.CallToolParams{Name: "list_apis", Arguments: map[string]any{"operation": "GET /json"}})
-			if err != nil || len(res.Content) == 0 {
-				t.Fatal(err)
-			}
-			return res.Content[0].(*mcp.TextContent).Text
-		}
-		if before := about(); strings.Contains(before, "answered") {
-			t.Error(before)
-		}
-		res := w.MustExecute(t, begin+`console.log(Object.keys(await shop("GET /json")).length);`, "shop")
-		if res.IsError || strings.Contains(res.JSON, `"answers"`) {
-			t.Errorf("%q %s", res.Out, res.JSON)
-		}
-		if after := about(); !strings.Contains(after, "answered before { [key: string]: { author: string;") {
-			t.Error(after)
 		}
 	})
 	t.Run("error", func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/hostname"
 )
 
 // Routes are the operations of one API as requests have them. They allow what is surely one of them: a path that a

@@ -76,33 +76,6 @@ type Attack struct {
 	Only []world.Mode
 	// NoPod says why the attack does not exist in Kubernetes. It does if NoPod is empty.
 	NoPod string
-	// Alike means that the proxy and mcp-server alone decide it, which are the same programs in all modes.
-	Alike bool
-	// File is the name of the attack's file, if it has one. Place is its place there, and Row that in its family, both
-	// from 0.
-	File       string
-	Place, Row int
-}
-
-// proxyAlone are the sections about what the proxy does with hosts, answers and minted credentials: the proxy is the
-// same program in all modes.
-const proxyAlone = "ABM"
-
-// reaching are the files of those sections that try networks, which are built otherwise in each mode.
-var reaching = []string{"addresses.ts", "hosts.ts", "ports.ts"}
-
-// RunsTwice reports whether a mode's suite may omit the attack, because embedded mode mounts it and the same program
-// decides it there: in the other modes all attacks of a file about the proxy's reading but the first, and all rows of
-// another such family but the first.
-func (a Attack) RunsTwice(mode world.Mode) bool {
-	sections := strings.Contains(proxyAlone, a.Section)
-	switch {
-	case mode == world.Embedded, len(a.Only) > 0, !sections && !a.Alike:
-		return false
-	case sections && !slices.Contains(reaching, a.File):
-		return a.Place > 0
-	}
-	return a.Row > 0
 }
 
 // Evidence is what there is to judge after an attack.

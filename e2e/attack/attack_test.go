@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
 // TestSuite mounts every attack and prints the table. CODEFORGE_ATTACK limits it to the attacks whose section and name
-// match; "." is all of them, including those that RunsTwice leaves to embedded mode.
+// match; "." is all of them, including those that IsMountedIn leaves to embedded mode, as testkit.IsThorough does.
 // Promise: least-privilege (C), default-deny (A), exact-approvals (P), no-oracle (B), leaked-values-stop-here (A), canaries (P), never-printed (*), no-other-way-out (C), nothing-stays (F), bounded-work (E), memory-limits (F), hostile-skills (G), terminal-shows (P), tenant-sessions (T), console-sessions (E), server-confinement (S), server-limits (S), dry-runs-send-no-writes (P)
 func TestSuite(t *testing.T) {
 	asked := os.Getenv("CODEFORGE_ATTACK")
@@ -35,7 +35,7 @@ func TestSuite(t *testing.T) {
 		case world.CurrentMode() == world.Kubernetes && a.NoPod != "":
 			absent = append(absent, a)
 		case len(a.Only) > 0 && !slices.Contains(a.Only, world.CurrentMode()):
-		case asked == "" && a.RunsTwice(world.CurrentMode()):
+		case asked == "" && !testkit.IsThorough() && !a.IsMountedIn(world.CurrentMode()):
 			left++
 		case a.Root && os.Geteuid() != 0:
 			foreign = append(foreign, a.Name)
@@ -238,7 +238,7 @@ func renderTable(mode world.Mode, outcomes []Outcome, absent []Attack) string {
 	sort.SliceStable(outcomes, func(i, j int) bool { return outcomes[i].Attack.Section < outcomes[j].Attack.Section })
 	var b strings.Builder
 	count, held := map[string]int{}, map[string]int{}
-	fmt.Fprintf(&b, "| | attack | expected | seen | |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "| | attack | expected | seen | | modes |\n|---|---|---|---|---|---|\n")
 	for _, o := range outcomes {
 		verdict := "**NOT HELD**"
 		count[o.Attack.Section]++
@@ -246,10 +246,11 @@ func renderTable(mode world.Mode, outcomes []Outcome, absent []Attack) string {
 			verdict = "held"
 			held[o.Attack.Section]++
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", o.Attack.Section, cell(o.Attack.Name), cell(o.Attack.Expected), cell(clip(o.Seen, 140)), verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", o.Attack.Section, cell(o.Attack.Name), cell(o.Attack.Expected), cell(clip(o.Seen, 140)), verdict,
+			or(o.Attack.WhyModesDiffer(), "they cannot differ"))
 	}
 	for _, a := range absent {
-		fmt.Fprintf(&b, "| %s | %s | %s | | absent: %s |\n", a.Section, cell(a.Name), cell(a.Expected), cell(a.NoPod))
+		fmt.Fprintf(&b, "| %s | %s | %s | | absent: %s | |\n", a.Section, cell(a.Name), cell(a.Expected), cell(a.NoPod))
 	}
 	fmt.Fprintf(&b, "\n%s mode: %d attacks, %d absent", mode, len(outcomes), len(absent))
 	for _, s := range []string{"A", "B", "C", "D", "E", "F", "G", "M", "P", "S", "T", "*"} {

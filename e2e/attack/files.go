@@ -53,9 +53,6 @@ func fromFiles() []Attack {
 		if err != nil {
 			panic(fmt.Sprintf("%s: %v", name, err))
 		}
-		for i := range list {
-			list[i].File, list[i].Place = path.Base(name), i
-		}
 		all = append(all, list...)
 	}
 	return all
@@ -76,7 +73,7 @@ type each struct {
 // fields are those that a head may have; a note is for readers.
 var fields = []string{
 	"name", "expected", "judge", "apis", "seconds", "chain", "only", "no pod",
-	"alike", "alone", "weighed", "forks", "yolo", "unredacted", "root", "note", "each",
+	"alone", "weighed", "forks", "yolo", "unredacted", "root", "note", "each",
 }
 
 // mistyped matches the beginning of a head whose first field is misspelt: no code has such a comment.
@@ -227,12 +224,12 @@ func family(section string, common, own head, code string) ([]Attack, error) {
 		}
 	}
 	var list []Attack
-	for row, cells := range all {
+	for _, cells := range all {
 		a, err := build(section, common, own, strings.NewReplacer(cells...))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", own.fields["name"], err)
 		}
-		a.Code, a.Row = strings.TrimSpace(strings.NewReplacer(cells...).Replace(code)), row
+		a.Code = strings.TrimSpace(strings.NewReplacer(cells...).Replace(code))
 		list = append(list, a)
 	}
 	return list, nil
@@ -263,7 +260,7 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 		}
 	}
 	for name, flag := range map[string]*bool{
-		"alike": &a.Alike, "alone": &a.Alone, "weighed": &a.Weighed, "forks": &a.Forks, "yolo": &a.YOLO, "unredacted": &a.Unredacted, "root": &a.Root,
+		"alone": &a.Alone, "weighed": &a.Weighed, "forks": &a.Forks, "yolo": &a.YOLO, "unredacted": &a.Unredacted, "root": &a.Root,
 	} {
 		if s := get(name); s != "" && s != "no" {
 			*flag = true

@@ -2,7 +2,6 @@ package attack
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 const sample = `// Attempts, in prose: with a colon.
@@ -153,39 +151,38 @@ func TestFilesComplete(t *testing.T) {
 	}
 }
 
-// TestRunsTwice: Docker and Kubernetes omit rows of families and other attacks that the proxy or mcp-server decides, but
-// of no file and no family that tries networks all.
+// TestModes verifies that each pattern of modesDiffer selects attacks, that no two select the same one, and that all
+// attacks exist in embedded mode or name the modes in which they exist.
 // Promise: checks-can-fail
-func TestRunsTwice(t *testing.T) {
-	sections, mounted := map[string]bool{}, map[string]bool{}
+func TestModes(t *testing.T) {
+	mounted := map[world.Mode]int{}
+	selected := make([]int, len(modesDiffer))
 	for _, a := range Suite() {
-		left := a.RunsTwice(world.Docker)
-		if a.RunsTwice(world.Embedded) || a.RunsTwice(world.Kubernetes) != left {
-			t.Errorf("%s %s is left out in embedded mode, or in one of the others alone", a.Section, a.Name)
-		}
-		if left {
-			sections[a.Section] = true
-			if a.File == "" || slices.Contains(reaching, a.File) && a.Row == 0 {
-				t.Errorf("%s %s is left out", a.Section, a.Name)
+		name := a.Section + "/" + a.Name
+		first := ""
+		for i, d := range modesDiffer {
+			if d.rows.MatchString(name) {
+				selected[i]++
+				if first != "" {
+					t.Errorf("%s: two reasons: %s; %s", name, first, d.why)
+				}
+				first = d.why
 			}
 		}
-		file := a.Section + "/" + a.File
-		mounted[file] = mounted[file] || !left
-	}
-	if all := slices.Sorted(maps.Keys(sections)); !slices.Equal(all, []string{"A", "B", "M", "S"}) {
-		t.Errorf("left out: %v", all)
-	}
-	for file, is := range mounted {
-		if !is {
-			t.Errorf("of %s nothing is mounted", file)
+		for _, mode := range []world.Mode{world.Embedded, world.Docker, world.Kubernetes} {
+			if a.IsMountedIn(mode) {
+				mounted[mode]++
+			}
+			if len(a.Only) == 0 && mode != world.Embedded && a.IsMountedIn(mode) != (first != "") {
+				t.Errorf("%s in %s mode: mounted %t, why modes differ: %q", name, mode, a.IsMountedIn(mode), first)
+			}
 		}
 	}
-	list, err := readFile("A", ".ts", "// name: {a} {b}\n// expected: c\n// judge: refused()\n// each: a = x y\n// each: b = v w\nout(\"{a}{b}\");\n")
-	testkit.Must(t, err)
-	for i, a := range list {
-		a.File = "hosts.ts"
-		if a.Row != i || a.RunsTwice(world.Docker) != (i > 0) || a.Alike {
-			t.Errorf("row %d of %d: %+v", i, len(list), a)
+	for i, n := range selected {
+		t.Logf("%d attacks: %s", n, modesDiffer[i].why)
+		if n == 0 {
+			t.Errorf("no attack matches %s", modesDiffer[i].rows)
 		}
 	}
+	t.Logf("mounted: %v", mounted)
 }

@@ -63,9 +63,9 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestGates holds the gates and stretches that docs/performance.md lists to those of the rows.
+// TestGates holds the gates and stretches that docs/contribute/performance.md lists to those of the rows.
 func TestGates(t *testing.T) {
-	page, err := os.ReadFile("../../docs/performance.md")
+	page, err := os.ReadFile("../../docs/contribute/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestGates(t *testing.T) {
 			}
 		}
 		if !maps.Equal(have, want) {
-			t.Errorf("%s: docs/performance.md has the gates and stretches\n%v, the benchmark\n%v", heading, have, want)
+			t.Errorf("%s: docs/contribute/performance.md has the gates and stretches\n%v, the benchmark\n%v", heading, have, want)
 		}
 	}
 }

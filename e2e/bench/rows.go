@@ -10,7 +10,7 @@ const (
 	tableEngine  = "scan engine"
 )
 
-// Rows are all lines of all tables, in the order in which they are shown. docs/performance.md lists
+// Rows are all lines of all tables, in the order in which they are shown. docs/contribute/performance.md lists
 // their gates and stretches.
 var Rows = []Row{
 	{ID: "runs.docker", Table: tableRuns, What: "Docker, warm slot, p50 against one `docker exec deno run -` per call", Unit: "x", Gate: 6, Stretch: 10},

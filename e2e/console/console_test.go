@@ -212,6 +212,10 @@ func TestConsole(t *testing.T) {
 		b.complaints() // of the 409
 	})
 
+	if world.CurrentMode() != world.Embedded && !testkit.IsThorough() {
+		return // the other pages are the same, over the same connection
+	}
+
 	t.Run("plans", func(t *testing.T) { plans(t, w, b) })
 
 	t.Run("every page", func(t *testing.T) {

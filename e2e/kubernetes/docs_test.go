@@ -19,17 +19,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// documented follows docs/kubernetes.md from nothing to the first run, line by line. Only the registry and the tag are
+// documented follows docs/start/kubernetes.md from nothing to the first run, line by line. Only the registry and the tag are
 // put in, and smaller requests, because the node has two cores; and claude is a script that prints what it is told.
 func documented(t *testing.T, w *world.World) {
 	root, err := world.Root()
 	testkit.Must(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "docs/kubernetes.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/start/kubernetes.md"))
 	testkit.Must(t, err)
 	_, lines, _ := strings.Cut(string(text), "```sh\n")
 	lines, _, found := strings.Cut(lines, "```")
 	if !found || !strings.Contains(lines, "helm install") {
-		t.Fatal("docs/kubernetes.md has no lines to follow")
+		t.Fatal("docs/start/kubernetes.md has no lines to follow")
 	}
 	lines = strings.NewReplacer("REGISTRY/codeforge", "docker.io/codeforge", "image.tag=TAG", "image.tag=k8s,"+
 		"sandbox.resources.requests.cpu=50m,sandbox.proxyResources.requests.cpu=50m").Replace(lines)

@@ -91,7 +91,6 @@ var promisesOf = map[string][]string{
 	"server-hosts":       {"servers-reach-less"},
 	"server-in-run":      {"one-way-to-a-server"},
 	"server-package":     {"server-confinement"},
-	"shape-names":        {"learned-answers-have-no-data", "learned-shapes-have-no-values"},
 	"shim-body":          {"docker-socket"},
 	"shim-container":     {"docker-socket"},
 	"shim-ids":           {"docker-socket"},

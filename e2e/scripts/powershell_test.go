@@ -19,7 +19,7 @@ var powershell = regexp.MustCompile("(?ms)^```powershell\n(.*?)^```$")
 func TestPowerShell(t *testing.T) {
 	root, err := testkit.FindRoot()
 	testkit.Must(t, err)
-	docs, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	docs, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	testkit.Must(t, err)
 	found := 0
 	for _, path := range append(docs, filepath.Join(root, "README.md")) {

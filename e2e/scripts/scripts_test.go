@@ -101,6 +101,8 @@ func TestMacOS(t *testing.T) {
 		calls                        string
 	}{
 		{"up", "Darwin", running, "make/up.sh", 0, []string{"docker mode", " s] Building", "this is how clients connect"}, "docker compose up -d --no-build --remove-orphans --wait"},
+		{"codeforge for macOS", "Darwin", running, "rebuild.sh", 0, nil, "docker build --quiet --target host --build-arg HOST_OS=darwin"},
+		{"codeforge for Linux", "Linux", running, "rebuild.sh", 0, nil, "docker compose cp mcp-server:/usr/local/bin/codeforge"},
 		{"up without an engine", "Darwin", stopped, "make/up.sh", 1, []string{"Cannot connect to the Docker daemon", "Start Docker"}, ""},
 		{"up without docker", "Darwin", "", "make/up.sh", 1, []string{"docker is not installed", "Start Docker"}, ""},
 		{"rebuild with a wrong setting", "Darwin", strings.Replace(running, "esac", "\"compose run\"*) exit 1 ;;\nesac", 1), "rebuild.sh", 1,

@@ -19,6 +19,7 @@ import (
 // at the command line, or the user in the client, as it was shown and once; refused, it does not.
 // Promise: exact-approvals
 func TestHeldCall(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	var notion world.API
 	for _, v := range vendors {
 		if v.name == "notion" {
@@ -111,6 +112,7 @@ func TestHeldCall(t *testing.T) {
 // other one.
 // Promise: server-requests-belong-to-one-run
 func TestHeldRequest(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	var notion world.API
 	for _, v := range vendors {
 		if v.name == "notion" {

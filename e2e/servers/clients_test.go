@@ -42,6 +42,7 @@ func (s seen) tokens() int {
 
 // TestClients: forty servers with 840 tools cost a client's model no more than none, and each real client calls them.
 func TestClients(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server decides it")
 	modules, node := testkit.Clients(t), testkit.NodeBinary(t)
 	program, err := world.Program("hostile")
 	testkit.Must(t, err)

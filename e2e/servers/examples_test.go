@@ -39,6 +39,7 @@ var examples = map[string]struct{ code, want, host string }{
 // TestExamples does what a user does with each example of a server: it puts the key in and calls a tool. The company's
 // host gets the key.
 func TestExamples(t *testing.T) {
+	world.RunInOneMode(t, "the packages and the proxy decide it")
 	root, err := world.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -103,6 +103,7 @@ func misbehaving(name string, faults string, mcp map[string]any) world.API {
 // TestFaults: whatever a server does, the code that called it gets a clear error or the right answer, its neighbour goes
 // on, and nothing of it is left.
 func TestFaults(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the bridge decide it")
 	program, err := world.Program("hostile")
 	if err != nil {
 		t.Fatal(err)

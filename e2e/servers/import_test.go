@@ -61,6 +61,7 @@ var shapes = map[string]string{"notion": "ntn_", "work": "ghp_", "local": "ghp_"
 // said why not; the file has CodeForge alone then, and its keys are in config.json files and the copy of it, which only
 // its owner reads.
 func TestImportFifteen(t *testing.T) {
+	world.RunInOneMode(t, "the command line and the proxy decide it")
 	root, err := world.Root()
 	testkit.Must(t, err)
 	key := func(name string) string { return shapes[name] + "canaryZ9" + strings.Repeat("0a7Q", 5) + name }

@@ -18,6 +18,7 @@ type odd struct{ name, deno, python, want string }
 
 // TestOddServers: servers that do not keep to the protocol are used as they are meant, and an error names what is wrong.
 func TestOddServers(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the bridge decide it")
 	program, err := world.Program("hostile")
 	if err != nil {
 		t.Fatal(err)

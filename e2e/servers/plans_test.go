@@ -16,6 +16,7 @@ import (
 // and in Python.
 // Promise: dry-runs-send-no-writes
 func TestPlan(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the proxy decide it")
 	program, err := world.Program("hostile")
 	testkit.Must(t, err)
 	w := world.Start(t, world.Config{APIs: []world.API{misbehaving("notes", "", map[string]any{"state": "session"})}, Env: map[string]string{"SANDBOX_PROGRAMS": filepath.Dir(program)}})

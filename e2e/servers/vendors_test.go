@@ -136,6 +136,7 @@ func (v vendor) api(key *canary.Canary) world.API {
 // TestVendors installs each server, lists its tools and calls one. The company's host gets the key, and nothing in the
 // server's slot has it.
 func TestVendors(t *testing.T) {
+	world.RunInOneMode(t, "the packages decide it; TestMainJob installs and calls one in each mode")
 	keys, apis := map[string]*canary.Canary{}, []world.API{}
 	for _, v := range vendors {
 		keys[v.name] = canary.New(v.token())

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
 // link matches a link of a document: [text](target).
@@ -16,16 +18,9 @@ var fenced = regexp.MustCompile("(?ms)^```.*?^```$")
 
 // TestLinks checks every relative link of the documents: the file must exist, and the heading if the link names one.
 func TestLinks(t *testing.T) {
-	base := root(t)
-	pages, err := filepath.Glob(filepath.Join(base, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
-		pages = append(pages, filepath.Join(base, name))
-	}
+	world.RunInOneMode(t, "it reads documents")
 	checked := 0
-	for _, page := range pages {
+	for _, page := range listPages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -59,6 +54,25 @@ func TestLinks(t *testing.T) {
 }
 
 // anchors are the anchors of a page's headings.
+// listPages returns the paths of all pages of the documentation.
+func listPages(t *testing.T) []string {
+	t.Helper()
+	var pages []string
+	for _, name := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
+		pages = append(pages, filepath.Join(root(t), name))
+	}
+	err := filepath.WalkDir(filepath.Join(root(t), "docs"), func(path string, _ os.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
 func anchors(text string) map[string]bool {
 	out := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
@@ -70,9 +84,9 @@ func anchors(text string) map[string]bool {
 
 // TestNamesOfSettings checks that every setting that the documents name in backquotes exists.
 func TestNamesOfSettings(t *testing.T) {
-	known := document(t, ".env.example") + document(t, "docs/configuration.md") + document(t, "docker-compose.yml")
-	pages, _ := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
-	for _, page := range append(pages, filepath.Join(root(t), "README.md")) {
+	world.RunInOneMode(t, "it reads documents")
+	known := document(t, ".env.example") + document(t, "docs/reference/settings.md") + document(t, "docker-compose.yml")
+	for _, page := range listPages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -87,8 +101,13 @@ func TestNamesOfSettings(t *testing.T) {
 
 // TestNamesInSource checks that the codes and metrics that the documents name in backquotes occur in the source.
 func TestNamesInSource(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	known, checked := productGo(t)+document(t, "apis/config.schema.json"), 0
-	for _, page := range []string{"README.md", "docs/operations.md", "docs/security.md", "docs/architecture.md", "docs/screens.md"} {
+	for _, page := range []string{
+		"README.md", "docs/architecture.md", "docs/guides/ledger.md", "docs/guides/history.md", "docs/guides/observe.md",
+		"docs/guides/tenants.md", "docs/reference/files.md", "docs/reference/metrics.md", "docs/reference/screens.md",
+		"docs/security/for-users.md", "docs/troubleshooting.md",
+	} {
 		text := document(t, page)
 		for _, m := range regexp.MustCompile("`(?:code=\")?([a-z]+(?:_[a-z]+)+)[`\"{]").FindAllStringSubmatch(text, -1) {
 			name := m[1]

@@ -8,38 +8,28 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// contents matches the generated list of a page's sections.
-var contents = regexp.MustCompile(`(?s)<!-- contents -->\n.*?<!-- end of contents -->\n`)
-
-// TestContents holds the lists of sections at the top of long pages. With -update it writes them.
-func TestContents(t *testing.T) {
-	for _, page := range []string{"docs/configuration.md", "docs/operations.md"} {
-		text := document(t, page)
-		var links []string
-		for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
-			for anchor := range anchors("# " + m[1]) {
-				links = append(links, "["+m[1]+"](#"+anchor+")")
-			}
+// TestIndex checks that docs/index.md links to each page of the documentation.
+func TestIndex(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
+	index := document(t, "docs/index.md")
+	for _, page := range listPages(t) {
+		name, err := filepath.Rel(filepath.Join(root(t), "docs"), page)
+		if err != nil {
+			t.Fatal(err)
 		}
-		list := "<!-- contents -->\n" + strings.Join(links, " ·\n") + "\n<!-- end of contents -->\n"
-		switch found := contents.FindString(text); {
-		case found == list:
-		case found != "" && *update:
-			text = strings.Replace(text, found, list, 1)
-			if err := os.WriteFile(filepath.Join(root(t), page), []byte(text), 0o644); err != nil { //nolint:gosec // documentation
-				t.Fatal(err)
-			}
-		default:
-			t.Errorf("%s lists other sections than it has: run `go test ./walk -run TestContents -update` in e2e/", page)
+		if !strings.HasPrefix(name, "..") && name != "index.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/index.md has no link to %s", name)
 		}
 	}
 }
 
 // TestLists checks that the documents' lists of settings, metrics, examples and variables are those of the sources.
 func TestLists(t *testing.T) {
-	configuration, operations := document(t, "docs/configuration.md"), document(t, "docs/operations.md")
+	world.RunInOneMode(t, "it reads documents")
 	compare := func(what string, have, want []string) {
 		t.Helper()
 		for _, name := range want {
@@ -57,19 +47,18 @@ func TestLists(t *testing.T) {
 		}
 	}
 
-	_, settings, _ := strings.Cut(configuration, "\n## .env\n")
-	rows := regexp.MustCompile("(?m)^\\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \\|").FindAllStringSubmatch(settings, -1)
+	rows := regexp.MustCompile("(?m)^\\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \\|").
+		FindAllStringSubmatch(document(t, "docs/reference/settings.md"), -1)
 	var have []string
 	for _, row := range rows {
 		have = append(have, strings.Split(strings.ReplaceAll(row[1], "`", ""), ", ")...)
 	}
-	compare("settings in docs/configuration.md", have, matches(`(?m)^([A-Z_]+)=`, document(t, ".env.example")))
+	compare("settings in docs/reference/settings.md", have, matches(`(?m)^([A-Z_]+)=`, document(t, ".env.example")))
 
-	_, metrics, _ := strings.Cut(operations, "\n## Metrics\n")
-	metrics, _, _ = strings.Cut(metrics, "\n## ")
-	compare("metrics in docs/operations.md", matches("`(codeforge_[a-z_]+)", metrics), matches(`"(codeforge_[a-z_]+)"`, productGo(t)))
+	compare("metrics in docs/reference/metrics.md", matches("`(codeforge_[a-z_]+)", document(t, "docs/reference/metrics.md")),
+		matches(`"(codeforge_[a-z_]+)"`, productGo(t)))
 
-	_, start, _ := strings.Cut(configuration, "There are examples of APIs (")
+	_, start, _ := strings.Cut(document(t, "docs/guides/add-an-api.md"), "There are examples of APIs (")
 	start, _, _ = strings.Cut(start, ").\n")
 	files, err := filepath.Glob(filepath.Join(root(t), "apis", "*", "config.json.example"))
 	if err != nil {
@@ -81,7 +70,7 @@ func TestLists(t *testing.T) {
 			examples = append(examples, name)
 		}
 	}
-	compare("examples in docs/configuration.md", matches("`([a-z0-9-]+)`", start), examples)
+	compare("examples in docs/guides/add-an-api.md", matches("`([a-z0-9-]+)`", start), examples)
 
 	servers := 0
 	for _, f := range files {

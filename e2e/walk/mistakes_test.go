@@ -52,6 +52,7 @@ var slips = []slip{
 
 // TestMistakesInCode makes typical mistakes in code, through MCP: the result tells the model what to do.
 func TestMistakesInCode(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the interpreter decide it")
 	w := world.Start(t, world.Config{})
 	for _, s := range slips {
 		t.Run(s.name, func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
 // shellOnly matches what sh understands and PowerShell does not: input from a file, a line that a backslash continues,
@@ -13,6 +15,7 @@ var shellOnly = regexp.MustCompile(`(?m)<|\\$|^\s*[A-Za-z_]+=|\$\{\w+:-|\bexport
 // TestPowerShell checks the README's lines for PowerShell, where no PowerShell is: they run the script that the lines for
 // sh run, here-strings begin and end where PowerShell wants them, quotes and brackets are closed, and nothing is sh alone.
 func TestPowerShell(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	found := 0
 	for _, b := range blocks(document(t, "README.md")) {
 		if b.Lang != "powershell" {

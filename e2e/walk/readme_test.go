@@ -18,33 +18,25 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// The modes in which a step of the README is walked.
-const (
-	anywhere = "anywhere"
-	embedded = "embedded"
-	docker   = "docker"
-	// nowhere is for steps that cannot be done here. TestReadmeIsWalked names the other test of each.
-	nowhere = "nowhere"
-)
-
-// steps are the README's sh blocks by their first line. A block that is not here fails the walk.
-var steps = map[string]string{
-	"git clone https://github.com/codeforge-mcp/codeforge":                nowhere, // the walk clones this tree
-	"docker compose up -d --build --wait":                                 docker,
-	"make up":                                                             embedded,
-	"cp apis/github/config.json.example apis/github/config.json":          anywhere,
-	"cat >repos.ts <<'END'":                                               anywhere,
-	"claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp": nowhere, // needs Claude Code; its address is tried
+// steps are the README's sh blocks by their first line. The walks follow those that are true in both modes, and skip the
+// others. A block that is not here fails TestReadmeIsWalked.
+var steps = map[string]bool{
+	"git clone https://github.com/codeforge-mcp/codeforge": false, // the walk clones this tree
+	"make up": true,
+	"bin/codeforge run -e 'console.log(6 * 7)'":                           true,
+	"cp apis/github/config.json.example apis/github/config.json":          true,
+	"cat >repos.ts <<'END'":                                               true,
+	"claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp": false, // needs Claude Code; its address is tried
 }
 
 // placeholder is the text that the README says to replace.
 const placeholder = "put_your_fine_grained_token_here"
 
-// walker follows the README in a fresh clone.
+// walker follows the README in a fresh clone. Commands that it runs are quoted in the README or in a page of pages.
 type walker struct {
-	dir, readme string
-	env         map[string]string
-	token       *canary.Canary
+	dir, readme, pages string
+	env                map[string]string
+	token              *canary.Canary
 }
 
 // clone makes a fresh clone of the tree's HEAD, and an editor that puts the token into a file.
@@ -68,6 +60,7 @@ func clone(t *testing.T) *walker {
 		t.Fatal(err)
 	}
 	w.readme = string(readme)
+	w.pages = w.readme + document(t, "docs/start/docker.md") + document(t, "docs/start/linux.md")
 	write(t, parent, "editor", "#!/bin/sh\nexec sed -i 's/"+placeholder+"/"+w.token.Value()+"/' \"$1\"\n", 0o755)
 	w.env = map[string]string{"EDITOR": filepath.Join(parent, "editor")}
 	return w
@@ -87,28 +80,31 @@ func (w *walker) do(t *testing.T, seconds int, script string) string {
 	return out
 }
 
-// blocks walks the README's sh blocks that are for this mode, in order.
-func (w *walker) blocks(t *testing.T, mode string) {
+// followBlocks runs the README's sh blocks in order, and returns what they printed.
+func (w *walker) followBlocks(t *testing.T) string {
 	t.Helper()
+	var out strings.Builder
 	for _, b := range blocks(w.readme) {
 		first, _, _ := strings.Cut(b.Text, "\n")
-		if where := steps[first]; b.Lang == "sh" && (where == mode || where == anywhere) {
-			w.do(t, 600, b.Text)
+		if b.Lang == "sh" && steps[first] {
+			out.WriteString(w.do(t, 600, b.Text))
 		}
 	}
+	return out.String()
 }
 
-// quoted returns a command, and fails the test if the README does not quote it.
+// quoted returns a command, and fails the test if the pages do not quote it.
 func (w *walker) quoted(t *testing.T, command string) string {
 	t.Helper()
-	if !strings.Contains(w.readme, "`"+command+"`") {
-		t.Errorf("the README does not say `%s`", command)
+	if !strings.Contains(w.pages, "`"+command+"`") {
+		t.Errorf("neither the README nor docs/start has `%s`", command)
 	}
 	return command + "\n"
 }
 
 // TestReadmeIsWalked checks that the walks know every block of the README.
 func TestReadmeIsWalked(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
 	known := 0
 	for _, b := range blocks(document(t, "README.md")) {
 		if b.Lang != "sh" {
@@ -145,7 +141,7 @@ func TestReadmeEmbedded(t *testing.T) {
 		}
 		_, _, _ = world.Shell(ctx, w.dir, "bin/codeforge down --purge --yes", w.env)
 	})
-	w.blocks(t, embedded)
+	says(t, w.followBlocks(t), "is ready", "42\n")
 	says(t, w.do(t, 30, w.quoted(t, "bin/codeforge check")), "1 active API", "0 mistakes")
 	w.do(t, 60, "for i in $(seq 500); do bin/codeforge status | grep -q api.github.com && exit; sleep 0.1; done; exit 1\n") // "within a second"
 	says(t, w.do(t, 60, w.quoted(t, "bin/codeforge run repos.ts --receipt")), "octocat/hello-world", "GITHUB_AUTH_TOKEN in header:Authorization")
@@ -169,16 +165,28 @@ func TestReadmeEmbedded(t *testing.T) {
 
 // entry is the server's entry in a client's configuration file, with the fields of all clients.
 type entry struct {
-	Type, URL, Command string
-	Args               []string
+	Type, URL, ServerURL, HTTPURL, Command string
+	Args                                   []string
 }
 
-// entries are the README's entries for clients' files.
+// entries are the entries for clients' files in docs/connect.
 func (w *walker) entries(t *testing.T) []entry {
 	t.Helper()
 	var out []entry
-	for _, b := range blocks(w.readme) {
-		if b.Lang != "json" || b.Heading != "Connect" {
+	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "connect", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []block
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, blocks(string(text))...)
+	}
+	for _, b := range found {
+		if b.Lang != "json" {
 			continue
 		}
 		var file struct{ MCPServers, Servers map[string]entry }
@@ -196,15 +204,16 @@ func (w *walker) entries(t *testing.T) []entry {
 		if !ok {
 			t.Errorf("no server in\n%s", b.Text)
 		}
+		e.URL += e.ServerURL + e.HTTPURL
 		out = append(out, e)
 	}
-	if len(out) != 5 {
-		t.Errorf("the README has %d entries for clients, want 5", len(out))
+	if len(out) != 7 {
+		t.Errorf("docs/connect has %d entries for clients, want 7", len(out))
 	}
 	return out
 }
 
-// clients connects as the README's entries say: to the address, or by starting the program.
+// clients connects as the entries of docs/connect say: to the address, or by starting the program.
 func (w *walker) clients(t *testing.T) {
 	t.Helper()
 	for _, e := range w.entries(t) {
@@ -256,7 +265,7 @@ func TestReadmeDocker(t *testing.T) {
 	}
 	defer release()
 	w := clone(t)
-	port, err := world.FreePort() // the user's own CodeForge may have 8080
+	port, err := testkit.FreePort() // the user's own CodeForge may have 8080
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +273,8 @@ func TestReadmeDocker(t *testing.T) {
 	t.Cleanup(func() {
 		_, _, _ = world.Shell(context.WithoutCancel(t.Context()), w.dir, "docker compose down -v --timeout 5", w.env)
 	})
-	w.blocks(t, docker)
+	w.env["MODE"] = "docker"
+	says(t, w.followBlocks(t), "is ready", "42\n")
 	ready := "for i in $(seq 90); do docker compose exec -T mcp-server codeforge status >/dev/null 2>&1 && exit; sleep 1; done; exit 1"
 	w.do(t, 120, ready)
 	w.quoted(t, "docker compose exec mcp-server codeforge status")
@@ -279,7 +289,7 @@ func TestReadmeDocker(t *testing.T) {
 	w.do(t, 120, w.quoted(t, "docker compose down"))
 }
 
-// containerClients connects as the README's entries say, to the container in place of embedded mode.
+// containerClients connects as the entries of docs/connect say, to the container in place of embedded mode.
 func (w *walker) containerClients(t *testing.T) {
 	t.Helper()
 	for _, e := range w.entries(t) {

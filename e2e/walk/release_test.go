@@ -12,12 +12,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestRelease checks that a release contains what a build does: every binary of the Makefile from the same folder,
 // every image of docker-compose.yml, and only files that exist.
 func TestRelease(t *testing.T) {
+	world.RunInOneMode(t, "it reads the build")
 	goreleaser, workflow := document(t, ".goreleaser.yaml"), document(t, ".github/workflows/release.yml")
 	binaries := regexp.MustCompile(`(?m)^([a-z-]+)_DIR +:= ([a-z-]+)/(\S+)$`).FindAllStringSubmatch(document(t, "Makefile"), -1)
 	if len(binaries) != 6 {
@@ -55,6 +57,7 @@ func TestRelease(t *testing.T) {
 
 // TestCask: what Homebrew installs is in the archive, below the folder that a GoReleaser since 2.18 takes it out of.
 func TestCask(t *testing.T) {
+	world.RunInOneMode(t, "it reads the build")
 	var conf struct {
 		Archives []struct {
 			Wrap  bool `yaml:"wrap_in_directory"`

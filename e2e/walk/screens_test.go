@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// screensIntro is the introduction of docs/screens.md.
+// screensIntro is the introduction of docs/reference/screens.md.
 const screensIntro = `# Screens
 
 The output of CodeForge when it works and when it does not. A test captures it from the running system, with its own server
@@ -122,7 +122,7 @@ console.log(r.status, await r.text());
 `,
 }
 
-// TestScreens captures the screens and compares them with docs/screens.md.
+// TestScreens captures the screens and compares them with docs/reference/screens.md.
 func TestScreens(t *testing.T) {
 	embeddedOnly(t)
 	dir := newDir(t, world.Self)
@@ -176,7 +176,7 @@ func TestScreens(t *testing.T) {
 	if strings.Contains(page.String(), "0123456789abcdef") {
 		t.Error("a screen shows a credential")
 	}
-	same(t, "docs/screens.md", page.String(), portable)
+	same(t, "docs/reference/screens.md", page.String(), portable)
 }
 
 func paragraph(s string) string {

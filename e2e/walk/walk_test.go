@@ -15,7 +15,7 @@ import (
 )
 
 // update regenerates the documents that show what CodeForge prints.
-var update = flag.Bool("update", false, "write docs/commands.md and docs/screens.md anew")
+var update = flag.Bool("update", false, "write docs/reference/commands.md and screens.md anew")
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 

@@ -42,9 +42,6 @@ const (
 	rootVar  = "CODEFORGE_E2E_ROOT"
 )
 
-// disarmVar names the defences to switch off in a CodeForge built with the tag disarm.
-const disarmVar = "CODEFORGE_DISARM"
-
 // shared is a tmpfs of the tests' mount namespace, for files of tests and for binaries that every user can read.
 const shared = "/mnt"
 
@@ -87,6 +84,14 @@ func CurrentMode() Mode {
 		return mode
 	}
 	return Embedded
+}
+
+// RunInOneMode skips a test outside of embedded mode unless testkit.IsThorough. The reason says why modes cannot differ.
+func RunInOneMode(t testing.TB, why string) {
+	t.Helper()
+	if CurrentMode() != Embedded && !testkit.IsThorough() {
+		t.Skipf("runs in embedded mode only: %s", why)
+	}
 }
 
 // outside builds the binaries and runs this test binary again in new namespaces.

@@ -32,7 +32,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -162,8 +161,6 @@ type Registration struct {
 	// Install lets a server slot reach the package registry, without any credential, and nothing else. A server slot that
 	// does not install has exactly one API: its server's.
 	Install bool `json:"install,omitempty"`
-	// Shapes are the APIs of whose answers the receipt tells the shapes.
-	Shapes []string `json:"shapes,omitempty"`
 	// DryRun records what would change something in a plan, in place of sending it.
 	DryRun bool `json:"dry_run,omitempty"`
 	// Canaries are values that the run finds where a thief looks, and that no request may carry: at most MaxCanaries, of
@@ -190,26 +187,14 @@ type Receipt struct {
 	// normalised host name, and the address of a host of the catalog.
 	Hints []Hint `json:"hints,omitempty"`
 	Count Count  `json:"count"`
-	// Audit is the checkpoint of the ledger that covers the run, in its short form: see internal/audit. Empty: the run
+	// Audit is the checkpoint of the ledger that covers the run, in its short form: see proxy/ledger. Empty: the run
 	// sent nothing, or there is no ledger.
 	Audit string `json:"audit,omitempty"`
 	// Alarm is what ended the run, if something did.
 	Alarm *Alarm `json:"alarm,omitempty"`
-	// Answers are what answers of the APIs looked like that Registration.Shapes names. They are for mcp-server alone:
-	// the names in a shape may be data.
-	Answers []Answer `json:"answers,omitempty"`
 	// Plan is what a dry run would have sent, without its steps. It is nil if that is nothing, or if the run was not a dry
 	// run.
 	Plan *planapi.Plan `json:"plan,omitempty"`
-}
-
-// Answer is what the answer to a request looked like: a JSON body with a status of success.
-type Answer struct {
-	API    string `json:"api"`
-	Method string `json:"method"`
-	// URL is the Exchange's.
-	URL   string       `json:"url"`
-	Shape *shape.Shape `json:"shape"`
 }
 
 // Summary is what mcp-server knows about a run that has ended.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // Entry is an API to add.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // proposal is what runs did with an API, as rules.
@@ -49,13 +49,13 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	ledger := auditOptions{target: o.target}
-	src, err := ledger.source(ctx, e)
+	audit := auditOptions{target: o.target}
+	src, err := audit.source(ctx, e)
 	if err != nil {
 		return err
 	}
 	var list []controlapi.Exchange
-	err = audit.Each(src, audit.Query{Since: since, Run: o.ofRun}, func(r audit.Record) error {
+	err = ledger.Each(src, ledger.Query{Since: since, Run: o.ofRun}, func(r ledger.Record) error {
 		if x := r.Exchange; x != nil && x.Outcome == controlapi.OutcomeServed && slices.Contains(x.APIs, name) {
 			list = append(list, *x)
 		}

@@ -6,48 +6,62 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-func auditCommand() command {
-	return command{
-		name: "audit", usage: "audit verify|show|export",
-		summary: "the ledger of what left the machine: verify it, read it, take it elsewhere",
-		details: `
-  audit verify   reads the whole ledger, and says which records were changed, removed or added
-  audit show     prints the records
-  audit export   writes the records, a line of JSON each, or as traces of OpenTelemetry
-
-Whoever can write the ledger's folder can replace all of it by one of their own. A checkpoint from elsewhere shows that:
-each result of execute_code has one (in its _meta, so in the client's transcripts), and so have each line "run ended" of
-the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts by itself, and with --checkpoint and
---anchor.
+func auditCommand(e *Env) *cobra.Command {
+	c := groupCommand("audit", "verify, read or export the ledger of what left the machine", `
+Whoever can write the ledger's folder can replace all of it by one of their own.
+A checkpoint from elsewhere shows that: each result of execute_code has one (in
+its _meta, so in the client's transcripts), and so have each line "run ended" of
+the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts
+by itself, and with --checkpoint and --anchor.
 
 Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := auditOptions{target: targetFlags(fs)}
-			fs.Func("checkpoint", "verify: a `LINE` that contains a checkpoint; repeatable", add(&o.checkpoints))
-			fs.StringVar(&o.anchor, "anchor", "", "verify: a `FILE` with a checkpoint a line")
-			fs.StringVar(&o.key, "key", "", "verify: the `LINE` of key.pub, where it was kept elsewhere")
-			fs.StringVar(&o.since, "since", "", "show, export: only records since a `TIME`: 10m ago, 2026-11-22, or "+
-				"2026-11-22T09:30:00Z")
-			fs.StringVar(&o.run, "run", "", "show, export: the `ID` of a run, or a prefix of it")
-			fs.BoolVar(&o.otlp, "otlp", false, "export: traces in OTLP's JSON, one a line")
-			fs.BoolVar(&o.json, "json", false, "verify: print JSON")
-			return o.execute
-		},
+		"codeforge audit verify", "codeforge audit show --since 1h")
+	o := auditOptions{target: targetFlags(c.PersistentFlags())}
+	verb := func(name, short, example string, run func(context.Context, *Env, ledger.Source) error) *cobra.Command {
+		return &cobra.Command{
+			Use: name, Short: short, Example: example,
+			RunE: func(c *cobra.Command, _ []string) error {
+				src, err := o.source(c.Context(), e)
+				if err != nil {
+					return err
+				}
+				return run(c.Context(), e, src)
+			},
+		}
 	}
+	verify := verb("verify", "find records that were changed, removed or added", example("codeforge audit verify",
+		"codeforge audit verify \\\n      --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='"), o.verify)
+	verify.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "a `LINE` that contains a checkpoint; repeatable")
+	verify.Flags().StringVar(&o.anchor, "anchor", "", "a `FILE` with a checkpoint a line")
+	verify.Flags().StringVar(&o.key, "key", "", "the `LINE` of key.pub, where it was kept elsewhere")
+	jsonVar(e, verify.Flags(), &o.json)
+	show := verb("show", "print the records",
+		example("codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"), o.show)
+	export := verb("export", "write the records as lines of JSON or traces of OpenTelemetry",
+		example("codeforge audit export >ledger.ndjson", "codeforge audit export --otlp --since 24h"), o.export)
+	export.Flags().BoolVar(&o.otlp, "otlp", false, "traces in OTLP's JSON, one a line")
+	for _, c := range []*cobra.Command{show, export} {
+		c.Flags().StringVar(&o.since, "since", "", "only records since a `TIME`: 10m ago, 2026-11-22, or "+
+			"2026-11-22T09:30:00Z")
+		c.Flags().StringVar(&o.run, "run", "", "the `ID` of a run, or a prefix of it")
+	}
+	c.AddCommand(verify, show, export)
+	return c
 }
 
 // auditOptions are the flags of audit.
@@ -58,59 +72,57 @@ type auditOptions struct {
 	otlp, json              bool
 }
 
-func (o *auditOptions) execute(ctx context.Context, e *Env, args []string) error {
-	if len(args) != 1 {
-		return usageError("audit: verify, show or export?")
-	}
+// query selects the records of --since and --run.
+func (o *auditOptions) query() (ledger.Query, error) {
 	since, err := parseSince(o.since, time.Now())
+	return ledger.Query{Since: since, Run: o.run}, err
+}
+
+func (o *auditOptions) show(_ context.Context, e *Env, src ledger.Source) error {
+	q, err := o.query()
 	if err != nil {
 		return err
 	}
-	q := audit.Query{Since: since, Run: o.run}
-	src, err := o.source(ctx, e)
+	p := newPainter(e, e.Stdout)
+	return ledger.Each(src, q, func(r ledger.Record) error { return printRecord(e.Stdout, p, r) })
+}
+
+func (o *auditOptions) export(_ context.Context, e *Env, src ledger.Source) error {
+	q, err := o.query()
 	if err != nil {
 		return err
 	}
-	switch args[0] {
-	case "verify":
-		return o.verify(ctx, e, src)
-	case "show":
-		p := newPainter(e, e.Stdout)
-		return audit.Each(src, q, func(r audit.Record) error { return printRecord(e.Stdout, p, r) })
-	case "export":
-		w := bufio.NewWriter(e.Stdout)
-		if o.otlp {
-			err = audit.ExportOTLP(src, q, w)
-		} else {
-			err = audit.Each(src, q, func(r audit.Record) error { return printJSONLine(w, r) })
-		}
-		return errors.Join(err, w.Flush())
+	w := bufio.NewWriter(e.Stdout)
+	if o.otlp {
+		err = ledger.ExportOTLP(src, q, w)
+	} else {
+		err = ledger.Each(src, q, func(r ledger.Record) error { return printJSONLine(w, r) })
 	}
-	return usageError("audit %q: want verify, show or export", args[0])
+	return errors.Join(err, w.Flush())
 }
 
 // source is the ledger: the running proxy's, or that of a state directory in which nothing runs.
-func (o *auditOptions) source(ctx context.Context, e *Env) (audit.Source, error) {
+func (o *auditOptions) source(ctx context.Context, e *Env) (ledger.Source, error) {
 	conf, err := o.target.config(e)
 	if err != nil {
 		return nil, err
 	}
 	if _, running := conf.State.Running(); running != nil && conf.URL == "" && conf.State.Exists() {
-		if names, err := audit.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
-			return audit.Dir(conf.State.Join("audit")), nil
+		if names, err := ledger.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
+			return ledger.Dir(conf.State.Join("audit")), nil
 		}
 	}
 	c, _, err := server.Credentials(ctx, conf)
-	return audit.Remote{HTTP: c.HTTP}, err
+	return ledger.Remote{HTTP: c.HTTP}, err
 }
 
 // verify verifies, and compares with every checkpoint that can be had.
-func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) error {
+func (o *auditOptions) verify(ctx context.Context, e *Env, src ledger.Source) error {
 	known, err := o.known(ctx, e)
 	if err != nil {
 		return err
 	}
-	r, err := audit.Verify(src, o.key, known)
+	r, err := ledger.Verify(src, o.key, known)
 	if err != nil {
 		return err
 	}
@@ -118,14 +130,14 @@ func (o *auditOptions) verify(ctx context.Context, e *Env, src audit.Source) err
 }
 
 // known are the checkpoints from elsewhere.
-func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error) {
-	var known []audit.Known
+func (o *auditOptions) known(ctx context.Context, e *Env) ([]ledger.Known, error) {
+	var known []ledger.Known
 	for _, line := range o.checkpoints {
-		h, err := audit.ParseHead(line)
+		h, err := ledger.ParseHead(line)
 		if err != nil {
 			return nil, usageError("--checkpoint %q: %w", line, err)
 		}
-		known = append(known, audit.Known{Head: h, Where: "the checkpoint that was given"})
+		known = append(known, ledger.Known{Head: h, Where: "the checkpoint that was given"})
 	}
 	if o.anchor != "" {
 		text, err := os.ReadFile(o.anchor)
@@ -134,9 +146,9 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]audit.Known, error)
 		}
 		found := 0
 		for line := range bytes.Lines(text) {
-			if h, err := audit.ParseHead(string(line)); err == nil {
+			if h, err := ledger.ParseHead(string(line)); err == nil {
 				where := fmt.Sprintf("%q of the anchor", visible.Line(strings.TrimSpace(string(line))))
-				known = append(known, audit.Known{Head: h, Where: where})
+				known = append(known, ledger.Known{Head: h, Where: where})
 				found++
 			}
 		}
@@ -152,8 +164,8 @@ const maxReceipts = 100_000
 
 // ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be
 // none.
-func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
-	var known []audit.Known
+func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
+	var known []ledger.Known
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
@@ -165,8 +177,8 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 			return known
 		}
 		for _, run := range page.Runs {
-			if h, err := audit.ParseHead(run.Audit); err == nil {
-				known = append(known, audit.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
+			if h, err := ledger.ParseHead(run.Audit); err == nil {
+				known = append(known, ledger.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -176,7 +188,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []audit.Known {
 	return known
 }
 
-func printReport(e *Env, r audit.Report) {
+func printReport(e *Env, r ledger.Report) {
 	p := newPainter(e, e.Stdout)
 	for _, f := range r.Findings {
 		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+visible.Line(f))
@@ -201,7 +213,7 @@ func printReport(e *Env, r audit.Report) {
 }
 
 // decisionLine is what a person decided.
-func decisionLine(d audit.Decision) string {
+func decisionLine(d ledger.Decision) string {
 	what := visible.Line(d.Method) + " " + visible.Line(d.URL)
 	if d.Plan != "" {
 		what = "plan " + visible.Line(d.Plan) + ", " + count(len(d.Steps), "step")
@@ -213,7 +225,7 @@ func decisionLine(d audit.Decision) string {
 }
 
 // printRecord prints one line.
-func printRecord(w io.Writer, p painter, r audit.Record) error {
+func printRecord(w io.Writer, p painter, r ledger.Record) error {
 	var text string
 	switch {
 	case r.Exchange != nil:

@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -57,7 +57,7 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	for _, w := range warnings {
 		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
 	}
-	state := o.files().loads(ctx, e, name, true)
+	state := o.loads(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server, "notes": notes(d)})
 	}

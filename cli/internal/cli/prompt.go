@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 

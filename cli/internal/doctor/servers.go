@@ -31,7 +31,7 @@ func serverFindings(list []serverstate.Server) []Finding {
 		}
 		if s.Problem != "" {
 			out = append(out, warn("MCP server "+s.Name, s.Problem,
-				"docs/servers.md has the usual causes; the log has what the server printed"))
+				"docs/troubleshooting.md has the usual causes; the log has what the server printed"))
 		}
 	}
 	all := fmt.Sprintf("%d configured, %d running; the others start with their first call", len(list), up)

@@ -265,6 +265,17 @@ func (s *schema) add(name, kind string) (*definition, error) {
 	return d, nil
 }
 
+// checkMember counts a field, argument or value, and refuses one without a valid name.
+func (s *schema) checkMember(what, name string) error {
+	if s.size++; s.size > maxSize {
+		return errLarge
+	}
+	if !identifier(name) {
+		return fmt.Errorf("the %s %s; want a name", what, document.Line(name, 60))
+	}
+	return nil
+}
+
 // put adds a field, unless there is one of that name.
 func (d *definition) put(f field) {
 	if !d.seen[f.name] {

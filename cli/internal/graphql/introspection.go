@@ -87,11 +87,8 @@ func (s *schema) body(d *definition, n *tree.Node) error {
 			break
 		}
 		name := m.Node.Str("name")
-		if s.size++; s.size > maxSize {
-			return errLarge
-		}
-		if !identifier(name) {
-			return fmt.Errorf("the value %s; want a name", document.Line(name, 60))
+		if err := s.checkMember("value", name); err != nil {
+			return err
 		}
 		if !m.Node.True("isDeprecated") {
 			d.members = append(d.members, name)
@@ -101,16 +98,12 @@ func (s *schema) body(d *definition, n *tree.Node) error {
 }
 
 func (s *schema) field(n *tree.Node, input bool) (field, error) {
-	if s.size++; s.size > maxSize {
-		return field{}, errLarge
-	}
 	f := field{name: n.Str("name"), description: n.Str("description"), input: input, deprecated: n.True("isDeprecated"),
 		preset: n.Get("defaultValue").Is(tree.String)}
-	if !identifier(f.name) {
-		return f, fmt.Errorf("the field %s; want a name", document.Line(f.name, 60))
+	err := s.checkMember("field", f.name)
+	if err == nil {
+		f.typ, err = reference(n.Get("type"))
 	}
-	var err error
-	f.typ, err = reference(n.Get("type"))
 	return f, err
 }
 

@@ -3,390 +3,131 @@ package graphql
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/lexer"
+	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 )
 
-// parser reads the schema language. After an error it reads the end only.
-type parser struct {
-	text string
-	at   int
-	// token is the one at hand: a name, a number, one punctuator, or, if quoted is set, the value of a string. It is
-	// empty at the end.
-	token  string
-	quoted bool
-	start  int
-	err    error
-	schema *schema
-}
+const (
+	// maxTokens bounds a file. The largest public schemas have fewer than 200,000 tokens.
+	maxTokens = 2_000_000
+	// maxNested is how deep brackets of all kinds nest.
+	maxNested = 64
+)
 
 // parse reads a file in the schema language.
 func parse(text string) (*schema, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("bytes that are no UTF-8")
 	}
-	p := &parser{text: strings.TrimPrefix(text, "\ufeff"), schema: &schema{types: map[string]*definition{}}}
-	p.next()
-	for p.err == nil && (p.token != "" || p.quoted) {
-		p.definition()
+	source := &ast.Source{Input: strings.TrimPrefix(text, "\ufeff")}
+	if err := checkTokens(source); err != nil {
+		return nil, err
 	}
-	if p.err != nil {
-		return nil, p.err
-	}
-	return p.schema, p.schema.roots()
-}
-
-func (p *parser) fail(want string) {
-	if p.err == nil {
-		found := p.token
-		if found == "" {
-			found = "the end"
-		}
-		line := 1 + strings.Count(p.text[:min(p.start, len(p.text))], "\n")
-		p.err = fmt.Errorf("line %d: found %s; want %s", line, document.Line(found, 40), want)
-	}
-	p.token, p.quoted, p.at = "", false, len(p.text)
-}
-
-// next reads the next token.
-func (p *parser) next() {
-	p.quoted, p.token = false, ""
-	for p.at < len(p.text) && strings.IndexByte(" \t\r\n,#", p.text[p.at]) >= 0 {
-		if p.text[p.at] != '#' {
-			p.at++
-			continue
-		}
-		end := strings.IndexAny(p.text[p.at:], "\r\n")
-		if end < 0 {
-			end = len(p.text) - p.at
-		}
-		p.at += end
-	}
-	p.start = p.at
-	if p.at == len(p.text) {
-		return
-	}
-	switch c := p.text[p.at]; {
-	case letter(c):
-		for p.at < len(p.text) && (letter(p.text[p.at]) || '0' <= p.text[p.at] && p.text[p.at] <= '9') {
-			p.at++
-		}
-	case c == '-' || '0' <= c && c <= '9':
-		for p.at < len(p.text) && strings.IndexByte("+-.eE0123456789", p.text[p.at]) >= 0 {
-			p.at++
-		}
-	case strings.HasPrefix(p.text[p.at:], `"""`):
-		p.block()
-		return
-	case c == '"':
-		p.line()
-		return
-	case strings.HasPrefix(p.text[p.at:], "..."):
-		p.at += len("...")
-	case strings.IndexByte("!$&():=@[]{|}", c) >= 0:
-		p.at++
-	default:
-		p.token = p.text[p.at : p.at+1]
-		p.fail("the schema language of GraphQL")
-		return
-	}
-	p.token = p.text[p.start:p.at]
-}
-
-// block reads a string between three quotes.
-func (p *parser) block() {
-	const mark = `"""`
-	from := p.at + len(mark)
-	for at := from; ; {
-		end := strings.Index(p.text[at:], mark)
-		if end < 0 {
-			p.fail(`""" at the end of a text`)
-			return
-		}
-		if at += end; p.text[at-1] != '\\' {
-			p.token, p.quoted, p.at = strings.ReplaceAll(p.text[from:at], `\"""`, mark), true, at+len(mark)
-			return
-		}
-		at += len(mark)
-	}
-}
-
-// line reads a string of one line.
-func (p *parser) line() {
-	for at := p.at + 1; at < len(p.text); at++ {
-		switch p.text[at] {
-		case '\\':
-			at++
-		case '\n', '\r':
-			p.fail(`" at the end of a text`)
-			return
-		case '"':
-			raw := p.text[p.at : at+1]
-			value, err := strconv.Unquote(strings.ReplaceAll(raw, `\/`, "/"))
-			if err != nil {
-				value = raw[1 : len(raw)-1]
-			}
-			p.token, p.quoted, p.at = value, true, at+1
-			return
-		}
-	}
-	p.fail(`" at the end of a text`)
-}
-
-// is reports whether the token is a punctuator or word.
-func (p *parser) is(s string) bool { return !p.quoted && p.token == s }
-
-// take reads a token if it is the one.
-func (p *parser) take(s string) bool {
-	if !p.is(s) {
-		return false
-	}
-	p.next()
-	return true
-}
-
-func (p *parser) expect(s string) {
-	if !p.take(s) {
-		p.fail(s)
-	}
-}
-
-func (p *parser) name() string {
-	s := p.token
-	if p.quoted || !identifier(s) {
-		p.fail("a name")
-		return ""
-	}
-	p.next()
-	return s
-}
-
-func (p *parser) description() string {
-	s := ""
-	if p.quoted {
-		s = p.token
-		p.next()
-	}
-	return s
-}
-
-func (p *parser) definition() {
-	description := p.description()
-	p.take("extend")
-	kinds := map[string]string{"type": "object", "interface": "object", "input": "input", "enum": "enum", "union": "union",
-		"scalar": "scalar"}
-	word := p.token
-	kind := kinds[word]
-	switch {
-	case p.quoted:
-		p.fail("a definition")
-	case kind != "":
-		p.next()
-		p.typeDefinition(kind, description)
-	case word == "schema":
-		p.next()
-		p.roots()
-	case word == "directive":
-		p.next()
-		p.directive()
-	case word == "query" || word == "mutation" || word == "subscription" || word == "fragment" || word == "{":
-		p.fail("a schema, not a request")
-	default:
-		p.fail("a definition of the schema language of GraphQL")
-	}
-}
-
-func (p *parser) roots() {
-	p.directives()
-	if !p.take("{") {
-		return
-	}
-	for p.err == nil && !p.is("}") {
-		p.description()
-		kind := p.name()
-		p.expect(":")
-		name := p.name()
-		switch kind {
-		case "query":
-			p.schema.query = name
-		case "mutation":
-			p.schema.mutation = name
-		case "subscription":
-			p.schema.subscription = name
-		}
-	}
-	p.expect("}")
-}
-
-func (p *parser) directive() {
-	p.expect("@")
-	p.name()
-	if p.is("(") {
-		p.fields("(", ")", true)
-	}
-	p.take("repeatable")
-	p.expect("on")
-	p.take("|")
-	p.name()
-	for p.take("|") {
-		p.name()
-	}
-}
-
-func (p *parser) typeDefinition(kind, description string) {
-	name := p.name()
-	if p.err != nil {
-		return
-	}
-	d, err := p.schema.add(name, kind)
+	doc, err := parser.ParseSchemaWithLimit(source, maxTokens)
 	if err != nil {
-		p.fail(err.Error())
-		return
+		return nil, withLine(err)
 	}
-	if description != "" {
-		d.description = description
-	}
-	if p.take("implements") {
-		p.take("&")
-		p.name()
-		for p.take("&") || p.err == nil && !p.quoted && identifier(p.token) && !p.starts() {
-			p.name()
-		}
-	}
-	p.directives()
-	switch {
-	case kind == "union":
-		if p.take("=") {
-			p.take("|")
-			p.member(d)
-			for p.take("|") {
-				p.member(d)
+	s := &schema{types: map[string]*definition{}}
+	for _, d := range append(doc.Schema, doc.SchemaExtension...) {
+		for _, root := range d.OperationTypes {
+			switch root.Operation {
+			case ast.Query:
+				s.query = root.Type
+			case ast.Mutation:
+				s.mutation = root.Type
+			case ast.Subscription:
+				s.subscription = root.Type
 			}
 		}
-	case kind == "enum":
-		if p.take("{") {
-			for p.err == nil && !p.is("}") {
-				p.description()
-				p.member(d)
-			}
-			p.expect("}")
+	}
+	for _, d := range append(doc.Definitions, doc.Extensions...) {
+		if err := s.addDefinition(d); err != nil {
+			return nil, err
 		}
-	case kind != "scalar" && p.is("{"):
-		for _, f := range p.fields("{", "}", kind == "input") {
-			d.put(f)
+	}
+	return s, s.roots()
+}
+
+// checkTokens refuses brackets that nest too deep: the parser recurses, and Go cannot recover from a stack that is full.
+func checkTokens(source *ast.Source) error {
+	depth := 0
+	for tokens := lexer.New(source); ; {
+		token, err := tokens.ReadToken()
+		if err != nil {
+			return withLine(err)
+		}
+		switch token.Kind {
+		case lexer.EOF:
+			return nil
+		case lexer.BraceL, lexer.BracketL, lexer.ParenL:
+			if depth++; depth > maxNested {
+				return fmt.Errorf("line %d: brackets in brackets; want at most %d levels", token.Pos.Line, maxNested)
+			}
+		case lexer.BraceR, lexer.BracketR, lexer.ParenR:
+			depth--
 		}
 	}
 }
 
-// starts reports whether the token begins a definition: interfaces of old schemas stand side by side without &.
-func (p *parser) starts() bool {
-	switch p.token {
-	case "type", "interface", "input", "enum", "union", "scalar", "schema", "directive", "extend":
-		return true
+// withLine is an error of the parser as the user reads it.
+func withLine(err error) error {
+	line, message := 1, err.Error()
+	var located *gqlerror.Error
+	if errors.As(err, &located) {
+		message = located.Message
+		if len(located.Locations) > 0 {
+			line = located.Locations[0].Line
+		}
 	}
-	return false
+	return fmt.Errorf("line %d: %s; want the schema language of GraphQL", line, document.Line(strings.ReplaceAll(message, "<EOF>", "the end"), 160))
 }
 
-func (p *parser) member(d *definition) {
-	name := p.name()
-	deprecated := p.directives()
-	if p.schema.size++; p.schema.size > maxSize {
-		p.err = errLarge
-		p.fail("")
+// addDefinition adds a type, or what an extension adds to one.
+func (s *schema) addDefinition(from *ast.Definition) error {
+	kind := map[ast.DefinitionKind]string{ast.Object: "object", ast.Interface: "object", ast.InputObject: "input",
+		ast.Enum: "enum", ast.Union: "union", ast.Scalar: "scalar"}[from.Kind]
+	d, err := s.add(from.Name, kind)
+	if err != nil {
+		return err
 	}
-	if !deprecated && p.err == nil {
+	if from.Description != "" {
+		d.description = from.Description
+	}
+	for _, f := range from.Fields {
+		one := field{name: f.Name, typ: f.Type.String(), description: f.Description, input: kind == "input",
+			preset: f.DefaultValue != nil, deprecated: isDeprecated(f.Directives)}
+		for _, a := range f.Arguments {
+			if err := s.checkMember("argument", a.Name); err != nil {
+				return err
+			}
+			one.arguments = append(one.arguments, field{name: a.Name, typ: a.Type.String(), description: a.Description,
+				input: true, preset: a.DefaultValue != nil, deprecated: isDeprecated(a.Directives)})
+		}
+		if err := s.checkMember("field", f.Name); err != nil {
+			return err
+		}
+		d.put(one)
+	}
+	members := from.Types
+	for _, v := range from.EnumValues {
+		if !isDeprecated(v.Directives) {
+			members = append(members, v.Name)
+		}
+	}
+	for _, name := range members {
+		if err := s.checkMember("value", name); err != nil {
+			return err
+		}
 		d.members = append(d.members, name)
 	}
+	return nil
 }
 
-// fields reads fields, or arguments.
-func (p *parser) fields(open, end string, input bool) []field {
-	var out []field
-	p.expect(open)
-	for p.err == nil && !p.is(end) {
-		f := field{input: input, description: p.description(), name: p.name()}
-		if !input && p.is("(") {
-			f.arguments = p.fields("(", ")", true)
-		}
-		p.expect(":")
-		f.typ = p.reference()
-		if p.take("=") {
-			f.preset = true
-			p.value()
-		}
-		f.deprecated = p.directives()
-		if p.schema.size++; p.schema.size > maxSize {
-			p.err = errLarge
-			p.fail("")
-		}
-		out = append(out, f)
-	}
-	p.expect(end)
-	return out
-}
-
-// reference reads a type.
-func (p *parser) reference() string {
-	lists := 0
-	for p.take("[") {
-		if lists++; lists > maxWrapped {
-			p.fail(fmt.Sprintf("a type of at most %d lists", maxWrapped))
-			return ""
-		}
-	}
-	out := strings.Repeat("[", lists) + p.name()
-	for {
-		if p.take("!") {
-			out += "!"
-		}
-		if lists == 0 || p.err != nil {
-			return out
-		}
-		lists--
-		p.expect("]")
-		out += "]"
-	}
-}
-
-// value reads over a value, however deep it is.
-func (p *parser) value() {
-	depth := 0
-	for p.err == nil {
-		switch {
-		case p.is("[") || p.is("{"):
-			depth++
-		case p.is("]") || p.is("}"):
-			depth--
-		case p.token == "" && !p.quoted:
-			p.fail("a value")
-			return
-		case p.is("$"): // a variable, which no schema has
-			p.fail("a value")
-			return
-		}
-		p.next()
-		if depth <= 0 {
-			return
-		}
-	}
-}
-
-// directives reads over directives, and reports whether one says that something is deprecated.
-func (p *parser) directives() (deprecated bool) {
-	for p.take("@") {
-		deprecated = p.name() == "deprecated" || deprecated
-		if !p.take("(") {
-			continue
-		}
-		for p.err == nil && !p.is(")") {
-			p.name()
-			p.expect(":")
-			p.value()
-		}
-		p.expect(")")
-	}
-	return deprecated
-}
+func isDeprecated(list ast.DirectiveList) bool { return list.ForName("deprecated") != nil }

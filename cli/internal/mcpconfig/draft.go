@@ -193,7 +193,7 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 		if u, err := url.Parse(server.URL); err == nil && u.Scheme == "http" {
 			d.Entry.AllowHTTP = true
 			if loopback(u.Hostname()) {
-				d.note("it listens on this computer: allow_private opens its address, see docs/configuration.md")
+				d.note("it listens on this computer: allow_private opens its address, see docs/reference/config-json.md")
 			}
 		}
 		asks := d.Known != nil && d.Known.Server.Headers["Authorization"] != ""

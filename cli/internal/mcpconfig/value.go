@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // keys takes the keys out of a server's values: each becomes a credential, with its token name where it was.

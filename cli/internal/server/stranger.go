@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // orStranger is err, unless its cause is that another program answers at the URL. That is said in a line, and nothing

@@ -14,7 +14,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/dockerexec"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 )
@@ -129,7 +128,7 @@ func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 		}, nil
 	case kind == "docker":
 		if socket, container, _ := strings.Cut(socket, ":"); socket != "" && container != "" {
-			return dockerexec.Dialer(socket, container), nil
+			return newExecDialer(socket, container), nil
 		}
 	}
 	return nil, fmt.Errorf("--sandbox %q: want unix:SOCKET, docker:SOCKET:CONTAINER or kubernetes:NAMESPACE/SERVICE",

@@ -19,7 +19,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
@@ -202,10 +201,10 @@ func (t *tenants) open(c *client) error {
 	c.skills, c.library = store, apidoc.NewLibrary(d.control, d.log)
 	own := &tenant.Tenant{Tenant: c.Tenant, Share: c.share}
 	cfg := d.surfaceConfig()
-	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, untaught{d.broker}
+	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, d.broker
 	c.tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
-		Modules: d.modules(c.library, store, own.View), Shapes: c.library.Silent, Learn: c.library.Learn,
-		Skills: func(code string) map[string]string { return store.Imported(code, runapi.MaxSkills) },
+		Modules: d.modules(c.library, store, own.View),
+		Skills:  func(code string) map[string]string { return store.Imported(code, runapi.MaxSkills) },
 	}}
 	cfg.Tenant = c.tenant
 	if c.Timeout > 0 {
@@ -225,26 +224,6 @@ func (t *tenants) open(c *client) error {
 	c.parts.Go(func() { c.surface.Watch(ctx) })
 	c.library.Follow(own.View(d.catalog.Catalog()))
 	return nil
-}
-
-// untaught are the servers without what was seen of their answers to others.
-type untaught struct{ tools.Servers }
-
-func (u untaught) Tools(server string) ([]signature.Tool, bool) {
-	list, known := u.Servers.Tools(server)
-	for i := range list {
-		list[i].Seen = ""
-	}
-	return list, known
-}
-
-// Learn implements tools.Servers.
-func (u untaught) Learn(ctx context.Context, server string) ([]signature.Tool, error) {
-	list, err := u.Servers.Learn(ctx, server)
-	for i := range list {
-		list[i].Seen = ""
-	}
-	return list, err
 }
 
 // close cancels a tenant's calls and ends its sessions.

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -28,8 +27,6 @@ type Library struct {
 	version string // of the catalog that docs are of
 	docs    []held
 	done    chan struct{} // closed when version changes
-
-	seen shape.Memory // what answers looked like of which documents do not say it
 }
 
 // held is a Doc, or why there is none, of a file with this digest.
@@ -94,7 +91,6 @@ func (l *Library) read(ctx context.Context) {
 			continue // tried again at the next change of the catalog
 		}
 		fetched += doc.Len()
-		doc.seen, doc.version = &l.seen, api.Operations
 		docs = append(docs, held{api.Name, api.Operations, doc})
 	}
 	l.mu.Lock()

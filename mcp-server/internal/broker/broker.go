@@ -210,9 +210,7 @@ func (s *server) callable(tools []*tool) []signature.Tool {
 	var all []signature.Tool
 	for _, t := range tools {
 		if s.may(t) && t.held == "" {
-			one := t.Tool
-			one.Seen = s.seen(t)
-			all = append(all, one)
+			all = append(all, t.Tool)
 		}
 	}
 	return all

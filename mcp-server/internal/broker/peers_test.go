@@ -106,23 +106,6 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestSeenAsCodemcp: codemcp's cases of shapes. What was seen once more in another form stays, and what may be a map is one.
-func TestSeenAsCodemcp(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"id":7,"title":"x","open":true,"ratio":1.5}`: "{ id: number; title: string; open: boolean; ratio: number; }",
-		`[{"a":1},{"a":2},{"a":3}]`:                    "{ a: number; }[]",
-		`["x",{"name":"y"}]`:                           "({ [key: string]: string } | string)[]",
-		`{"n":0,"a":{"n":0,"b":{"n":0,"c":{"d":1}}}}`:  "{ n: number; a: { n: number; b: { n: number; c: { [key: string]: unknown }; }; }; }",
-		`{}`: "{}",
-		`[]`: "unknown[]",
-		`{"number":42,"user":{"login":"octocat","id":1},"labels":[{"name":"bug","color":"red"}]}`: "{ number: number; user: { login: string; id: number; }; labels: { [key: string]: string }[]; }",
-	} {
-		if got := shapeOf(ofText(text)); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
-
 // TestHungTool: a tool that never answers holds up no other call, of its server or another, and its own caller only for
 // as long as that allows. In codemcp one such tool stops all clients.
 func TestHungTool(t *testing.T) {

@@ -26,8 +26,6 @@ const definitionsSuffix = ".tools"
 type document struct {
 	Digest string            `json:"digest"` // of all that the server is started with
 	Tools  []json.RawMessage `json:"tools"`
-	// Shapes are those of the tools' results, by tool: learned.
-	Shapes json.RawMessage `json:"shapes,omitempty"`
 }
 
 // path is the file of a server. Names of APIs are names of folders, of whatever length and letters.

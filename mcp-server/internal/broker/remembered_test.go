@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -113,6 +114,25 @@ func TestRememberedIsNoTruth(t *testing.T) {
 			t.Errorf("%s", got.body)
 		}
 		w.broker.Close(t.Context())
+	}
+}
+
+// TestRememberedShapes: a file of an earlier version, which has learned shapes of results, gives the tools. The next list
+// of the tools writes it without them.
+func TestRememberedShapes(t *testing.T) {
+	dir, a := t.TempDir(), hostile(t, "a", nil)
+	path := remembered(dir).path("a")
+	testkit.Must(t, os.WriteFile(path, fmt.Appendf(nil, `{"digest":%q,"tools":[{"name":"echo","inputSchema":{}}],`+
+		`"shapes":{"echo":{"of":"a1b2","samples":1,"shape":{"k":1,"n":1,"m":[{"n":"id","c":1,"s":{"k":8}}]},"asked":"Bw=="}}}`,
+		digestOf(a)), 0o600))
+	w := newWorldIn(t, dir, 4, a)
+	if tools, _ := w.broker.Tools("a"); len(tools) != 1 {
+		t.Errorf("%d tools are remembered", len(tools))
+	}
+	w.call("/a/echo", `{"text":"hi"}`)
+	w.broker.Close(t.Context())
+	if kept, err := os.ReadFile(path); err != nil || strings.Contains(string(kept), "shapes") {
+		t.Errorf("%v: %s", err, kept)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -43,15 +42,14 @@ type server struct {
 	breaker   breaker
 	notBefore time.Time // of the next start
 	tools     []*tool
-	known     bool                // tools are what the server said, perhaps before its last start
-	recalled  bool                // what was remembered has been read
-	fresh     bool                // tools are what the server says now
-	asked     time.Time           // when the tools were last listed
-	again     *time.Timer         // until they may be listed again
-	listing   *listing            // the listing in progress
-	closed    bool                // no longer in the catalog
-	shapes    map[string]*learned // of results, by tool
-	problem   string              // of the last call or start that the server failed; empty after a success
+	known     bool        // tools are what the server said, perhaps before its last start
+	recalled  bool        // what was remembered has been read
+	fresh     bool        // tools are what the server says now
+	asked     time.Time   // when the tools were last listed
+	again     *time.Timer // until they may be listed again
+	listing   *listing    // the listing in progress
+	closed    bool        // no longer in the catalog
+	problem   string      // of the last call or start that the server failed; empty after a success
 }
 
 // tool is a tool as the server declares it.
@@ -59,7 +57,6 @@ type tool struct {
 	signature.Tool
 	raw        json.RawMessage
 	held       string // why code may not call it until the user has seen it, or empty
-	digest     string // of its definition
 	repeatable bool   // it claims that calling it twice is harmless
 	reads      bool   // it claims that it changes nothing
 	task       bool   // it runs as a task only, which is not done here
@@ -73,7 +70,6 @@ func newServer(b *Broker, api controlapi.API, digest string) *server {
 	return &server{
 		broker: b, api: api, spec: *api.Server, digest: digest,
 		turns: make(chan struct{}, most), instances: map[string]*instance{},
-		shapes: map[string]*learned{},
 	}
 }
 
@@ -192,14 +188,6 @@ func (s *server) recall() {
 	s.recalled = true
 	if d, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
 		s.tools, s.known = definitions(d.Tools), true
-		var shapes map[string]*learned
-		_ = json.Unmarshal(d.Shapes, &shapes) // what cannot be read is learned again
-		for name, l := range shapes {
-			if l != nil && l.Shape != nil && l.Shape.Kinds != 0 {
-				l.text = l.Shape.String()
-				s.shapes[name] = l
-			}
-		}
 		s.broker.pins.examine(s, s.tools, true)
 	}
 }
@@ -287,19 +275,11 @@ func (s *server) remember() {
 	defer s.keeping.Unlock()
 	s.broker.mu.Lock()
 	d := document{Digest: s.digest, Tools: []json.RawMessage{}}
-	now := map[string]string{}
 	for _, t := range s.tools {
 		d.Tools = append(d.Tools, t.raw)
-		now[t.Name] = t.digest
 	}
-	maps.DeleteFunc(s.shapes, func(name string, l *learned) bool { return now[name] != l.Of })
-	shapes, err := json.Marshal(s.shapes)
 	s.broker.mu.Unlock()
-	if err == nil {
-		d.Shapes = shapes
-		err = s.broker.remembered.keep(s.api.Name, d)
-	}
-	if err != nil {
+	if err := s.broker.remembered.keep(s.api.Name, d); err != nil {
 		s.warn("the definitions of its tools could not be kept", "error", err)
 	}
 }
@@ -337,7 +317,7 @@ func definitions(all []json.RawMessage) []*tool {
 		seen[d.Name] = true
 		size += len(raw)
 		tools = append(tools, &tool{
-			Tool: d.Tool, raw: raw, digest: definitionDigest(raw),
+			Tool: d.Tool, raw: raw,
 			repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent, reads: d.Annotations.ReadOnly,
 			task: d.Execution.TaskSupport == taskOnly,
 		})

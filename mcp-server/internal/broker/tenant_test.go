@@ -53,15 +53,6 @@ func TestTenants(t *testing.T) {
 	if got := w.broker.tenantOf(alice + "-r5"); got == "" || got == "alice" {
 		t.Errorf("the server of a run that is over works for %q", got)
 	}
-	for range 3 {
-		w.send(t.Context(), alice+"-r1", http.MethodPost, "/a/echo", `{"text":"{\"secret\":1}"}`, 0)
-	}
-	tools, _ := w.broker.Tools("a")
-	for _, one := range tools {
-		if one.Seen != "" && one.Name == "echo" {
-			t.Errorf("learned of a tenant: %s", one.Seen)
-		}
-	}
 	w.send(t.Context(), alice+"-r1", http.MethodPost, "/$stash/set", `{"key":"k","value":"of alice"}`, 0)
 	for _, run := range []string{bob + "-r3", operator + "-r4"} {
 		if a := w.send(t.Context(), run, http.MethodPost, "/$stash/get", `{"key":"k"}`, 0); string(a.body) != "{}\n" && string(a.body) != "{}" {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/probe"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/probe"
 )
 
 // testTime bounds the test of an API.

@@ -22,7 +22,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
@@ -155,6 +155,27 @@ func TestShell(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestScripts: no script imports itself by way of others, so each can be read after those that it imports.
+func TestScripts(t *testing.T) {
+	state := map[string]int{} // 1: its imports are being followed; 2: done
+	var follow func(name string)
+	follow = func(name string) {
+		switch state[name]++; state[name] {
+		case 2:
+			t.Errorf("%s imports itself", name)
+			return
+		case 1:
+			text, err := fs.ReadFile(files, "web/"+name)
+			testkit.Must(t, err)
+			for _, m := range regexp.MustCompile(`(?m)^import .* from "\./([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+				follow(m[1])
+			}
+		}
+		state[name] = 2
+	}
+	follow("app.js")
 }
 
 // TestBearer: every path of the API needs a session, whichever credential else is sent, also where /mcp needs none.

@@ -75,13 +75,10 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Sources provide what runs import, and take what is learned from their answers.
+// Sources provide the modules and skills that runs import.
 type Sources struct {
 	// Modules, if not nil, are the typed clients that code of TypeScript imports.
 	Modules func(ctx context.Context, code string) []runapi.Module
-	// Shapes, if not nil, are the APIs whose answers are passed to Learn.
-	Shapes func() []string
-	Learn  func([]controlapi.Answer)
 	// Skills, if not nil, returns the files that code imports from /skills, by name. Runs are private then.
 	Skills func(code string) map[string]string
 	// Pins, if not nil, returns files by name. Runs that are not private import them instead of those in /skills.
@@ -306,10 +303,6 @@ func (e *Executor) registered(
 	if r.Tenant != nil {
 		reg.Tenant = r.Tenant.Name
 	}
-	from := e.sources(r)
-	if from.Shapes != nil {
-		reg.Shapes = from.Shapes()
-	}
 	err = l.Of.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
@@ -322,10 +315,6 @@ func (e *Executor) registered(
 		if e.cfg.Servers != nil { // in any case: it is forgotten with that
 			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
 		}
-		if len(receipt.Answers) > 0 && from.Learn != nil {
-			from.Learn(receipt.Answers)
-		}
-		receipt.Answers = nil // for nobody else
 		if receipt.Alarm != nil {
 			e.Alarm(*receipt.Alarm)
 		}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // TestLimitStorm: in a storm of connections of every kind a client that stays is never closed or refused, each request

@@ -17,8 +17,6 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
 	// OutputSchema is empty where the tool declares none.
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-	// Seen is the type of the results that it gave so far, in TypeScript, where it declares none. It is not the server's.
-	Seen string `json:"-"`
 }
 
 // Bounds of what is written.

@@ -11,9 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/growth"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 )
 
 // shelved is a surface with nothing but skills.
@@ -180,11 +178,11 @@ func TestLinear(t *testing.T) {
 	for _, text := range []string{`Requires net access to "`, `Requires net access to "a.b"`, `requires `, "npm: ", "jsr: npm: a remote ", "SyntaxError: \n", "error: \n at ", `Import "`, "... 1 more items\n", "SyntaxError: x is not valid JSON"} {
 		growth.Linear(t, 256<<10, func(n int) func() {
 			printed := strings.Repeat(text, n/len(text))
-			r := rendering{stdout: excerpt.New(n), stderr: excerpt.New(n), limit: n}
+			r := rendering{stdout: newExcerpt(n), stderr: newExcerpt(n), limit: n}
 			r.stderr.WriteString(printed)
 			return func() {
 				r.hints()
-				uncaught.Shorten(printed, r.explained(printed))
+				shortenError(printed, r.explained(printed))
 			}
 		})
 	}

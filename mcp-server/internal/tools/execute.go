@@ -14,14 +14,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/progress"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -41,8 +37,6 @@ const (
 const (
 	// maxNamed is how many APIs a run may be narrowed to.
 	maxNamed = 200
-	// maxAPIName is the longest name of an API, in bytes.
-	maxAPIName = 64
 	// escaped is how many bytes of JSON one byte of a string can become.
 	escaped = 6
 	// leastTimeout is the shortest time limit of a run: sandboxd counts milliseconds.
@@ -114,7 +108,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	report := s.report(ctx, req)
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
-	stdout, stderr := excerpt.New(s.cfg.OutputLimit), excerpt.New(s.cfg.OutputLimit)
+	stdout, stderr := newExcerpt(s.cfg.OutputLimit), newExcerpt(s.cfg.OutputLimit)
 	endWriting := s.writers.begin()
 	before := s.snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
@@ -225,9 +219,9 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 func (s *Surface) executeArguments(
 	ctx context.Context, raw json.RawMessage,
 ) (r execution.Request, fenced bool, err error) {
-	a := argument.Read(raw, argument.Spec{
+	a := readArguments(raw, argumentSpec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
-		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + argument.MaxBytes,
+		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + maxArgumentBytes,
 	})
 	var tag string
 	r.Code, tag, fenced = unfence(a.Text("code", "a TypeScript module as a string", true))
@@ -247,7 +241,7 @@ func (s *Surface) executeArguments(
 }
 
 // knownAPIs checks names against the catalog, each once.
-func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []string) []string {
+func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []string) []string {
 	var known, out []string
 	cat := s.catalog(ctx)
 	if cat.Version == "" { // the run will fail with a better message
@@ -264,7 +258,8 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []str
 		case seen[name]:
 		case is[name]:
 			out = append(out, name)
-		case a.Full() && !disarm.Off("tool-bounds"):
+		//defence:tool-bounds
+		case a.Full():
 			a.Mistake("")
 		default:
 			a.Mistake(noSuchAPI("apis", name, known))
@@ -277,10 +272,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argument.Reader, names []str
 // noSuchAPI is the mistake of naming an API that is not active.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
-	near := ""
-	if len(name) <= maxAPIName {
-		near = typo.Nearest(name, len(name)/2, known)
-	}
+	near := typo.Nearest(name, len(name)/2, known)
 	switch {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)
@@ -329,12 +321,12 @@ const CallerHeader = "X-Codeforge-Caller"
 const SessionHeader = "X-Codeforge-Session"
 
 // report sends the client progress notifications, if it asked for them.
-func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *progress.Reporter {
+func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *reporter {
 	token := req.Params.GetProgressToken()
 	if token == nil {
-		return progress.Start(ctx, progress.Config{})
+		return startReporter(ctx, reporterConfig{})
 	}
-	return progress.Start(ctx, progress.Config{Send: func(ctx context.Context, done float64, message string) {
+	return startReporter(ctx, reporterConfig{Send: func(ctx context.Context, done float64, message string) {
 		// An error means that the client has gone, which also ends its request.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: done, Message: message,

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -45,7 +44,7 @@ func unfence(code string) (inside, tag string, fenced bool) {
 
 // fencedLanguage returns the language that the word behind a fence names. It is empty for an empty word. An unknown
 // word, or one that contradicts the argument language, is a mistake.
-func fencedLanguage(a *argument.Reader, tag, language string) string {
+func fencedLanguage(a *argumentReader, tag, language string) string {
 	tagged := fenceLanguages[strings.ToLower(tag)]
 	switch {
 	case tag != "" && tagged == "":

@@ -8,11 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -70,7 +68,7 @@ var usesETag = regexp.MustCompile(`(?i)etag|if[-_]?(?:none[-_]?)?match|headobjec
 
 // What code printed when it read something else as JSON.
 var (
-	notJSON = pattern.MustCompile(`SyntaxError: [^\n]*(?:is not valid JSON|Unexpected end of JSON input|after JSON)|` +
+	notJSON = mustCompile(`SyntaxError: [^\n]*(?:is not valid JSON|Unexpected end of JSON input|after JSON)|` +
 		`JSONDecodeError: `)
 	plainPath = regexp.MustCompile(`^/[A-Za-z0-9/_.~-]{0,80}$`)
 )
@@ -128,30 +126,30 @@ func method(m string) string {
 
 // What Deno and Python print when they refuse something themselves, or cannot do it in the sandbox.
 var (
-	netRefusal = pattern.MustCompile(`Requires net access to "([^"\s]{1,300})"`)
+	netRefusal = mustCompile(`Requires net access to "([^"\s]{1,300})"`)
 	// closedPort: a host without a port in domains is allowed at each, and the proxy listens at those of domains only.
-	closedPort = pattern.MustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
+	closedPort = mustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
 		`tcp connect error: Connection refused`)
-	fileRefusal  = pattern.MustCompile(`Requires (?:read|write) access to |\[Errno 30\] Read-only file system`)
-	otherRefusal = pattern.MustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '|` +
+	fileRefusal  = mustCompile(`Requires (?:read|write) access to |\[Errno 30\] Read-only file system`)
+	otherRefusal = mustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '|` +
 		`File "(?:<frozen os>|[^"\n]*/os\.py)", line \d+, in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: `)
-	mcpRefusal = pattern.MustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
+	mcpRefusal = mustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
 		`Relative import path "mcp" not prefixed|Import "mcp" not a dependency`)
-	importRefusal = pattern.MustCompile(`[Aa] remote specifier was requested|` +
+	importRefusal = mustCompile(`[Aa] remote specifier was requested|` +
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
 	// folderImport matches the error for an import from /apis or /skills without the first slash.
-	folderImport   = pattern.MustCompile(`Import "((?:apis|skills)/[\w-]{1,64})(?:\.ts)?" not a dependency`)
-	requireRefusal = pattern.MustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
-	moduleRefusal  = pattern.MustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
-	brokenSkill    = pattern.MustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at ` +
+	folderImport   = mustCompile(`Import "((?:apis|skills)/[\w-]{1,64})(?:\.ts)?" not a dependency`)
+	requireRefusal = mustCompile(`ReferenceError: (?:require|module|exports|__dirname|__filename) is not defined`)
+	moduleRefusal  = mustCompile(`Module not found "file://(/[^"\n]{1,200})"`)
+	brokenSkill    = mustCompile(`SyntaxError: [^\n]*\n(?:[^\n]*\n){0,8}? +at ` +
 		`file://[/\w-]*?/skills/([\w-]{1,64})\.ts:`)
-	sizeRefusal = pattern.MustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
+	sizeRefusal = mustCompile(`File too large \(os error 27\)|\[Errno 27\] File too large`)
 	// spaceRefusal captures the folder if the interpreter names the file.
-	spaceRefusal = pattern.MustCompile(`(?:No space left on device \(os error 28\)|\[Errno 28\] No space left on device)` +
+	spaceRefusal = mustCompile(`(?:No space left on device \(os error 28\)|\[Errno 28\] No space left on device)` +
 		`(?:[^\n]*'(/tmp|/skills)\b)?`)
-	shortened = pattern.MustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
+	shortened = mustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
 // refusals returns hints for what Deno refused before it reached the proxy, and for what it left out. Code can print
@@ -325,7 +323,7 @@ func noSuchSkill(name string, skills []string) string {
 
 // explained reports whether a hint tells what ended a run, so that a result need not show all of Deno's words.
 func (r rendering) explained(stderr string) bool {
-	_, words := uncaught.Split(stderr)
+	_, words := splitError(stderr)
 	return words != "" && (len(refusals(words, rendering{catalog: r.catalog, skills: r.skills})) > 0 ||
 		len(r.notJSON(words)) > 0)
 }
@@ -364,10 +362,10 @@ func noServers(cat controlapi.Catalog) voice.Text {
 }
 
 // serverWants matches what a server from npm says of a host that it may not reach, as its error reaches code.
-var serverWants = pattern.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net access to "([^"\s]{1,300})"`)
+var serverWants = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net access to "([^"\s]{1,300})"`)
 
 // serverFile matches what such a server says of a file that it may not use.
-var serverFile = pattern.MustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires (?:read|write) access to `)
+var serverFile = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires (?:read|write) access to `)
 
 // ofServers takes the words of servers out of what was printed, which would otherwise read as Deno's about the code
 // itself, and returns hints for them.

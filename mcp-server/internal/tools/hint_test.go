@@ -5,13 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // rendered is the rendering of a run that printed an error.
 func rendered(stderr string, list ...controlapi.Exchange) rendering {
-	r := rendering{stdout: excerpt.New(1000), stderr: excerpt.New(1000), limit: 1000}
+	r := rendering{stdout: newExcerpt(1000), stderr: newExcerpt(1000), limit: 1000}
 	r.stderr.WriteString(stderr)
 	r.outcome.Receipt.Exchanges = list
 	return r

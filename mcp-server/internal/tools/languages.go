@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -34,7 +32,7 @@ func (s *Surface) languages() runapi.Python {
 
 // language reads the argument language, and reports whether it is Python. tag is the word behind the fence around the
 // code. It decides if the argument is missing.
-func (s *Surface) language(a *argument.Reader, tag string) bool {
+func (s *Surface) language(a *argumentReader, tag string) bool {
 	p := s.languages()
 	want := `"typescript" or "python"`
 	if p.Version == "" {
@@ -64,16 +62,16 @@ func because(problem string) string {
 
 // What Python prints when something is missing or refused.
 var (
-	noModule  = pattern.MustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
-	noName    = pattern.MustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
-	noProcess = pattern.MustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|` +
+	noModule  = mustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
+	noName    = mustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
+	noProcess = mustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|` +
 		`^BlockingIOError: \[Errno 11\]`)
-	noAwait     = pattern.MustCompile(`(?m)^TypeError: object [\w.]{1,80} can't be used in 'await' expression`)
+	noAwait     = mustCompile(`(?m)^TypeError: object [\w.]{1,80} can't be used in 'await' expression`)
 	awaitedTool = regexp.MustCompile(`await\s+mcp[.\[]`)
-	noAddress   = pattern.MustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
+	noAddress   = mustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)
 	urlHost     = regexp.MustCompile(`https?://([A-Za-z0-9.-]{1,253})`)
-	noParse     = pattern.MustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
-	denoParse   = pattern.MustCompile(`could not be parsed|SyntaxError|` +
+	noParse     = mustCompile(`(?m)^(?:SyntaxError|IndentationError): `)
+	denoParse   = mustCompile(`could not be parsed|SyntaxError|` +
 		`ReferenceError: (?:print|True|False|None|def) is not defined`)
 )
 

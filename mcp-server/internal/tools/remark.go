@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -90,7 +89,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	if err != nil {
 		return nil
 	}
-	stdout := excerpt.New(checkOutput)
+	stdout := newExcerpt(checkOutput)
 	before := s.snapshot()
 	code := fmt.Sprintf(checker, list)
 	if !r.Python {

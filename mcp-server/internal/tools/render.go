@@ -9,10 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/excerpt"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -24,7 +22,7 @@ const maxHints = 5
 type rendering struct {
 	outcome        execution.Outcome
 	err            error // the run has no exit
-	stdout, stderr *excerpt.Buffer
+	stdout, stderr *excerptBuffer
 	limit          int
 	changes        []skill.Change
 	// skills are the names of all skills, remarks are what to tell of those that were written.
@@ -168,7 +166,7 @@ func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 		return first, stderr, cutErr + cutOut
 	}
 	if !r.isPython {
-		stderr = uncaught.Shorten(stderr, r.explained(stderr))
+		stderr = shortenError(stderr, r.explained(stderr))
 	}
 	if stderr != "" && first != "" && !strings.HasSuffix(stderr, "\n") {
 		stderr += "\n"

@@ -17,7 +17,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -47,10 +46,10 @@ func (s *Surface) addSkillTools() {
 }
 
 func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	a := argument.Read(req.Params.Arguments, argument.Spec{
+	a := readArguments(req.Params.Arguments, argumentSpec{
 		Tool: "update_skill", Names: []string{"name", "patch"},
 		Example:  `{"name": "my-skill", "patch": ` + jsonText(patch.Example) + `}`,
-		MaxBytes: escaped*skill.MaxPatch + argument.MaxBytes,
+		MaxBytes: escaped*skill.MaxPatch + maxArgumentBytes,
 	})
 	name := skillName(a)
 	blocks := a.Text("patch", "SEARCH/REPLACE blocks as a string", true)
@@ -74,7 +73,7 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 }
 
 func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	a := argument.Read(req.Params.Arguments, argument.Spec{
+	a := readArguments(req.Params.Arguments, argumentSpec{
 		Tool: "delete_skill", Names: []string{"name"}, Example: `{"name": "my-skill"}`,
 	})
 	name := skillName(a)
@@ -95,7 +94,7 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 }
 
 // skillName reads the name of a skill. "/skills/x.ts" and "x.ts" stand for x; a name in Python keeps its .py.
-func skillName(a *argument.Reader) string {
+func skillName(a *argumentReader) string {
 	name := a.Text("name", "the name of a skill as a string", true)
 	return strings.TrimSuffix(strings.TrimPrefix(name, "/skills/"), ".ts")
 }

@@ -7,20 +7,18 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/pattern"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/uncaught"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // These match the errors that interpreters print for common mistakes.
 var (
-	undefined = pattern.MustCompile(`(?m)ReferenceError: (\w{1,80}) is not defined$|` +
+	undefined = mustCompile(`(?m)ReferenceError: (\w{1,80}) is not defined$|` +
 		`^NameError: name '(\w{1,80})' is not defined`)
-	isReturn = pattern.MustCompile(`(?m)SyntaxError: Illegal return statement$|` +
+	isReturn = mustCompile(`(?m)SyntaxError: Illegal return statement$|` +
 		`^SyntaxError: 'return' outside function$`)
-	isSyntax    = pattern.MustCompile(`(?m)(?:^|error: |Uncaught )(?:SyntaxError|IndentationError): |is not a function$`)
+	isSyntax    = mustCompile(`(?m)(?:^|error: |Uncaught )(?:SyntaxError|IndentationError): |is not a function$`)
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
-	unsetToken  = pattern.MustCompile(`Requires env access to "(\w{1,80})"|` +
+	unsetToken  = mustCompile(`Requires env access to "(\w{1,80})"|` +
 		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
 	// maybeUnset matches a read of a variable in Python that may give None. The second group matches an "or" behind it,
 	// with a default.
@@ -52,7 +50,7 @@ func (r rendering) hintSlips(stderr string) (out []voice.Text) {
 	}
 	words := stderr
 	if !r.isPython {
-		_, words = uncaught.Split(stderr)
+		_, words = splitError(stderr)
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
 		if name := nearestToken(m[1]+m[2], r.catalog); name != "" {
@@ -142,6 +140,6 @@ func (r rendering) isExplained() bool {
 	if r.isPython {
 		return isTraceback.MatchString(stderr)
 	}
-	_, words := uncaught.Split(stderr)
+	_, words := splitError(stderr)
 	return words != ""
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/argument"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -62,7 +61,7 @@ func TestFencedLanguage(t *testing.T) {
 		{"js", `{"language":"python"}`, true, `language: found "python" for code in a fence of "js"`},
 		{"bash", `{}`, false, `code: found a fence of "bash", want TypeScript or Python`},
 	} {
-		a := argument.Read([]byte(row.argument), argument.Spec{Tool: "execute_code", Names: []string{"language"}, Example: "{}", MaxBytes: 1000})
+		a := readArguments([]byte(row.argument), argumentSpec{Tool: "execute_code", Names: []string{"language"}, Example: "{}", MaxBytes: 1000})
 		got := s.language(a, row.tag)
 		said := ""
 		if err := a.Err(); err != nil {

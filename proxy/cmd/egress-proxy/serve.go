@@ -24,7 +24,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -57,6 +56,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -72,7 +72,7 @@ type daemon struct {
 	minter   *mint.Minter
 	room     *hold.Room
 	plans    *plan.Book
-	ledger   *audit.Log // or nil
+	ledger   *ledger.Log // or nil
 	budget   *budget.Ledger
 	ports    *ports.Ports
 	remote   net.Listener // for mcp-server in another pod; nil if there is none
@@ -98,7 +98,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 		g.Go(func() error { return httpjson.Serve(ctx, d.publish, http.HandlerFunc(d.certificate)) })
 	}
 	g.Go(func() error {
-		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, audit.Dir(o.audit)))
+		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, ledger.Dir(o.audit)))
 	})
 	g.Go(func() error { d.values.Run(ctx); return nil })
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx)) // plans spend until they are closed
@@ -201,7 +201,7 @@ func (d *daemon) assemble(
 	d.values = minted.New(nil)
 	d.minter = mint.New(mint.Config{
 		Transport: pool, Values: d.values, Dir: o.tokens, APIs: o.apis, UserAgent: set.UserAgent, Log: d.log,
-		Login: func(name string, out bool) { _ = d.record(audit.Entry{Login: &audit.Login{Name: name, Out: out}}) },
+		Login: func(name string, out bool) { _ = d.record(ledger.Entry{Login: &ledger.Login{Name: name, Out: out}}) },
 	})
 	prepare := func(c *catalog.Catalog) {
 		if err := d.minter.Configure(c); err != nil {
@@ -230,7 +230,7 @@ func (d *daemon) assemble(
 			slog.String("server", h.Server),
 			slog.String("api", h.API), slog.String("method", h.Method))
 	}, Decided: func(h approvalapi.Held) {
-		_ = d.record(audit.Entry{Decision: &audit.Decision{
+		_ = d.record(ledger.Entry{Decision: &ledger.Decision{
 			Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL),
 			Approved: h.Approved, Scope: string(h.Scope),
 		}})
@@ -242,7 +242,7 @@ func (d *daemon) assemble(
 			return handler.Open(ctx, id, run, tenant, apis)
 		},
 		Decided: func(p planapi.Plan, approved bool, steps []int) {
-			_ = d.record(audit.Entry{Decision: &audit.Decision{Run: p.Run, Plan: p.ID, Approved: approved, Steps: steps}})
+			_ = d.record(ledger.Entry{Decision: &ledger.Decision{Run: p.Run, Plan: p.ID, Approved: approved, Steps: steps}})
 		},
 	})
 	d.budget = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
@@ -313,7 +313,7 @@ func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 	if set.Audit == "off" {
 		return nil
 	}
-	d.ledger, err = audit.Open(audit.Config{
+	d.ledger, err = ledger.Open(ledger.Config{
 		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Most: set.AuditSize, Anchor: set.AuditAnchor,
 		Version: version.Version, Log: d.log,
 	})
@@ -324,7 +324,7 @@ func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 }
 
 // record writes to the ledger, if there is one.
-func (d *daemon) record(e audit.Entry) error {
+func (d *daemon) record(e ledger.Entry) error {
 	if d.ledger == nil {
 		return nil
 	}
@@ -344,11 +344,11 @@ func (d *daemon) checkpoint(run string) string {
 }
 
 // sending records requests before they leave, where that is required.
-func (d *daemon) sending(set settings.Settings) func(audit.Sending) error {
+func (d *daemon) sending(set settings.Settings) func(ledger.Sending) error {
 	if set.Audit != "required" {
 		return nil
 	}
-	return func(s audit.Sending) error { return d.record(audit.Entry{Sending: &s}) }
+	return func(s ledger.Sending) error { return d.record(ledger.Entry{Sending: &s}) }
 }
 
 // uncounted logs that the use of limits cannot be stored.

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
@@ -30,6 +29,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 const (
@@ -57,7 +57,7 @@ type Config struct {
 	// Pods are those that share the proxy. Each has one slot, which it calls 0. With nil, slots are the proxy's own.
 	Pods *seats.Seats
 	// Ledger is nil when there is none.
-	Ledger *audit.Log
+	Ledger *ledger.Log
 	// Profile adds /debug/pprof.
 	Profile bool
 }
@@ -232,10 +232,10 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 		return
 	}
 	sum.Client = s.conf.Journal.Clean(sum.Client)
-	run := audit.Run{
+	run := ledger.Run{
 		Run: rec.Run, Tenant: rec.Tenant, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count,
 	}
-	if s.conf.Ledger.Append(audit.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
+	if s.conf.Ledger.Append(ledger.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
 		return // a lost record is counted and logged
 	}
 	if head, err := s.conf.Ledger.Checkpoint(rec.Run); err == nil {

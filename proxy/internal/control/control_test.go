@@ -18,7 +18,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -28,6 +27,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 const canary = "sk_live_51canary0123456789"
@@ -150,10 +150,10 @@ func TestCaused(t *testing.T) {
 func TestLedger(t *testing.T) {
 	control, journal := newControl(t)
 	dir := t.TempDir()
-	ledger, err := audit.Open(audit.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	records, err := ledger.Open(ledger.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	testkit.Must(t, err)
-	t.Cleanup(func() { _ = ledger.Close() })
-	control.conf.Ledger = ledger
+	t.Cleanup(func() { _ = records.Close() })
+	control.conf.Ledger = records
 	c := serve(t, control)
 	run := func(generation uint64, exchanges int) string {
 		name := fmt.Sprintf("r%d", generation)
@@ -170,14 +170,14 @@ func TestLedger(t *testing.T) {
 	if got := run(1, 0); got != "" {
 		t.Errorf("a run that sent nothing has the checkpoint %q", got)
 	}
-	head, err := audit.ParseHead(run(2, 2))
+	head, err := ledger.ParseHead(run(2, 2))
 	testkit.Must(t, err)
-	report, err := audit.Verify(audit.Dir(dir), "", []audit.Known{{Head: head, Where: "the receipt"}})
+	report, err := ledger.Verify(ledger.Dir(dir), "", []ledger.Known{{Head: head, Where: "the receipt"}})
 	if err != nil || report.Compared != 1 || report.Unsigned != 0 || len(report.Findings) > 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	var last audit.Record
-	testkit.Must(t, audit.Each(audit.Dir(dir), audit.Query{}, func(r audit.Record) error { last = r; return nil }))
+	var last ledger.Record
+	testkit.Must(t, ledger.Each(ledger.Dir(dir), ledger.Query{}, func(r ledger.Record) error { last = r; return nil }))
 	if last.N != head.Size-1 || last.Run == nil || last.Run.Run != "r2" || last.Run.Slot != 3 || last.Run.Generation != 2 || last.Run.CodeSHA256 != "abc" || last.Run.Count.Exchanges != 2 {
 		t.Errorf("the last record is %+v", last)
 	}
@@ -195,10 +195,10 @@ func TestLedger(t *testing.T) {
 func TestLedgerOfLost(t *testing.T) {
 	control, journal := newControl(t)
 	dir := t.TempDir()
-	ledger, err := audit.Open(audit.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	records, err := ledger.Open(ledger.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	testkit.Must(t, err)
-	t.Cleanup(func() { _ = ledger.Close() })
-	control.conf.Ledger = ledger
+	t.Cleanup(func() { _ = records.Close() })
+	control.conf.Ledger = records
 	c := serve(t, control)
 	for generation := range uint64(3) {
 		name := fmt.Sprintf("r%d", generation+1)
@@ -212,7 +212,7 @@ func TestLedgerOfLost(t *testing.T) {
 	testkit.Must(t, c.Register(t.Context(), 4, controlapi.Registration{Generation: 1, Run: "r4", Deadline: time.Now().Add(time.Minute)}))
 	control.conf.Book.Close()
 	var got []string
-	testkit.Must(t, audit.Each(audit.Dir(dir), audit.Query{}, func(r audit.Record) error {
+	testkit.Must(t, ledger.Each(ledger.Dir(dir), ledger.Query{}, func(r ledger.Record) error {
 		if r.Run != nil {
 			got = append(got, fmt.Sprint(r.Run.Run, " ", r.Run.Outcome, " ", r.Run.Count.Exchanges))
 		}
@@ -233,14 +233,14 @@ func TestLedgerCheck(t *testing.T) {
 		t.Errorf("without a ledger: %v", err)
 	}
 	dir := t.TempDir()
-	ledger, err := audit.Open(audit.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	records, err := ledger.Open(ledger.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	testkit.Must(t, err)
-	t.Cleanup(func() { _ = ledger.Close() })
-	control.conf.Ledger = ledger
+	t.Cleanup(func() { _ = records.Close() })
+	control.conf.Ledger = records
 	for range 3 {
-		testkit.Must(t, ledger.Append(audit.Entry{Login: &audit.Login{Name: "GMAIL_TOKEN"}}))
+		testkit.Must(t, records.Append(ledger.Entry{Login: &ledger.Login{Name: "GMAIL_TOKEN"}}))
 	}
-	head, err := ledger.Checkpoint("r1")
+	head, err := records.Checkpoint("r1")
 	testkit.Must(t, err)
 	known := []controlapi.KnownHead{{Run: "r1", Audit: head.String()}, {Run: "r2", Audit: "none"}}
 	check := func(again bool, known []controlapi.KnownHead) controlapi.LedgerCheck {
@@ -255,7 +255,7 @@ func TestLedgerCheck(t *testing.T) {
 	if got := check(false, known); got.Records != 4 || got.Compared != 1 || len(got.Findings) > 0 || got.Head != head.String() || got.Unsigned != 0 {
 		t.Errorf("a whole one: %+v", got)
 	}
-	days, err := audit.Dir(dir).Days()
+	days, err := ledger.Dir(dir).Days()
 	testkit.Must(t, err)
 	file := filepath.Join(dir, days[0])
 	text, err := os.ReadFile(file)

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // The ledger is read at most once in checkEvery, and in checkShare times what reading it took: whoever asks all the
@@ -37,10 +37,10 @@ func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
 		httpjson.Fail(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
 		return
 	}
-	var known []audit.Known
+	var known []ledger.Known
 	for _, k := range heads {
-		if head, err := audit.ParseHead(k.Audit); err == nil {
-			known = append(known, audit.Known{Head: head, Where: "the receipt of run " + k.Run})
+		if head, err := ledger.ParseHead(k.Audit); err == nil {
+			known = append(known, ledger.Known{Head: head, Where: "the receipt of run " + k.Run})
 		}
 	}
 	s.checked.mu.Lock()

@@ -1,4 +1,4 @@
-// Package credentials serves proxy/credentialapi, proxy/approvalapi, proxy/planapi and the ledger (internal/audit) on a
+// Package credentials serves proxy/credentialapi, proxy/approvalapi, proxy/planapi and the ledger (proxy/ledger) on a
 // unix socket of the proxy's own.
 //
 // Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests.
@@ -16,11 +16,11 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -50,10 +50,10 @@ type Plans interface {
 }
 
 // Handler is all of these APIs, and the ledger to read.
-func Handler(m Minter, room Room, plans Plans, ledger audit.Dir) http.Handler {
+func Handler(m Minter, room Room, plans Plans, records ledger.Dir) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(audit.Prefix, audit.Handler(ledger))
-	mux.Handle(audit.Prefix+"/", audit.Handler(ledger))
+	mux.Handle(ledger.Prefix, ledger.Handler(records))
+	mux.Handle(ledger.Prefix+"/", ledger.Handler(records))
 	mux.HandleFunc("GET "+credentialapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, m.List(), nil)
 	})

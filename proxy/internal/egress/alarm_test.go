@@ -22,11 +22,11 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // canary is the run's. It looks like the secret key of AWS.
@@ -189,7 +189,7 @@ func TestCanary(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/h2=%t", host, h2), func(t *testing.T) {
 				t.Parallel()
 				var records, generation atomic.Int64
-				r := newRig(t, setup{ledger: func(e audit.Entry) error {
+				r := newRig(t, setup{ledger: func(e ledger.Entry) error {
 					if e.Alarm != nil {
 						records.Add(1)
 					}

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // TestDisarmed: without its defence each of these attacks succeeds. e2e/negative runs it, under the tag disarm: a
@@ -176,7 +176,7 @@ func TestDisarmed(t *testing.T) {
 	})
 	t.Run("ledger-required", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "ledger-required")
-		r := newRig(t, setup{sending: func(audit.Sending) error { return errors.New("no space left") }})
+		r := newRig(t, setup{sending: func(ledger.Sending) error { return errors.New("no space left") }})
 		var up seen
 		r.upstreams.https(up.echo())
 		defer r.begin()()

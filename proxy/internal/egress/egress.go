@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
@@ -37,6 +35,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // errReloaded is why a reload cut an exchange off: see Egress.Cut.
@@ -64,7 +63,7 @@ type Config struct {
 	Checkpoint func(run string) string
 	// Sending writes a request down that is about to leave and may change something. It does not leave after an error.
 	// Nil means that requests are written down when they are over.
-	Sending func(audit.Sending) error
+	Sending func(ledger.Sending) error
 	// Mint obtains the credentials that change. Nil means none.
 	Mint Minter
 	// UserAgent is sent in place of the sandbox's.
@@ -161,10 +160,9 @@ type exchange struct {
 	unsigned    *scrub.Report // of signatures
 	ws          *wsrelay.Report
 	debug       *payloads
-	example     *bytes.Buffer // the beginning of a body whose shape is reported, or nil
-	bodyErr     error         // the upstream's body broke off
-	whole       bool          // the upstream's body was read to its end
-	cut         error         // why the exchange was cut short, when it was
+	bodyErr     error // the upstream's body broke off
+	whole       bool  // the upstream's body was read to its end
+	cut         error // why the exchange was cut short, when it was
 }
 
 // ServeHTTP implements http.Handler.
@@ -311,7 +309,8 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
 		x.cancel(errReloaded)
 	}
-	if err := x.announce(q, out); err != nil && !disarm.Off("ledger-required") {
+	//defence:ledger-required
+	if err := x.announce(q, out); err != nil {
 		x.refuse(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
 		return
 	}
@@ -345,7 +344,7 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 	if x.conf.Sending == nil || !q.Writes() && out.ContentLength == 0 {
 		return nil
 	}
-	return x.conf.Sending(audit.Sending{
+	return x.conf.Sending(ledger.Sending{
 		Run: x.note.Run, Tenant: x.note.Tenant, CausedBy: x.note.CausedBy, Method: x.note.Method, URL: x.note.URL,
 	})
 }

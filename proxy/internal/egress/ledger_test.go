@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // TestLedgerRequired: where the ledger is required, what may change something is in it before it leaves, and does not
@@ -34,8 +34,8 @@ func TestLedgerRequired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
-			var sent []audit.Sending
-			r := newRig(t, setup{sending: func(s audit.Sending) error {
+			var sent []ledger.Sending
+			r := newRig(t, setup{sending: func(s ledger.Sending) error {
 				mu.Lock()
 				defer mu.Unlock()
 				sent = append(sent, s)
@@ -75,9 +75,9 @@ func TestLedgerRequired(t *testing.T) {
 // Promise: ledger
 func TestLedger(t *testing.T) {
 	var mu sync.Mutex
-	var entries []audit.Entry
+	var entries []ledger.Entry
 	alarms := 0
-	r := newRig(t, setup{redact: []string{"Acme Corp"}, ledger: func(e audit.Entry) error {
+	r := newRig(t, setup{redact: []string{"Acme Corp"}, ledger: func(e ledger.Entry) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Alarm != nil {
@@ -129,7 +129,7 @@ func TestLedgerOfMany(t *testing.T) {
 	}
 	r := newRig(t, setup{
 		apis: map[string]string{"demo": strings.Replace(demoAPI(""), `"`+tokenName+`": "`+secretValue+`"`, strings.Join(creds, ","), 1)},
-		ledger: func(e audit.Entry) error {
+		ledger: func(e ledger.Entry) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if e.Exchange != nil {
@@ -165,8 +165,8 @@ func TestLedgerOfMany(t *testing.T) {
 // TestLongMethod: HTTP/2 takes a method as long as a whole head. Neither a receipt nor the ledger nor an event keeps it.
 // Promise: bounded-work
 func TestLongMethod(t *testing.T) {
-	var entries []audit.Entry
-	r := newRig(t, setup{ledger: func(e audit.Entry) error { entries = append(entries, e); return nil }})
+	var entries []ledger.Entry
+	r := newRig(t, setup{ledger: func(e ledger.Entry) error { entries = append(entries, e); return nil }})
 	events, cancel := r.journal.Subscribe(controlapi.RequestEvents)
 	defer cancel()
 	end := r.begin()
@@ -197,7 +197,7 @@ func TestLedgerBrokenBody(t *testing.T) {
 	inLedger, refused := map[string]string{}, 0
 	r := newRig(t, setup{
 		apis: map[string]string{"demo": demoAPI(`, "restricted_methods": ["DELETE"]`)},
-		ledger: func(e audit.Entry) error {
+		ledger: func(e ledger.Entry) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if e.Exchange != nil && strings.Contains(e.Exchange.URL, "/late") {

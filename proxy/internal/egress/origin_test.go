@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // asking are the APIs of a server whose requests wait for a person.
@@ -285,7 +285,7 @@ func TestServerEnds(t *testing.T) {
 func TestServerRecords(t *testing.T) {
 	var mu sync.Mutex
 	var kept []controlapi.Exchange
-	r := newRig(t, setup{apis: asking(""), ledger: func(e audit.Entry) error {
+	r := newRig(t, setup{apis: asking(""), ledger: func(e ledger.Entry) error {
 		mu.Lock()
 		defer mu.Unlock()
 		kept = append(kept, *e.Exchange)

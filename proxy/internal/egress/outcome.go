@@ -48,7 +48,6 @@ func (x *exchange) finish(p any) {
 	n.Status = x.w.status
 	n.Milliseconds = milliseconds(time.Since(x.began))
 	x.conf.Journal.Record(*n)
-	x.learn()
 	x.remember()
 	x.debug.log(x)
 	if x.conn == nil {

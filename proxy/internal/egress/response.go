@@ -17,7 +17,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/internal/shape"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
@@ -82,31 +81,9 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		x.whole = true
 		return resp
 	}
-	x.example, x.seen = x.learns(resp), x.sees(resp)
+	x.seen = x.sees(resp)
 	resp.Body = &watched{ReadCloser: resp.Body, x: x, late: late}
 	return resp
-}
-
-// learns is a buffer for the beginning of a scrubbed body if its shape is to be reported, or nil.
-func (x *exchange) learns(resp *http.Response) *bytes.Buffer {
-	success := resp.StatusCode >= 200 && resp.StatusCode < 300
-	if !success || x.note.Type != "application/json" || len(x.verdict.APIs) != 1 || x.lease.Recorder == nil ||
-		!x.lease.Learns(x.verdict.APIs[0].Name) || !x.lease.Recorder.Learns(x.note.Method, x.note.URL) {
-		return nil
-	}
-	return new(bytes.Buffer)
-}
-
-// learn tells the shape of the answer.
-func (x *exchange) learn() {
-	if x.example == nil || x.note.Outcome != controlapi.OutcomeServed {
-		return
-	}
-	if s := shape.Of(x.example); s != nil {
-		x.lease.Recorder.Learn(controlapi.Answer{
-			API: x.verdict.APIs[0].Name, Method: x.note.Method, URL: x.note.URL, Shape: s,
-		})
-	}
 }
 
 // mediaType is the type of a response, if it is one that an exchange tells.
@@ -263,9 +240,6 @@ type watched struct {
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.late.leave(n)
-	if e := b.x.example; e != nil {
-		e.Write(p[:min(n, shape.MaxRead-e.Len())])
-	}
 	if s := b.x.seen; s != nil {
 		s.Write(p[:min(n, plan.MaxRead-s.Len())])
 	}

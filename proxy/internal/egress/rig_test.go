@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -48,6 +47,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // The credential of the test API, and what code writes instead.
@@ -89,8 +89,8 @@ type setup struct {
 	redact []string
 	debug  bool
 	// sending and ledger are the functions of egress.Config and receipt.Config.
-	sending func(audit.Sending) error
-	ledger  func(audit.Entry) error
+	sending func(ledger.Sending) error
+	ledger  func(ledger.Entry) error
 	// registry is the host of the package registry, which is on loopback. It is empty if there is none.
 	registry string
 	// now is the clock of what is minted. Nil means time.Now.

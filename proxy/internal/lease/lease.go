@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -79,7 +78,6 @@ type Lease struct {
 	kind      policy.Kind
 	apis      []string // the run's APIs, nil: every active one
 	closed    bool     // the run may not learn of other APIs
-	shapes    []string // those whose answers' shapes the receipt tells
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	expiry    *countdown.Countdown
@@ -98,9 +96,6 @@ type Lease struct {
 	active    sync.WaitGroup // exchanges; Add only under mu and before ended
 }
 
-// Learns reports whether the receipt tells the shapes of an API's answers.
-func (l *Lease) Learns(api string) bool { return slices.Contains(l.shapes, api) }
-
 // Includes reports whether the run may use an API.
 func (l *Lease) Includes(api string) bool {
 	return l.apis == nil || slices.Contains(l.apis, api)
@@ -115,7 +110,10 @@ func (l *Lease) Server() string {
 }
 
 // Closed reports whether the run, or a tenant's server, may not learn of an API that it does not include.
-func (l *Lease) Closed() bool { return l.closed && !disarm.Off("tenant-hosts") }
+func (l *Lease) Closed() bool {
+	//defence:tenant-hosts
+	return l.closed
+}
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
 func Apart(run, tenant string, apis []string, memory *membudget.Budget) (l *Lease, close func()) {

@@ -14,7 +14,7 @@ import (
 	"encoding/pem"
 	"errors"
 
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // errKey is for a private key that cannot sign. It says nothing of the key.

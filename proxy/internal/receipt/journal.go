@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // maxQueue is how many events a slow subscriber may lag behind before it loses some.
@@ -39,7 +39,7 @@ type Config struct {
 	// Clean is the last scrub and redaction, which every string from outside passes.
 	Clean func(string) string
 	// Ledger records what left the machine. Nil means that there is no ledger.
-	Ledger func(audit.Entry) error
+	Ledger func(ledger.Entry) error
 }
 
 // Journal records every exchange: one log line, one receipt entry, one count, one event.
@@ -100,7 +100,7 @@ func (j *Journal) Record(n Note) {
 	counted := e.Outcome == controlapi.OutcomeDenied && !n.Left && n.Recorder != nil && n.Recorder.refused() > maxRefused
 	if j.conf.Ledger != nil && !counted {
 		kept := bounded(e)
-		_ = j.conf.Ledger(audit.Entry{Exchange: &kept}) // the ledger counts what it has lost
+		_ = j.conf.Ledger(ledger.Entry{Exchange: &kept}) // the ledger counts what it has lost
 	}
 	j.log(n, e)
 	j.Publish(controlapi.Event{Exchange: &e})
@@ -115,7 +115,7 @@ func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
 	}
 	j.metrics.alarms.WithLabelValues(a.Kind).Inc()
 	if j.conf.Ledger != nil {
-		_ = j.conf.Ledger(audit.Entry{Alarm: &a}) // the ledger counts what it has lost
+		_ = j.conf.Ledger(ledger.Entry{Alarm: &a}) // the ledger counts what it has lost
 	}
 	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.What()+" was to be sent", logline.Tag("alarm"),
 		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("tenant", a.Tenant), slog.String("method", a.Method),

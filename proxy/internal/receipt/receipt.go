@@ -18,7 +18,6 @@ const (
 	maxURL       = 2048 // bytes of an entry's URL
 	maxMethod    = 32   // bytes of an entry's method: HTTP/2 takes one of 64 KiB
 	maxEntryList = 32   // swaps of one entry
-	maxAnswers   = 16   // answers whose shapes are reported
 	// maxRefused is how many refused requests of a run the ledger has; further ones are counted at its end. They cost code
 	// nothing, and could fill the ledger. Those of which a part left are all there.
 	maxRefused = 10_000
@@ -59,28 +58,6 @@ func (r *Recorder) refused() int {
 	return r.r.Count.Denied
 }
 
-// Learns reports whether the shape of one more answer is kept, to a request that no other one was for.
-func (r *Recorder) Learns(method, url string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.learns(method, url)
-}
-
-func (r *Recorder) learns(method, url string) bool {
-	return len(r.r.Answers) < maxAnswers && !slices.ContainsFunc(r.r.Answers, func(a controlapi.Answer) bool {
-		return a.Method == method && a.URL == url
-	})
-}
-
-// Learn keeps the shape of an answer.
-func (r *Recorder) Learn(a controlapi.Answer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.learns(a.Method, a.URL) {
-		r.r.Answers = append(r.r.Answers, a)
-	}
-}
-
 // Alarm keeps the first alarm.
 func (r *Recorder) Alarm(a controlapi.Alarm) {
 	r.mu.Lock()
@@ -108,7 +85,6 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	out := r.r
 	out.Exchanges = append([]controlapi.Exchange{}, r.r.Exchanges...)
 	out.Hints = append([]controlapi.Hint(nil), r.r.Hints...)
-	out.Answers = append([]controlapi.Answer(nil), r.r.Answers...)
 	return out
 }
 

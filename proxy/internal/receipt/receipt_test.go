@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/audit"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // TestBounds: beyond the bounds there are only counters.
@@ -47,7 +47,7 @@ func TestBounds(t *testing.T) {
 // Promise: bounded-records
 func TestRefusedInLedger(t *testing.T) {
 	kept := map[string]int{}
-	j := NewJournal(Config{Log: logline.New(io.Discard, "text", nil), Ledger: func(e audit.Entry) error {
+	j := NewJournal(Config{Log: logline.New(io.Discard, "text", nil), Ledger: func(e ledger.Entry) error {
 		kept[e.Exchange.Outcome]++
 		return nil
 	}})

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 // TestPlaceholder: a placeholder is swapped as a whole, where its name would be, and nothing longer or shorter is.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/catalog/secret"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
 const value = `s3cr/t "va+lue" & <more>`

@@ -13,8 +13,8 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket", // the endpoint
 	"github.com/codeforge-mcp/codeforge/internal/slot",       // slot arithmetic
 	"github.com/codeforge-mcp/codeforge/internal/settings",   // the environment
-	"github.com/codeforge-mcp/codeforge/catalog/secret",      // of settings
-	"github.com/codeforge-mcp/codeforge/catalog/hostname",    // of settings
+	"github.com/codeforge-mcp/codeforge/internal/secret",     // of settings
+	"github.com/codeforge-mcp/codeforge/internal/hostname",   // of settings
 	"github.com/codeforge-mcp/codeforge/internal/typo",       // of settings
 	"github.com/codeforge-mcp/codeforge/internal/health",     // of health
 	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/visible",
@@ -25,7 +25,6 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/countdown",  // of runs
 	"github.com/codeforge-mcp/codeforge/internal/mtls",       // of pods
 	"github.com/codeforge-mcp/codeforge/skills",              // texts, for pods
-	"github.com/codeforge-mcp/codeforge/internal/disarm",     // constantly false
 	"github.com/codeforge-mcp/codeforge/internal/version",
 	"github.com/vishvananda/", "github.com/coreos/go-iptables/", // hold
 	"golang.org/x/sys/", "golang.org/x/net/", "golang.org/x/text/",

@@ -52,6 +52,9 @@ func TestModules(t *testing.T) {
 			`const f = async () => (await shop("POST /refunds/{id}", {path: {id: "1"}})).idd;`:                 "2:77 2339",
 			"// @ts-ignore\n" + `const f = () => shop("POST /refunds/{id}"); console.log("ignored")`:           "ignored",
 		} {
+			if m != rig.Root && !testkit.IsThorough() && want != "2:69 2561" && want != "1" {
+				continue // the compiler decides alike in all modes; two rows show that it works in each
+			}
 			r := w.Run(t, begin+code, testkit.Patience)
 			got := r.Stdout + r.Stderr
 			if r.Exit.Reason == runapi.Mistaken {

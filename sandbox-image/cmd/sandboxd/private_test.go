@@ -85,7 +85,7 @@ for path in ("/tmp/shared.txt", "/skills/theirs.ts", "`+first.Exit.StdoutFile+`"
 // TestPrivateLease: a run is private if and only if its lease is, and its skills have names of files.
 // Promise: tenant-files
 func TestPrivateLease(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1})
 		for _, private := range []bool{false, true} {
 			l, err := w.Client.AcquireFor(context.Background(), runapi.LeaseRequest{Private: private})

@@ -146,7 +146,7 @@ func TestLeases(t *testing.T) {
 
 // Where no interpreter is kept warm, a lease ahead is refused: a run that takes its own lease starts one sooner.
 func TestNoLeaseAhead(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3})
 		if l, err := w.Client.AcquireFor(context.Background(), runapi.LeaseRequest{Ahead: true}); !errors.Is(err, runapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
@@ -159,7 +159,7 @@ func TestNoLeaseAhead(t *testing.T) {
 
 // A lease ahead starts no interpreter, follows changed permissions, runs warm, and never takes the last slot.
 func TestLeaseAhead(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1})
 		ctx := context.Background()
 		code := "console.log(Deno.permissions.querySync({ name: 'net', host: 'a.example' }).state)"

@@ -111,7 +111,7 @@ func TestSameAsBarePython(t *testing.T) {
 // Programs with top-level await, which Python itself refuses, behave like all others.
 func TestTopLevelAwait(t *testing.T) {
 	const trace = "Traceback (most recent call last):\n  File \"FILE/main.py\", line "
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 0, Python: true})
 		for _, row := range []struct {
 			name, code, stdout, stderr string

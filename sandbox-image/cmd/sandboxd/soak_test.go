@@ -19,9 +19,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// soakRuns is the number of runs of a soak test. SANDBOX_SOAK sets another one; a full soak is 2000.
+// soakRuns is the number of runs of a soak test: 2000 if testkit.IsThorough. SANDBOX_SOAK sets another one.
 func soakRuns(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("SANDBOX_SOAK"))
+	if err != nil && testkit.IsThorough() {
+		return 2000
+	}
 	if err != nil || n < 1 {
 		t.Log("short: SANDBOX_SOAK=2000 for the whole")
 		return 60
@@ -120,7 +123,7 @@ func TestSoak(t *testing.T) {
 
 // TestManyClients has 64 clients at once on 8 slots. Each gets its own responses, or ErrBusy.
 func TestManyClients(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.Start(t, rig.Options{Mode: m, Slots: 8, Warm: 2})
 		each := max(1, soakRuns(t)/200)
 		var wg sync.WaitGroup

@@ -21,7 +21,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/permission"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/server"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -76,7 +75,7 @@ type Pool struct {
 	seats    []*seat // of runs
 	servers  []*seat // of MCP servers
 	leases   map[uint64]*seat
-	set      permission.Set
+	set      hostSet
 	ca       string // hash of the CA file, empty while there is no file
 	problem  error  // why the last interpreter did not start, or errFirst
 	backoff  time.Duration
@@ -227,7 +226,7 @@ func (p *Pool) isPinned(s *seat) bool {
 
 // SetPermissions implements runapi.Sandbox.
 func (p *Pool) SetPermissions(r runapi.Permissions) (runapi.PermissionSet, error) {
-	set, err := permission.Parse(r.AllowNet)
+	set, err := parseHosts(r.AllowNet)
 	if err != nil {
 		return runapi.PermissionSet{}, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
 	}

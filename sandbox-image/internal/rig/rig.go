@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -77,6 +76,8 @@ type World struct {
 	Skills  map[string]string
 	// Language is that of the runs; empty: TypeScript.
 	Language string
+	// OnEvent, if set, gets each event of a run when it comes.
+	OnEvent func(runapi.Event)
 
 	mode   Mode
 	python python.Interpreter
@@ -107,9 +108,6 @@ func Binary(t testing.TB) string {
 		if os.Getenv("SANDBOX_RACE") != "" { // with the race detector, which needs a C compiler
 			args, env = append(args, "-race"), os.Environ()
 		}
-		if disarm.Variable(disarmEnv) { // so can this program
-			args = append(args, "-tags", "disarm")
-		}
 		cmd := exec.Command("go", append(args, "github.com/codeforge-mcp/codeforge/sandbox-image/cmd/sandboxd")...)
 		cmd.Env = env
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -127,6 +125,16 @@ func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
 	for _, m := range []Mode{Root, User, Container} {
 		t.Run(string(m), func(t *testing.T) { f(t, m) })
 	}
+}
+
+// OneMode runs a test in one mode, or in every mode if testkit.IsThorough. It is for tests of what sandboxd and the
+// interpreters do alike in all modes.
+func OneMode(t *testing.T, f func(t *testing.T, m Mode)) {
+	if testkit.IsThorough() {
+		Modes(t, f)
+		return
+	}
+	t.Run(string(Root), func(t *testing.T) { f(t, Root) })
 }
 
 // Start starts sandboxd and waits until it is ready. It is stopped with the test, which fails if it does not exit
@@ -332,6 +340,9 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)
+		if w.OnEvent != nil {
+			w.OnEvent(e)
+		}
 	})
 	r.Stdout, r.Stderr = out.String(), errs.String()
 	return r, err

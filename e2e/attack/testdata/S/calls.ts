@@ -3,7 +3,6 @@
 
 // expected: refused, nothing called
 // apis: quiet httpbin
-// alike: yes
 
 const home = "mcp.codeforge.internal";
 const call = (path: string, more: RequestInit = {}) =>

@@ -65,7 +65,6 @@ await ask("hostile", "attempt", { name: "keep a secret" });
 
 // name: a server answers a credential: {form}
 // expected: a name, or nothing
-// alike: yes
 // each: form
 //   text
 //   several texts

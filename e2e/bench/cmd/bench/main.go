@@ -1,4 +1,4 @@
-// Command bench measures CodeForge against its peers on this machine and prints the tables of docs/performance.md.
+// Command bench measures CodeForge against its peers on this machine and prints the tables of docs/contribute/performance.md.
 //
 //	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,python,printing,servers,docker,proxy,engine] [--rounds N] [--profiles]
 //	bench --redraw [--out DIR]

@@ -1,10 +1,11 @@
 // What waits for a person: the exact request, what is odd about it, and what was approved before.
 import { html, useEffect } from "./preact.js";
-import { Card, Chip, Command, Diff, Fact, Name, Note, Wrong } from "./parts.js";
+import { Card, Chip, Command, Diff, Fact, Note } from "./parts.js";
 import { bytes, changes, clock, left, ms, odd, plain, plural, shown } from "./text.js";
 import { api } from "./session.js";
 import { address, app, go, isSeen, needs, say, set, useData, useNow, useSeen } from "./state.js";
 import { Icon } from "./draw.js";
+import { Body, Headers, parts, pretty } from "./request.js";
 import { stopRun } from "./run.js";
 import { list as runs } from "./runs.js";
 import { Plan, Row, open as isOpen, planKeys } from "./plans.js";
@@ -55,27 +56,6 @@ export function heldKeys(e) {
   if (e.key === "d") decide(h, false);
   if (e.key === "D") { decide(h, false); stopRun(h.run); }
 }
-
-export const parts = (url) => { const m = /^(\w+:\/\/)?([^/?#]*)(.*)$/s.exec(url); return { scheme: m?.[1] ?? "", host: m?.[2] ?? "", rest: m?.[3] ?? "" }; };
-const TOKEN = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g;
-/** named is text in which token names stand out. */
-export function named(text) {
-  const out = [];
-  let at = 0;
-  for (const m of text.matchAll(TOKEN)) { out.push(shown(text.slice(at, m.index)), html`<${Name} name=${m[0]} />`); at = m.index + m[0].length; }
-  out.push(shown(text.slice(at)));
-  return out;
-}
-/** pretty is JSON with a field a line, if that changes nothing but white space outside of strings. */
-export function pretty(body) {
-  try {
-    const v = JSON.parse(body), text = JSON.stringify(v, null, 2), bare = (s) => s.replace(/"(?:\\.|[^"\\])*"|\s+/g, (m) => m[0] === "\"" ? m : "");
-    return typeof v === "object" && bare(text) === bare(body) ? text : body;
-  } catch { return body; }
-}
-
-export const Headers = ({ list }) => list?.length ? html`<div class="body"><dl class="facts">${list.map((line) => { const i = line.indexOf(":"); return html`<${Fact} title=${shown(line.slice(0, i))}><span class="mono soft wrapany">${named(line.slice(i + 1).trim())}</span></${Fact}>`; })}</dl></div>` : null;
-export const Body = ({ text }) => text ? html`<div class="code wrapped"><pre class="lined" tabindex="0" aria-label="Body of the request">${pretty(text).split("\n").map((l, i) => html`<span class="l"><span class="ln" aria-hidden="true">${i + 1}</span><span>${named(l)}${"\n"}</span></span>`)}</pre></div>` : null;
 
 function Request({ h, now }) {
   const u = parts(h.url), body = pretty(h.body ?? ""), strange = odd(h.url + (h.headers ?? []).join("\n") + (h.body ?? ""));

@@ -6,7 +6,7 @@ import { api } from "./session.js";
 import { app, go, needs, set } from "./state.js";
 import { test } from "./apis.js";
 import { stopRun } from "./run.js";
-import { under } from "./runs.js";
+import { under } from "./status.js";
 
 export const PAGES = [["runs", "Runs", "runs", "r"], ["held", "Held", "held", "h"], ["ledger", "Ledger", "ledger", "l"], ["apis", "APIs", "api", "a"], ["servers", "Servers", "server", "s"], ["skills", "Skills", "skill", "k"], null, ["alerts", "Alerts", "bell", "b"], ["settings", "Settings", "gear", "e"]];
 

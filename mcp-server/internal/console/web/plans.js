@@ -1,11 +1,11 @@
 // The plan of a dry run: what it would send, of which somebody approves all, some or nothing.
 import { html, useState } from "./preact.js";
-import { Card, Chip, Command, Fact, Name, Note, Wrong } from "./parts.js";
+import { Chip, Command, Fact, Name, Note, Wrong } from "./parts.js";
 import { bytes, clock, left, odd, plain, plural, shown } from "./text.js";
 import { api } from "./session.js";
 import { address, app, say, useData, useSeen } from "./state.js";
 import { Icon } from "./draw.js";
-import { Body, Headers, named, parts } from "./held.js";
+import { Body, Headers, parts } from "./request.js";
 
 const STATES = {
   open: ["held", "held", "Waits for you"], running: ["runs", "live", "Being sent"], done: ["ok", "ok", "Sent"], stopped: ["warn", "bad", "Sent in part"],

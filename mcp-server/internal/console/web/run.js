@@ -5,7 +5,7 @@ import { ago, bytes, clock, ms, paint, plain, plural, shown, thousands } from ".
 import { api } from "./session.js";
 import { address, app, copy, go, isSeen, say, set, useData, useNow, useSeen, watch } from "./state.js";
 import { Icon } from "./draw.js";
-import { Status, under } from "./runs.js";
+import { Status, under } from "./status.js";
 
 // The steps that each request goes through in the proxy, and the step at which each code stops one.
 const STEPS = ["slot", "host", "reading", "policy", "redact", "swap", "send", "scrub"];

@@ -1,10 +1,11 @@
 // The list of runs, and the page of the one that is chosen.
 import { html, useEffect } from "./preact.js";
 import { Chip, Search, Switch, Virtual, Wrong } from "./parts.js";
-import { ago, ms, plain, shown, thousands } from "./text.js";
+import { ago, shown, thousands } from "./text.js";
 import { api } from "./session.js";
 import { address, app, go, onRuns, set, useNow } from "./state.js";
-import { Histogram, Icon, Micro } from "./draw.js";
+import { Histogram, Micro } from "./draw.js";
+import { State, kind } from "./status.js";
 import { Run } from "./run.js";
 
 // The list is kept while other pages are shown. Filter is what it was asked with.
@@ -75,19 +76,6 @@ onRuns((runs) => {
   if (!app.frozen) set({});
   fresh(1500);
 }, () => fresh(0));
-
-const KINDS = {
-  ok: ["ok", "ok", "Done"], denied: ["warn", "bad", "Done, some refused"], failed: ["no", "bad", "Failed"], held: ["held", "held", "Held, waits for you"],
-  running: ["runs", "live", "Running"], waiting: ["clock", "live", "Waits for a slot"], stopped: ["stop", "bad", "Stopped"], frozen: ["no", "bad", "Frozen by an alarm"], lost: ["stop", "bad", "Its end was not stored"],
-};
-export const under = (run) => run.state === "running" || run.state === "waiting";
-/** kind is how a run is shown: its state, whether it is held, and whether something was refused. */
-export function kind(run) {
-  if (under(run) && app.held.some((h) => h.run === run.run && h.waiting)) return "held";
-  return run.state === "ok" && run.count?.denied ? "denied" : KINDS[run.state] ? run.state : "failed";
-}
-export const State = ({ run }) => { const [icon, cls, text] = KINDS[kind(run)]; return html`<span class=${cls} title=${text}><${Icon} name=${icon} /><span class="sr">${text}</span></span>`; };
-export const Status = ({ run }) => { const k = kind(run), [icon, cls, text] = KINDS[k]; return html`<span class=${"status " + cls}><span class=${"row " + cls}><${Icon} name=${icon} />${k === "failed" && run.reason && run.reason !== "exited" ? text + ": " + plain(run.reason) : text}</span></span>`; };
 
 /** step moves along the list. */
 export function step(by) {

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	docker "github.com/moby/moby/client"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
+)
+
+// execConfig configures the connection of mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in
+// the sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all
+// runs and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over
+// it.
+type execConfig struct {
+	// Socket is the path of docker-shim's socket.
+	Socket string
+	// Spec is the exec to ask for; docker-shim allows exactly one.
+	Spec shim.Spec
+	// Log receives what the exec writes to stderr. Nil means slog.Default().
+	Log *slog.Logger
+}
+
+// newExecDialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on
+// socket.
+func newExecDialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
+	return execConfig{Socket: socket, Spec: shim.Sandbox(container)}.Dial
+}
+
+// Dial opens a new stream. ctx bounds the opening, not the stream.
+func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
+	log := c.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	api, err := docker.New(docker.WithHost("unix://" + c.Socket))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
+	}
+	defer api.Close()
+	stream, err := c.open(ctx, api)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
+	}
+	near, far := net.Pipe()
+	conn := &execConn{Conn: stream.Conn, near: near, copied: make(chan struct{})}
+	go func() {
+		defer close(conn.copied)
+		defer far.Close()
+		// When the exec has ended, nobody reads what would be written.
+		defer stream.Close()
+		stderr := &lineLog{log: log}
+		defer stderr.flush()
+		if _, err := stdcopy.StdCopy(far, stderr, stream.Reader); err != nil && !conn.isClosed() {
+			log.Warn("the stream to the sandbox broke", "error", err)
+		}
+	}()
+	return conn, nil
+}
+
+// open creates the exec, starts it and attaches to it.
+func (c execConfig) open(ctx context.Context, api *docker.Client) (docker.HijackedResponse, error) {
+	if _, err := api.Ping(ctx, docker.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return docker.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
+	}
+	made, err := api.ExecCreate(ctx, c.Spec.Container, docker.ExecCreateOptions{
+		User: c.Spec.User, Cmd: c.Spec.Cmd, AttachStdin: true, AttachStdout: true, AttachStderr: true,
+	})
+	if err != nil {
+		return docker.HijackedResponse{}, fmt.Errorf("creating the exec: %w", err)
+	}
+	got, err := api.ExecAttach(ctx, made.ID, docker.ExecAttachOptions{})
+	if err != nil {
+		return docker.HijackedResponse{}, fmt.Errorf("starting the exec: %w", err)
+	}
+	return got.HijackedResponse, nil
+}
+
+// execConn is the exec's stdin for writing and its stdout, unframed, for reading.
+type execConn struct {
+	net.Conn // the hijacked connection: writes, addresses, write deadlines
+	near     net.Conn
+	copied   chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// Read reads the exec's stdout.
+func (c *execConn) Read(p []byte) (int, error) { return c.near.Read(p) }
+
+// SetReadDeadline bounds Read.
+func (c *execConn) SetReadDeadline(t time.Time) error { return c.near.SetReadDeadline(t) }
+
+// SetDeadline bounds Read and Write.
+func (c *execConn) SetDeadline(t time.Time) error {
+	if err := c.near.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// Close ends the exec's stdin and both directions, and waits for the copying to stop.
+func (c *execConn) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	err := c.Conn.Close()
+	_ = c.near.Close()
+	<-c.copied
+	if !first {
+		return net.ErrClosed
+	}
+	return err
+}
+
+// isClosed reports whether this side closed the stream.
+func (c *execConn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// maxLine is the longest piece of stderr that is logged as one line.
+const maxLine = 4 << 10
+
+// lineLog logs what is written to it, line by line.
+type lineLog struct {
+	log     *slog.Logger
+	pending []byte
+}
+
+var _ io.Writer = (*lineLog)(nil)
+
+// Write logs the complete lines.
+func (l *lineLog) Write(p []byte) (int, error) {
+	l.pending = append(l.pending, p...)
+	for {
+		i := bytes.IndexByte(l.pending, '\n')
+		if i < 0 && len(l.pending) < maxLine {
+			return len(p), nil
+		}
+		if i < 0 {
+			i = maxLine - 1
+		}
+		l.line(l.pending[:i+1])
+		l.pending = l.pending[i+1:]
+	}
+}
+
+// flush logs the last line, which has no line feed.
+func (l *lineLog) flush() {
+	l.line(l.pending)
+	l.pending = nil
+}
+
+// line logs one line.
+func (l *lineLog) line(p []byte) {
+	if text := strings.TrimSpace(string(p)); text != "" {
+		l.log.Warn("sandboxd attach: " + text)
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// meter counts what mcp-server does, for GET /metrics. Clients and code choose no label. Make it with newMeter.
+type meter struct {
+	Registry *prometheus.Registry
+	calls    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+
+	serverCalls   *prometheus.CounterVec
+	serverSeconds *prometheus.HistogramVec
+	serverStarts  *prometheus.CounterVec
+}
+
+// meterGauges are read when the metrics are fetched.
+type meterGauges struct {
+	// Sessions of the protocol versions that have them, tool calls in progress, and runs waiting for a slot.
+	Sessions, Calls, Waiting func() int
+	// Servers is how many MCP servers run.
+	Servers func() int
+}
+
+// newMeter makes the metrics.
+func newMeter(g meterGauges) *meter {
+	m := &meter{
+		Registry: prometheus.NewRegistry(),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "codeforge_mcp_tool_calls_total", Help: "Finished tool calls by tool and result.",
+		}, []string{"tool", "result"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "codeforge_mcp_tool_call_seconds", Help: "How long tool calls took.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"tool"}),
+	}
+	m.serverCalls = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "codeforge_server_calls_total", Help: "Finished requests to MCP servers by server and outcome.",
+	}, []string{"server", "outcome"})
+	m.serverSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "codeforge_server_call_seconds", Help: "How long requests to MCP servers took, with starting and waiting.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	}, []string{"server"})
+	m.serverStarts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "codeforge_server_starts_total", Help: "Starts of MCP servers by server and result.",
+	}, []string{"server", "result"})
+	gauge := func(name, help string, f func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(f()) })
+	}
+	m.Registry.MustRegister(m.calls, m.seconds, m.serverCalls, m.serverSeconds, m.serverStarts,
+		gauge("codeforge_server_running", "MCP servers that run, or are being started or ended.", g.Servers),
+		gauge("codeforge_mcp_sessions", "Sessions.", g.Sessions),
+		gauge("codeforge_mcp_tool_calls_running", "Tool calls in progress.", g.Calls),
+		gauge("codeforge_mcp_runs_waiting", "Runs waiting for a slot.", g.Waiting))
+	return m
+}
+
+// ServerCalled counts a finished request to an MCP server, whose name the operator chose.
+func (m *meter) ServerCalled(server, outcome string, took time.Duration) {
+	m.serverCalls.WithLabelValues(server, outcome).Inc()
+	m.serverSeconds.WithLabelValues(server).Observe(took.Seconds())
+}
+
+// ServerStarted counts a start of an MCP server.
+func (m *meter) ServerStarted(server string, failed bool) {
+	m.serverStarts.WithLabelValues(server, callResult(failed)).Inc()
+}
+
+func callResult(failed bool) string {
+	if failed {
+		return "error"
+	}
+	return "ok"
+}
+
+// Called counts a finished tool call.
+func (m *meter) Called(tool string, failed bool, took time.Duration) {
+	m.calls.WithLabelValues(tool, callResult(failed)).Inc()
+	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
+}

@@ -1,0 +1,44 @@
+package apidoc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+type files map[string]string
+
+func (f files) Operations(_ context.Context, api string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(f[api])), nil
+}
+
+// stuck is a Source that never answers.
+type stuck struct{}
+
+func (stuck) Operations(ctx context.Context, _ string) (io.ReadCloser, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestWaitsForNobody: who starts and who asks does not wait for documents that are still being read.
+func TestWaitsForNobody(t *testing.T) {
+	l := NewLibrary(stuck{}, slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { defer close(done); l.Run(ctx) }()
+	for i := range 10 {
+		l.Follow(controlapi.Catalog{Version: fmt.Sprint(i), APIs: []controlapi.API{{Name: "shop", Operations: fmt.Sprint(i)}}})
+	}
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	if docs := l.Docs(now); len(docs) > 0 || !l.Behind() {
+		t.Errorf("%v, behind %v", docs, l.Behind())
+	}
+	stop()
+	<-done
+}

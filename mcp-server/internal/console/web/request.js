@@ -1,0 +1,25 @@
+// A request as it is shown to whoever decides about it.
+import { html } from "./preact.js";
+import { Fact, Name } from "./parts.js";
+import { shown } from "./text.js";
+
+export const parts = (url) => { const m = /^(\w+:\/\/)?([^/?#]*)(.*)$/s.exec(url); return { scheme: m?.[1] ?? "", host: m?.[2] ?? "", rest: m?.[3] ?? "" }; };
+const TOKEN = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g;
+/** named is text in which token names stand out. */
+export function named(text) {
+  const out = [];
+  let at = 0;
+  for (const m of text.matchAll(TOKEN)) { out.push(shown(text.slice(at, m.index)), html`<${Name} name=${m[0]} />`); at = m.index + m[0].length; }
+  out.push(shown(text.slice(at)));
+  return out;
+}
+/** pretty is JSON with a field a line, if that changes nothing but white space outside of strings. */
+export function pretty(body) {
+  try {
+    const v = JSON.parse(body), text = JSON.stringify(v, null, 2), bare = (s) => s.replace(/"(?:\\.|[^"\\])*"|\s+/g, (m) => m[0] === "\"" ? m : "");
+    return typeof v === "object" && bare(text) === bare(body) ? text : body;
+  } catch { return body; }
+}
+
+export const Headers = ({ list }) => list?.length ? html`<div class="body"><dl class="facts">${list.map((line) => { const i = line.indexOf(":"); return html`<${Fact} title=${shown(line.slice(0, i))}><span class="mono soft wrapany">${named(line.slice(i + 1).trim())}</span></${Fact}>`; })}</dl></div>` : null;
+export const Body = ({ text }) => text ? html`<div class="code wrapped"><pre class="lined" tabindex="0" aria-label="Body of the request">${pretty(text).split("\n").map((l, i) => html`<span class="l"><span class="ln" aria-hidden="true">${i + 1}</span><span>${named(l)}${"\n"}</span></span>`)}</pre></div>` : null;

@@ -1,0 +1,467 @@
+//go:build unix
+
+package ledger
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/folderlock"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+)
+
+const (
+	keyName  = "key"
+	lockName = "lock"
+	// backwards is how much is read at once while the last checkpoint is looked for.
+	backwards = 1 << 20
+)
+
+// Open opens the ledger of a folder, or creates one. A ledger that does not verify is set aside, and a new one is
+// created that says so: what happens from now on must be recorded all the same.
+func Open(c Config) (*Log, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	l := &Log{conf: c}
+	if c.Anchor != "" {
+		l.anchor = newAnchor(c.Anchor, c.Log)
+	}
+	start, err := l.open()
+	if err == nil {
+		err = l.Append(Entry{Start: &start})
+	}
+	switch {
+	case errors.Is(err, errMost): // it is counted as lost, like others of today
+		err = nil
+	case err == nil:
+		_, err = l.Checkpoint("")
+	}
+	if err != nil {
+		if l.day != nil {
+			_ = l.day.close()
+		}
+		if l.lock != nil {
+			_ = l.lock.Close()
+		}
+		if l.anchor != nil {
+			l.anchor.close()
+		}
+		return nil, fmt.Errorf("opening the ledger: %w", err)
+	}
+	return l, nil
+}
+
+// open brings the log to where the process before has stopped.
+func (l *Log) open() (Start, error) {
+	start := Start{Version: l.conf.Version}
+	if err := os.MkdirAll(l.conf.Dir, 0o700); err != nil {
+		return start, err
+	}
+	var err error
+	if l.lock, err = folderlock.Take(l.conf.Dir, l.conf.Patience); err != nil {
+		return start, err
+	}
+	if err = l.readKey(); err != nil {
+		return start, err
+	}
+	start.Dropped, err = l.resume()
+	var bad *damaged
+	if errors.As(err, &bad) {
+		start.SetAside, err = l.setAside()
+		l.conf.Log.Error("the ledger did not verify and was set aside", logline.Tag("audit"),
+			slog.String("error", bad.Error()), slog.String("folder", start.SetAside))
+	}
+	if err == nil {
+		err = l.findPrevious()
+	}
+	if err == nil {
+		err = l.turn(l.conf.Now())
+	}
+	if err == nil { // the process before may have stopped while it dropped days
+		l.dropOlder(l.conf.Now())
+	}
+	return start, err
+}
+
+// findPrevious finds the file before the current one.
+func (l *Log) findPrevious() error {
+	names, err := days(l.conf.Dir)
+	for _, name := range names {
+		if day := dayOf(name); l.day != nil && day < l.day.name {
+			l.previous = day
+		}
+	}
+	return err
+}
+
+func (l *Log) path(name string) string { return filepath.Join(l.conf.Dir, name) }
+
+// readKey reads the key, or makes one.
+func (l *Log) readKey() error {
+	text, err := readSmall(l.path(keyName))
+	if errors.Is(err, os.ErrNotExist) {
+		if text, err = l.makeKey(); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	l.signer, err = note.NewSigner(strings.TrimSpace(text))
+	if err != nil {
+		return fmt.Errorf("%s: it is no key of a ledger", l.path(keyName))
+	}
+	return nil
+}
+
+// makeKey makes the ledger's key, with a name that identifies it.
+func (l *Log) makeKey() (string, error) {
+	private, public, err := note.GenerateKey(rand.Reader, "codeforge-"+strings.ToLower(rand.Text()[:8]))
+	if err != nil {
+		return "", err
+	}
+	if err = atomicfile.Write(l.path(pubName), []byte(public+"\n"), 0o600); err != nil {
+		return "", err
+	}
+	return private, atomicfile.Write(l.path(keyName), []byte(private+"\n"), 0o600)
+}
+
+// damaged means that a ledger does not verify.
+type damaged struct{ what string }
+
+func (d *damaged) Error() string { return d.what }
+
+// resume goes to the end of the last file. What follows the last whole record there was never acknowledged, and is
+// dropped.
+func (l *Log) resume() (dropped int64, err error) {
+	days, err := days(l.conf.Dir)
+	if err != nil {
+		return 0, err
+	}
+	for len(days) > 0 {
+		last := days[len(days)-1]
+		days = days[:len(days)-1]
+		if !strings.HasSuffix(last, recordsName) {
+			return dropped, &damaged{"the files of the last days are missing"}
+		}
+		n, empty, err := l.resumeDay(strings.TrimSuffix(last, recordsName), len(days) == 0)
+		dropped += n
+		if err != nil || !empty {
+			return dropped, err
+		}
+		// The process before stopped while it began this file.
+		if err := os.Remove(l.path(last)); err != nil {
+			return dropped, err
+		}
+	}
+	return dropped, nil
+}
+
+// resumeDay goes to the end of a day's file. first says that there is no earlier one. empty means that it has neither
+// a record nor a checkpoint.
+func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err error) {
+	d, err := createDay(l.conf.Dir, name)
+	if err != nil {
+		return 0, false, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			_ = d.close()
+		}
+	}()
+	size := d.written.Load()
+	at, c, err := lastCheckpoint(d.f, size)
+	if err != nil {
+		return 0, false, err
+	}
+	t := tree{}
+	if c != nil {
+		v, err := l.verifier()
+		if err != nil {
+			return 0, false, err
+		}
+		if l.signed, t, err = c.open(v); err != nil {
+			return 0, false, &damaged{"the last checkpoint: " + err.Error()}
+		}
+	} else if n, err := firstRecord(d.f, size); err != nil || n < 0 {
+		return size, true, err
+	} else if !first || n > 0 {
+		return 0, false, &damaged{"the checkpoint that the last file begins with is missing"}
+	}
+	end, prev, err := replay(d.f, at, size, &t)
+	if err != nil {
+		return 0, false, err
+	}
+	if prev == (tlog.Hash{}) && c != nil { // nothing follows the checkpoint
+		prev = c.Last
+	}
+	if err := d.f.Truncate(end); err != nil {
+		return 0, false, err
+	}
+	d.written.Store(end)
+	l.day, l.tree, l.prev, keep = d, t, prev, true
+	return size - end, false, nil
+}
+
+// verifier verifies what the key signs.
+func (l *Log) verifier() (note.Verifier, error) {
+	text, err := readSmall(l.path(pubName))
+	if err != nil {
+		return nil, err
+	}
+	v, err := note.NewVerifier(strings.TrimSpace(text))
+	if err != nil || v.KeyHash() != l.signer.KeyHash() {
+		return nil, &damaged{pubName + " does not belong to the key"}
+	}
+	return v, nil
+}
+
+// lastCheckpoint finds the last whole line that is a checkpoint, and where the next line begins. It is nil when there
+// is none; then at is 0.
+func lastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error) {
+	var tail []byte // from begin to where the search ended
+	mark := []byte("\n" + checkpointPrefix)
+	for begin := size; begin > 0; {
+		step := min(begin, backwards)
+		begin -= step
+		part := make([]byte, step, int(step)+len(tail))
+		if _, err := f.ReadAt(part, begin); err != nil {
+			return 0, nil, err
+		}
+		tail = append(part, tail...)
+		for search := tail; ; {
+			i := bytes.LastIndex(search, mark) + 1
+			if i == 0 && (begin > 0 || !bytes.HasPrefix(search, mark[1:])) {
+				break
+			}
+			if end := bytes.IndexByte(tail[i:], '\n'); end >= 0 {
+				if c := parseCheckpoint(tail[i : i+end]); c.Note != "" {
+					return begin + int64(i+end+1), c, nil
+				}
+			}
+			if i == 0 {
+				break
+			}
+			search = search[:i-1] // it was not written to its end
+		}
+	}
+	return 0, nil, nil
+}
+
+// replay adds the records from an offset on to the tree, up to the first line that is not the next record.
+func replay(f *os.File, at, size int64, t *tree) (end int64, prev tlog.Hash, err error) {
+	lines := newLines(io.NewSectionReader(f, at, size-at))
+	for end = at; ; end = at + lines.read {
+		text, err := lines.next()
+		if err != nil {
+			return end, prev, err
+		}
+		if text == nil {
+			return end, prev, nil
+		}
+		n, of, ok := place(text)
+		if !ok || n != t.size || text[len(text)-1] != '}' || prev != (tlog.Hash{}) && !follows(of, prev) {
+			return end, prev, nil
+		}
+		prev = tlog.RecordHash(text)
+		t.add(prev)
+	}
+}
+
+// firstRecord is the number of the first line that is a record, or -1.
+func firstRecord(f *os.File, size int64) (int64, error) {
+	for lines := newLines(io.NewSectionReader(f, 0, size)); ; {
+		text, err := lines.next()
+		if err != nil || text == nil {
+			return -1, err
+		}
+		if n, _, ok := place(text); ok {
+			return n, nil
+		}
+	}
+}
+
+// setAside moves the ledger's files, but not its key, to a folder of their own.
+func (l *Log) setAside() (string, error) {
+	to := "set-aside-" + l.conf.Now().UTC().Format("20060102T150405")
+	if err := os.Mkdir(l.path(to), 0o700); err != nil {
+		return "", err
+	}
+	names, err := days(l.conf.Dir)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if err := os.Rename(l.path(name), filepath.Join(l.path(to), name)); err != nil {
+			return "", err
+		}
+	}
+	l.day, l.tree, l.prev, l.signed = nil, tree{}, tlog.Hash{}, Head{}
+	return to, atomicfile.SyncDir(l.conf.Dir)
+}
+
+// forget replaces the records of days that are no longer kept by their hashes. Days are counted from the one after the
+// last that has a file before the current one: a clock that is ahead makes no record old.
+func (l *Log) forget(now time.Time) error {
+	l.forgetMu.Lock()
+	defer l.forgetMu.Unlock()
+	l.mu.Lock()
+	current, previous := l.day.name, l.previous
+	l.mu.Unlock()
+	names, err := days(l.conf.Dir)
+	if err != nil {
+		return err
+	}
+	first := "" // of the days that are kept
+	if last, err := time.Parse(dayLayout, previous); err == nil && l.conf.Keep > 0 {
+		if next := last.AddDate(0, 0, 1); next.Before(now) {
+			now = next
+		}
+		first = now.UTC().Add(-l.conf.Keep).Format(dayLayout)
+	}
+	room := l.conf.half() // the other half is for today
+	for _, name := range slices.Backward(names) {
+		day := dayOf(name)
+		if day >= current || strings.HasSuffix(name, rootsName) {
+			continue
+		}
+		size, err := sizeOf(l.path(name))
+		if err != nil {
+			return err
+		}
+		full := func() bool { return l.conf.Most > 0 && room < size }
+		if strings.HasSuffix(name, recordsName) && (full() || day < first) {
+			if err := l.forgetDay(day); err != nil {
+				return err
+			}
+			name = day + hashesName
+			if size, err = sizeOf(l.path(name)); err != nil {
+				return err
+			}
+		}
+		if strings.HasSuffix(name, hashesName) && full() {
+			if size, err = l.forgetHashes(names, day); err != nil {
+				return err
+			}
+		}
+		room -= size
+	}
+	return nil
+}
+
+func sizeOf(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// forgetDay writes the hashes of a day's records and removes the records.
+func (l *Log) forgetDay(day string) error {
+	f, err := os.Open(l.path(day + recordsName))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = atomicfile.Fill(l.path(day+hashesName), 0o600, func(w io.Writer) error {
+		hashes := bufio.NewWriter(w)
+		for lines := newLines(f); ; {
+			text, err := lines.next()
+			if err != nil {
+				return err
+			}
+			if text == nil {
+				return hashes.Flush()
+			}
+			if !bytes.HasPrefix(text, []byte(checkpointPrefix)) {
+				h := tlog.RecordHash(text)
+				_, _ = hashes.Write(h[:]) // Flush tells
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return os.Remove(f.Name())
+}
+
+// forgetHashes writes the roots of a day's hashes, and removes the hashes if that is smaller. The size is of what
+// stays.
+func (l *Log) forgetHashes(names []string, day string) (size int64, err error) {
+	f, err := os.Open(l.path(day + hashesName))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if size, err = sizeOf(f.Name()); err != nil {
+		return 0, err
+	}
+	begin, err := l.before(names, day)
+	if err != nil {
+		return size, nil //nolint:nilerr // an earlier day has its records still
+	}
+	roots, err := rootsOf(bufio.NewReader(f), begin)
+	if err != nil || int64(len(roots)) >= size {
+		return size, err
+	}
+	if err := atomicfile.Write(l.path(day+rootsName), roots, 0o600); err != nil {
+		return 0, err
+	}
+	return int64(len(roots)), os.Remove(f.Name())
+}
+
+// before is how many records there are before a day, of whose predecessors only hashes or roots are kept.
+func (l *Log) before(names []string, day string) (n int64, err error) {
+	for _, name := range names {
+		switch {
+		case dayOf(name) >= day:
+			return n, nil
+		case strings.HasSuffix(name, hashesName):
+			size, err := sizeOf(l.path(name))
+			if err != nil {
+				return 0, err
+			}
+			n += size / tlog.HashSize
+		case strings.HasSuffix(name, rootsName):
+			text, err := os.ReadFile(l.path(name))
+			if err != nil {
+				return 0, err
+			}
+			for i := 0; i+rootSize <= len(text); i += rootSize {
+				n += 1 << (text[i] & 63)
+			}
+		default:
+			return 0, errors.New(name + " has its records still")
+		}
+	}
+	return n, nil
+}
+
+// readSmall reads a file of a line.
+func readSmall(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	return string(text), err
+}

@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The files of a ledger: see the package's comment.
+const (
+	pubName     = "key.pub"
+	dayLayout   = time.DateOnly
+	recordsName = ".ndjson"
+	hashesName  = ".hashes"
+	rootsName   = ".roots"
+	// maxKeyFile bounds the files of keys, in bytes.
+	maxKeyFile = 4 << 10
+)
+
+// Source is where a ledger is read.
+type Source interface {
+	// Days lists the files of days, the oldest first.
+	Days() ([]string, error)
+	// Open opens one of them, or key.pub.
+	Open(name string) (io.ReadCloser, error)
+}
+
+// Dir is a ledger's folder.
+type Dir string
+
+// Days implements Source.
+func (d Dir) Days() ([]string, error) { return days(string(d)) }
+
+// Open implements Source.
+func (d Dir) Open(name string) (io.ReadCloser, error) {
+	if !isDay(name) && name != pubName {
+		return nil, os.ErrNotExist
+	}
+	return os.Open(filepath.Join(string(d), name)) //nolint:gosec // the name is one of a ledger's files
+}
+
+// Prefix begins the paths of Handler.
+const Prefix = "/audit/v1"
+
+// Handler serves a ledger to a Remote:
+//
+//	GET /audit/v1         -> the names of its days, a line each
+//	GET /audit/v1/{name}  -> a file
+func Handler(d Dir) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Prefix, func(w http.ResponseWriter, _ *http.Request) {
+		names, err := d.Days()
+		if err != nil {
+			http.Error(w, "the ledger cannot be read", http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, strings.Join(names, "\n")) // the reader has gone
+	})
+	mux.HandleFunc("GET "+Prefix+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		f, err := d.Open(r.PathValue("name"))
+		if err != nil {
+			http.Error(w, "no such file", http.StatusNotFound)
+			return
+		}
+		defer f.Close()
+		_, _ = io.Copy(w, f)
+	})
+	return mux
+}
+
+// Remote is a ledger behind a Handler.
+type Remote struct{ HTTP *http.Client }
+
+// Days implements Source.
+func (r Remote) Days() ([]string, error) {
+	body, err := r.get(Prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(text)), nil
+}
+
+// Open implements Source.
+func (r Remote) Open(name string) (io.ReadCloser, error) { return r.get(Prefix + "/" + name) }
+
+func (r Remote) get(path string) (io.ReadCloser, error) {
+	resp, err := r.HTTP.Get("http://proxy" + path) //nolint:noctx // the command ends with its process
+	if err != nil {
+		return nil, err
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return resp.Body, nil
+	case http.StatusNotFound:
+		err = os.ErrNotExist
+	default:
+		err = errors.New("the proxy answered " + resp.Status)
+	}
+	_ = resp.Body.Close()
+	return nil, err
+}
+
+// maxLine is the longest line in bytes. Records are far shorter.
+const maxLine = 4 << 20
+
+// lines reads whole lines.
+type lines struct {
+	r    *bufio.Reader
+	buf  []byte
+	read int64 // bytes of the lines so far, with their ends
+}
+
+func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10)} }
+
+// next is the next line without its end, valid until the next call; nil when there is no whole line. A longer one than
+// maxLine is cut.
+func (l *lines) next() ([]byte, error) {
+	l.buf = l.buf[:0]
+	n := int64(0)
+	for {
+		part, err := l.r.ReadSlice('\n')
+		n += int64(len(part))
+		switch {
+		case err == nil && len(l.buf) == 0:
+			l.read += n
+			return part[:len(part)-1], nil
+		case errors.Is(err, io.EOF):
+			return nil, nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+		if len(l.buf) < maxLine {
+			l.buf = append(l.buf, part...)
+		}
+		if err == nil {
+			l.read += n
+			return bytes.TrimSuffix(l.buf, []byte("\n")), nil
+		}
+	}
+}
+
+// days lists the files of the ledger, the oldest first. A day whose hashes were written and whose records are still
+// there counts with its records.
+func days(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if isDay(e.Name()) && e.Type().IsRegular() {
+			out = append(out, e.Name())
+		}
+	}
+	return withoutTwins(out), nil
+}
+
+// withoutTwins sorts the files of days, of each the one that says most.
+func withoutTwins(names []string) []string {
+	slices.Sort(names)
+	all := slices.Clone(names)
+	return slices.DeleteFunc(names, func(name string) bool {
+		day := dayOf(name)
+		return name != day+recordsName && slices.Contains(all, day+recordsName) ||
+			name == day+rootsName && slices.Contains(all, day+hashesName)
+	})
+}
+
+// dayOf is the day of a file's name.
+func dayOf(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
+
+// isDay reports whether a file is one of the ledger.
+func isDay(name string) bool {
+	_, err := time.Parse(dayLayout, dayOf(name))
+	return err == nil && slices.Contains([]string{recordsName, hashesName, rootsName}, filepath.Ext(name))
+}

@@ -1,0 +1,177 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// tree is a Merkle tree of RFC 6962 that only grows. It keeps the roots of its complete subtrees, at most one of each
+// height.
+type tree struct {
+	size int64
+	edge []tlog.Hash // edge[h] counts when bit h of size is set
+}
+
+// add appends a leaf.
+func (t *tree) add(h tlog.Hash) { t.graft(0, h) }
+
+// graft appends a complete subtree of a height. It does nothing, and is false, where none of that height can stand.
+func (t *tree) graft(height int, h tlog.Hash) bool {
+	const highest = 48
+	if height > highest || t.size&(1<<height-1) != 0 {
+		return false
+	}
+	size := t.size + 1<<height
+	for ; t.size>>height&1 == 1; height++ {
+		h = tlog.NodeHash(t.edge[height], h)
+	}
+	for height >= len(t.edge) {
+		t.edge = append(t.edge, tlog.Hash{})
+	}
+	t.edge[height], t.size = h, size
+	return true
+}
+
+// rootSize is the size of a root in a file of roots: its height, and the hash.
+const rootSize = 1 + tlog.HashSize
+
+// rootsOf are the roots of the largest subtrees that consist of the leaves that r has, the first of which has the
+// number begin.
+func rootsOf(r io.Reader, begin int64) ([]byte, error) {
+	type root struct {
+		height int
+		hash   tlog.Hash
+	}
+	var list []root
+	for at := begin; ; at++ {
+		var leaf root
+		if _, err := io.ReadFull(r, leaf.hash[:]); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		for n := len(list); n > 0 && at>>leaf.height&1 == 1 && list[n-1].height == leaf.height; n-- {
+			leaf = root{leaf.height + 1, tlog.NodeHash(list[n-1].hash, leaf.hash)}
+			list = list[:n-1]
+		}
+		list = append(list, leaf)
+	}
+	var out []byte
+	for _, r := range list {
+		out = append(append(out, byte(r.height)), r.hash[:]...)
+	}
+	return out, nil
+}
+
+// head is the tree's size and root.
+func (t *tree) head() Head {
+	out := Head{Size: t.size}
+	for i, h := range t.complete() {
+		if i == 0 {
+			out.Root = h
+		} else {
+			out.Root = tlog.NodeHash(h, out.Root)
+		}
+	}
+	return out
+}
+
+// complete are the roots of the complete subtrees, the smallest first.
+func (t *tree) complete() []tlog.Hash {
+	out := make([]tlog.Hash, 0, len(t.edge))
+	for height, h := range t.edge {
+		if t.size>>height&1 == 1 {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// grown is the tree of a size with these complete subtrees.
+func grown(size int64, complete []tlog.Hash) (tree, error) {
+	t := tree{size: size}
+	for height := 0; size>>height != 0; height++ {
+		var h tlog.Hash
+		if size>>height&1 == 1 {
+			if len(complete) == 0 {
+				return tree{}, errEdge
+			}
+			h, complete = complete[0], complete[1:]
+		}
+		t.edge = append(t.edge, h)
+	}
+	if len(complete) > 0 {
+		return tree{}, errEdge
+	}
+	return t, nil
+}
+
+var errEdge = errors.New("the checkpoint's edge does not fit its size")
+
+// Head is a state of the ledger: how many records it had, and the root of their tree.
+type Head struct {
+	Size int64
+	Root tlog.Hash
+}
+
+// String is the head as results and the log have it: "18231 mX3...=".
+func (h Head) String() string { return strconv.FormatInt(h.Size, 10) + " " + h.Root.String() }
+
+// ParseHead reads what String writes, also in the middle of a line that someone copied.
+func ParseHead(text string) (Head, error) {
+	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'=,;:()[]{}", r) })
+	for i := 1; i < len(fields); i++ {
+		size, err := strconv.ParseInt(fields[i-1], 10, 64)
+		if err != nil || size < 1 {
+			continue
+		}
+		if root, err := tlog.ParseHash(fields[i] + "="); err == nil {
+			return Head{size, root}, nil
+		}
+	}
+	return Head{}, errors.New(`want a number of records and a hash, as a result has them: "18231 mX3...="`)
+}
+
+// text is what is signed.
+func (h Head) text(origin string) string {
+	return fmt.Sprintf("%s\n%d\n%s\n", origin, h.Size, h.Root)
+}
+
+// open verifies a checkpoint's signature and that its edge belongs to it.
+func (c *Checkpoint) open(v note.Verifier) (Head, tree, error) {
+	//defence:ledger-signature
+	if _, err := note.Open([]byte(c.Note), note.VerifierList(v)); err != nil {
+		return Head{}, tree{}, errors.New("its signature is not that of the ledger's key")
+	}
+	return c.read(v.Name())
+}
+
+// says reports whether it is a checkpoint of this very tree, apart from the signature.
+func (c *Checkpoint) says(origin string, t *tree) bool {
+	h := t.head()
+	return strings.HasPrefix(c.Note, h.text(origin)+"\n") && slices.Equal(c.Edge, t.complete())
+}
+
+// read is open without the signature, which takes far longer than the rest.
+func (c *Checkpoint) read(origin string) (Head, tree, error) {
+	lines := strings.SplitN(c.Note, "\n", 5)
+	if len(lines) != 5 || lines[0] != origin || lines[3] != "" {
+		return Head{}, tree{}, errors.New("it is no checkpoint of this ledger")
+	}
+	h, err := ParseHead(lines[1] + " " + lines[2])
+	if err != nil {
+		return Head{}, tree{}, err
+	}
+	t, err := grown(h.Size, c.Edge)
+	if err == nil && t.head() != h {
+		err = errEdge
+	}
+	return h, t, err
+}

@@ -1,0 +1,362 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// maxFindings bounds what Verify tells: one change can make everything after it wrong.
+const maxFindings = 20
+
+// Known is a checkpoint that was kept elsewhere.
+type Known struct {
+	Head
+	// Where says so, in words: "the checkpoint of run r3f".
+	Where string
+}
+
+// Report is what Verify found.
+type Report struct {
+	Records int64 `json:"records"`
+	Days    int   `json:"days"`
+	// Forgotten counts the records of which only the hashes are kept.
+	Forgotten   int64 `json:"forgotten,omitempty"`
+	Checkpoints int   `json:"checkpoints"`
+	// Unsigned counts the records after the last checkpoint.
+	Unsigned int64 `json:"unsigned,omitempty"`
+	// Compared counts the checkpoints from elsewhere that fit.
+	Compared int `json:"compared"`
+	// Findings say what is wrong, in words. None: the ledger is whole.
+	Findings []string `json:"findings"`
+	// Head is of all records, as a checkpoint has it. Empty: records are missing, or there is none.
+	Head string `json:"head,omitempty"`
+}
+
+// Verify reads a ledger and compares it with its checkpoints and with known ones. Without a key, it uses the ledger's
+// own. The error means that it could not be read.
+func Verify(src Source, key string, known []Known) (Report, error) {
+	if key == "" {
+		f, err := src.Open(pubName)
+		if errors.Is(err, os.ErrNotExist) {
+			return Report{}, errors.New("there is no ledger: " + pubName + " is missing")
+		}
+		if err != nil {
+			return Report{}, err
+		}
+		defer f.Close()
+		text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+		if err != nil {
+			return Report{}, err
+		}
+		key = string(text)
+	}
+	verifier, err := note.NewVerifier(strings.TrimSpace(key))
+	if err != nil {
+		return Report{}, errors.New("the key is none: want the line of " + pubName)
+	}
+	names, err := src.Days()
+	if err != nil {
+		return Report{}, err
+	}
+	v := &verification{key: verifier, known: map[int64][]Known{}, latest: slices.Clone(known)}
+	v.report.Findings = []string{}
+	for _, k := range known {
+		v.known[k.Size] = append(v.known[k.Size], k)
+	}
+	for _, name := range names {
+		if err := v.file(src, name); err != nil {
+			return v.report, fmt.Errorf("reading %s: %w", name, err)
+		}
+	}
+	v.end()
+	return v.report, nil
+}
+
+// verification is a Verify under way.
+type verification struct {
+	key    note.Verifier
+	known  map[int64][]Known
+	latest []Known
+	report Report
+
+	tree tree
+	prev tlog.Hash // of the last record, the zero hash if it is not known
+	good int64     // records up to the last checkpoint that verified
+	lost bool      // the tree is not known since a record is wrong, until the next checkpoint
+	// fits is the last checkpoint that says what the tree says. Its signature vouches for those before it.
+	fits *Checkpoint
+}
+
+func (v *verification) find(format string, args ...any) {
+	if len(v.report.Findings) == maxFindings {
+		v.report.Findings = append(v.report.Findings, "and more")
+	}
+	if len(v.report.Findings) < maxFindings {
+		v.report.Findings = append(v.report.Findings, fmt.Sprintf(format, args...))
+	}
+}
+
+// file reads a day.
+func (v *verification) file(src Source, name string) error {
+	f, err := src.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	v.report.Days++
+	switch {
+	case strings.HasSuffix(name, hashesName):
+		return v.hashes(f)
+	case strings.HasSuffix(name, rootsName):
+		return v.roots(f)
+	}
+	for lines := newLines(f); ; {
+		text, err := lines.next()
+		if err != nil || text == nil {
+			v.signature()
+			return err
+		}
+		if c := parseCheckpoint(text); c != nil {
+			v.checkpoint(c)
+		} else {
+			v.record(text)
+		}
+	}
+}
+
+// hashes reads a day of which only the hashes are kept.
+func (v *verification) hashes(f io.Reader) error {
+	for {
+		var h tlog.Hash
+		_, err := io.ReadFull(f, h[:])
+		if errors.Is(err, io.EOF) {
+			v.prev = tlog.Hash{}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		v.report.Forgotten++
+		v.add(h)
+	}
+}
+
+// roots reads a day of which only the roots of its hashes are kept.
+func (v *verification) roots(f io.Reader) error {
+	for {
+		var root [rootSize]byte
+		_, err := io.ReadFull(f, root[:])
+		if errors.Is(err, io.EOF) {
+			v.prev = tlog.Hash{}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		height := int(root[0])
+		if !v.lost && !v.tree.graft(height, tlog.Hash(root[1:])) {
+			v.find("what is kept of the records from %d on was changed", v.tree.size)
+			v.lost = true
+			continue
+		}
+		n := int64(1) << (height & 63)
+		v.report.Forgotten += n
+		v.report.Records += n
+		if v.lost {
+			v.tree.size += n
+			continue
+		}
+		for _, k := range v.known[v.tree.size] {
+			v.compare(k, v.tree.head())
+		}
+	}
+}
+
+// record checks a record against the one before.
+func (v *verification) record(text []byte) {
+	n, prev, ok := place(text)
+	switch {
+	case !ok || text[len(text)-1] != '}':
+		v.find("record %d was changed: it is no record any more", v.tree.size)
+		v.lost, v.prev = true, tlog.Hash{}
+		v.add(v.prev)
+		return
+	case n > v.tree.size:
+		v.missing(n)
+		v.lost = true
+	case n < v.tree.size:
+		v.find("record %d stands where record %d belongs", n, v.tree.size)
+		v.lost, v.prev = true, tlog.Hash{}
+		v.report.Records++
+		return
+	//defence:ledger-hash
+	case v.prev != (tlog.Hash{}) && !follows(prev, v.prev):
+		v.find("record %d was changed", n-1)
+		v.lost = true
+	}
+	v.tree.size = n
+	v.prev = tlog.RecordHash(text)
+	v.add(v.prev)
+}
+
+// add appends a leaf, and compares with what is known of the ledger at that size.
+func (v *verification) add(h tlog.Hash) {
+	v.report.Records++
+	if v.lost {
+		v.tree.size++ // its edge is wrong until the next checkpoint
+		return
+	}
+	v.tree.add(h)
+	for _, k := range v.known[v.tree.size] {
+		v.compare(k, v.tree.head())
+	}
+}
+
+// compare compares a checkpoint from elsewhere with the ledger at its size.
+func (v *verification) compare(k Known, have Head) {
+	//defence:ledger-known permits
+	if k.Root == have.Root {
+		v.report.Compared++
+		return
+	}
+	v.find("with %d records, the ledger is not the one that %s saw: it was rewritten, or is another one", k.Size, k.Where)
+}
+
+// checkpoint verifies a checkpoint.
+func (v *verification) checkpoint(c *Checkpoint) {
+	//defence:ledger-hash permits
+	if !v.lost && c.says(v.key.Name(), &v.tree) {
+		v.report.Checkpoints++
+		v.good, v.fits = v.tree.size, c
+		return
+	}
+	head, t, err := c.read(v.key.Name())
+	if err == nil {
+		_, _, err = c.open(v.key)
+	}
+	what := c.what()
+	switch {
+	case err != nil:
+		v.find("%s after record %d does not verify: %v", what, v.tree.size-1, err)
+		return
+	case v.lost:
+		for _, k := range v.known[head.Size] {
+			v.compare(k, head)
+		}
+	case head.Size > v.tree.size:
+		v.missing(head.Size)
+		v.prev = tlog.Hash{}
+	case head.Size < v.tree.size:
+		v.find("%s stands after record %d, and was made after record %d", what, v.tree.size-1, head.Size-1)
+		return
+	case head.Size-v.good == 1:
+		v.find("record %d was changed", v.good)
+	default:
+		v.find("one of the records %d to %d was changed", v.good, head.Size-1)
+	}
+	v.report.Checkpoints++
+	v.tree, v.good, v.lost = t, head.Size, false
+}
+
+// signature verifies the last checkpoint that fits.
+func (v *verification) signature() {
+	if v.fits == nil {
+		return
+	}
+	if _, _, err := v.fits.open(v.key); err != nil {
+		v.find("%s does not verify: %v", v.fits.what(), err)
+	}
+	v.fits = nil
+}
+
+// what names a checkpoint.
+func (c *Checkpoint) what() string {
+	if c.Run == "" {
+		return "a checkpoint"
+	}
+	return "the checkpoint of run " + c.Run
+}
+
+// end compares what comes after the last record.
+func (v *verification) end() {
+	v.report.Unsigned = max(0, v.tree.size-v.good)
+	if v.tree.size > 0 && !v.lost {
+		v.report.Head = v.tree.head().String()
+	}
+	slices.SortFunc(v.latest, func(a, b Known) int { return int(b.Size - a.Size) })
+	//defence:ledger-known
+	if len(v.latest) > 0 && v.latest[0].Size > v.tree.size {
+		k := v.latest[0]
+		v.find("the ledger has %d records, %s says %d: its end is missing", v.tree.size, k.Where, k.Size)
+	}
+}
+
+// missing tells of the records before the one with number n.
+func (v *verification) missing(n int64) {
+	if n-v.tree.size == 1 {
+		v.find("record %d is missing", v.tree.size)
+		return
+	}
+	v.find("the records %d to %d are missing", v.tree.size, n-1)
+}
+
+// Query says which records Each reads.
+type Query struct {
+	Since time.Time
+	// Run is the id of a run, or a prefix of it.
+	Run string
+}
+
+// Each calls on for the records of a ledger that a query asks for, the oldest first. It verifies nothing.
+func Each(src Source, q Query, on func(Record) error) error {
+	names, err := src.Days()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		day, isRecords := strings.CutSuffix(name, recordsName)
+		if !isRecords || !q.Since.IsZero() && day < q.Since.UTC().Add(-24*time.Hour).Format(dayLayout) {
+			continue
+		}
+		if err := eachOf(src, name, q, on); err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func eachOf(src Source, name string, q Query, on func(Record) error) error {
+	f, err := src.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for lines := newLines(f); ; {
+		text, err := lines.next()
+		if err != nil || text == nil {
+			return err
+		}
+		if bytes.HasPrefix(text, []byte(checkpointPrefix)) || q.Run != "" && !bytes.Contains(text, []byte(q.Run)) {
+			continue
+		}
+		r, err := parseRecord(text)
+		if err != nil {
+			continue // Verify tells
+		}
+		if r.At.Before(q.Since) || !strings.HasPrefix(r.OfRun(), q.Run) {
+			continue
+		}
+		if err := on(r); err != nil {
+			return err
+		}
+	}
+}
