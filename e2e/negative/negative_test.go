@@ -39,7 +39,7 @@ func writeOverlay() error {
 	if err != nil {
 		return err
 	}
-	path, err := armed.Write(root, filepath.Join(root, "bin", "overlay"))
+	path, err := armed.Write(root, filepath.Join(root, "bin", "_overlay"))
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,18 @@ import (
 // NoSkip reports whether a test that cannot run here is a failure (CODEFORGE_NO_SKIP).
 func NoSkip() bool { return os.Getenv("CODEFORGE_NO_SKIP") != "" }
 
-// IsThorough reports whether each test runs in all modes in which it exists (CODEFORGE_TEST_ALL), as `make test-all` asks.
-// Otherwise a test that cannot have another result in another mode runs in one mode.
+// IsThorough reports whether each test runs in all modes in which it exists, as `make test-all` asks by setting
+// CODEFORGE_TEST_ALL. Otherwise a test that cannot have another result in another mode runs in one mode.
 func IsThorough() bool { return os.Getenv("CODEFORGE_TEST_ALL") != "" }
+
+// ChooseRepeats returns how often a test repeats random cases, or cases that a fuzz target extends: more often if
+// IsThorough. Sequences with one seed begin alike, so the fewer cases are among the others.
+func ChooseRepeats(usual, thorough int) int {
+	if IsThorough() {
+		return thorough
+	}
+	return usual
+}
 
 // Skip skips a test with its reason, or fails it where nothing may be skipped.
 func Skip(tb testing.TB, reason string) {

@@ -135,9 +135,13 @@ func newRoot(e *Env) *cobra.Command {
 Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line.
 
 Commands use apis/, .env and .codeforge of the folder that CODEFORGE_HOME names,
-else of the nearest folder from here upwards that has them. In Docker they find
-the stack of that folder; docker exec leads to it. CODEFORGE_URL names another
-MCP endpoint, or docker://CONTAINER of mcp-server.
+else of the nearest folder from here upwards that has them.
+
+Commands that talk to CodeForge use --url; with --state, the CodeForge there;
+else CODEFORGE_URL, the CodeForge of the state directory, the one of this folder
+in Docker (through docker exec), or http://127.0.0.1:MCP_PORT/mcp.
+
+If a command has other arguments, write --json=FIELDS.
 
 codeforge COMMAND --help shows more.`,
 		SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
@@ -356,8 +360,7 @@ func jsonFlag(e *Env, fs *pflag.FlagSet) *bool {
 
 // jsonVar declares --json, whose FIELDS go to standard output's Fields.
 func jsonVar(e *Env, fs *pflag.FlagSet, on *bool) {
-	f := fs.VarPF(jsonValue{on, e}, "json", "", "print JSON; with `FIELDS`, separated by commas, only those "+
-		"(--json=FIELDS if there are other arguments)")
+	f := fs.VarPF(jsonValue{on, e}, "json", "", "print JSON, or only its `FIELDS`, separated by commas")
 	f.NoOptDefVal = "true"
 }
 

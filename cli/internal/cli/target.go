@@ -25,9 +25,7 @@ func targetFlags(fs *pflag.FlagSet) target {
 	return target{
 		flags: fs,
 		state: stateFlag(fs),
-		url: fs.String("url", "", "`URL` of the MCP endpoint, or docker://CONTAINER of mcp-server (default: with --state, "+
-			"the CodeForge there; else CODEFORGE_URL, then the CodeForge of the state directory, then the one in Docker, "+
-			"then http://127.0.0.1:MCP_PORT/mcp)"),
+		url:   fs.String("url", "", "`URL` of CodeForge, or docker://CONTAINER of mcp-server"),
 	}
 }
 

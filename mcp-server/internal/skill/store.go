@@ -77,7 +77,7 @@ type Store struct {
 	making   sync.Mutex // held from room to the end of the write
 	dir      string
 	readOnly bool
-	pins     *Store // of PinIn or PinInBucket
+	pins     *Store // of PinIn or PinInDatabase
 	shared   *Store // of Share, which may allows
 	may      func(name string) bool
 	mirror   *mirror // of OpenMirror

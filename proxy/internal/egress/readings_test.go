@@ -298,17 +298,9 @@ func TestReadingsMutated(t *testing.T) {
 }
 
 var (
-	mutations = flag.Int("readings.mutations", usualMutations(), "how many mutations TestReadingsMutated tries")
+	mutations = flag.Int("readings.mutations", testkit.ChooseRepeats(500, 2000), "how many mutations TestReadingsMutated tries")
 	seed      = flag.Uint64("readings.seed", 1, "what TestReadingsMutated begins with")
 )
-
-// usualMutations is the number of mutations without the flag. All sequences with one seed begin alike.
-func usualMutations() int {
-	if testkit.IsThorough() {
-		return 2000
-	}
-	return 500
-}
 
 // of returns the API that a case is for, with either value in turn.
 func (a *arena) of(c readings.Case, n int) readings.API {

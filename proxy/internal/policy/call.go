@@ -161,12 +161,11 @@ func (r Rules) notFound(run Run, name string) voice.Text {
 		return voice.Say("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use this "+
 			"server.", "%NAME", a.Name)
 	}
-	best, distance := "", 4 // at most three edits
+	var servers []string
 	for _, a := range r.servers(run) {
-		if d := typo.Distance(name, a.Name, distance); d < distance && d < len(a.Name) {
-			best, distance = a.Name, d
-		}
+		servers = append(servers, a.Name)
 	}
+	best := typo.Nearest(name, 3, servers)
 	if best == "" {
 		return voice.Say(shown)
 	}

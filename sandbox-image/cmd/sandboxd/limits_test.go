@@ -188,12 +188,13 @@ func TestKilled(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots = 1
 		w := rig.Start(t, o)
-		ended := make(chan rig.Result, 1)
+		ended, printed := make(chan rig.Result, 1), make(chan runapi.Event, 8)
+		w.OnEvent = func(e runapi.Event) { printed <- e }
 		go func() {
 			ended <- w.Run(t, pick("console.log('up');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
 				"import time\nprint('up')\nwhile True: time.sleep(0.01)\n"), testkit.Patience)
 		}()
-		time.Sleep(2 * time.Second) // it has printed
+		<-printed
 		for pid, program := range descendants(w.Process.Pid) {
 			if base := filepath.Base(program); strings.HasPrefix(base, "deno") || strings.HasPrefix(base, "python") {
 				_ = syscall.Kill(pid, syscall.SIGKILL)

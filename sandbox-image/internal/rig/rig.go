@@ -76,6 +76,8 @@ type World struct {
 	Skills  map[string]string
 	// Language is that of the runs; empty: TypeScript.
 	Language string
+	// OnEvent, if set, gets each event of a run when it comes.
+	OnEvent func(runapi.Event)
 
 	mode   Mode
 	python python.Interpreter
@@ -338,6 +340,9 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)
+		if w.OnEvent != nil {
+			w.OnEvent(e)
+		}
 	})
 	r.Stdout, r.Stderr = out.String(), errs.String()
 	return r, err
