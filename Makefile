@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test e2e attack clients s3 bench bench-tokens documents fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test test-all e2e attack clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint clean uninstall
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ down: ## stop CodeForge; skills, state and the CA are kept
 test: build ## run unit tests, then end-to-end tests in both modes (PARTS=unit|embedded|docker)
 	@GO='$(GO)' make/test.sh $(PARTS)
 
+test-all: build ## make test with the race detector everywhere, every test in every mode, and ten minutes of fuzzing
+	@CODEFORGE_TEST_ALL=1 GO='$(GO)' make/test.sh
+
 e2e: build ## run end-to-end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 	@cd e2e && $(GO) test -count=1 -timeout 30m ./...
 
@@ -65,6 +68,12 @@ bench: build ## measure the tables of docs/contribute/performance.md on this mac
 
 bench-tokens: build ## count what a model reads to find operations of real APIs, and how often it finds the right one
 	@GO='$(GO)' make/tokens.sh
+
+bench-search: build ## print how many of a hundred questions the search over operations answers (CODEFORGE_RELEASE=1: the blind ones too)
+	@GO='$(GO)' make/search.sh
+
+word-vectors: ## train the vectors of words of the search again, from npm and PyPI (15 minutes on a quiet core)
+	@make/words.sh
 
 documents: build ## import every document of a public directory of APIs, and compile the types of all operations (ten minutes)
 	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed

@@ -26,6 +26,9 @@ for arch in "${@:-amd64}"; do
 done
 codeforge() { "${GO:-go}" run ./cli/cmd/codeforge "$@"; }
 codeforge man >"$dir/man/codeforge.1"
+for command in $(codeforge __completeNoDesc man "" | grep -v :); do
+	codeforge man "$command" >"$dir/man/codeforge-$command.1"
+done
 codeforge completion bash >"$dir/completions/codeforge"
 codeforge completion zsh >"$dir/completions/_codeforge"
 codeforge completion fish >"$dir/completions/codeforge.fish"

@@ -14,7 +14,7 @@ import (
 const commandsIntro = `# Commands
 
 Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` commands print JSON, with
-` + "`--json FIELDS`" + ` only these fields of it. ` + "`codeforge COMMAND VERB --help`" + ` shows one verb with its flags.
+` + "`--json FIELDS`" + ` only these fields of it. If a command has other arguments, write ` + "`--json=FIELDS`" + `. Long flags take two dashes.
 Colour is used on terminals only, and never if NO_COLOR is set.
 
 A test keeps this page up to date; ` + "`go test ./walk -run TestCommands -update`" + ` in e2e/ regenerates it.
@@ -33,14 +33,30 @@ func TestCommands(t *testing.T) {
 	list := help("help")
 	var b strings.Builder
 	b.WriteString(commandsIntro + "\n```text\n" + list + "\n```\n")
-	names := regexp.MustCompile(`(?m)^  codeforge (\w+)`).FindAllStringSubmatch(list, -1)
+	names := listedCommands(list)
 	if len(names) < 10 {
 		t.Fatalf("codeforge help lists %d commands", len(names))
 	}
-	for _, n := range names {
-		b.WriteString("\n## codeforge " + n[1] + "\n\n```text\n" + help(n[1], "--help") + "\n```\n")
+	for _, name := range names {
+		text := help(name, "--help")
+		b.WriteString("\n## codeforge " + name + "\n\n```text\n" + text + "\n```\n")
+		for _, verb := range listedCommands(text) {
+			b.WriteString("\n### codeforge " + name + " " + verb + "\n\n```text\n" + help(name, verb, "--help") + "\n```\n")
+		}
 	}
 	same(t, "docs/reference/commands.md", b.String(), func(s string) string { return s })
+}
+
+// listedCommands are the names of the commands that a help lists, between its usage and its examples.
+func listedCommands(help string) []string {
+	_, list, _ := strings.Cut(help, "\nUsage:\n  codeforge")
+	list, _, _ = strings.Cut(list, "\nExamples:\n")
+	list, _, _ = strings.Cut(list, "\nFlags:\n")
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(list, -1) {
+		names = append(names, m[1])
+	}
+	return names
 }
 
 // same compares a document with its expected text, ignoring what differs between machines. With -update it writes the

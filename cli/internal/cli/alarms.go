@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os/exec"
@@ -10,95 +9,86 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-func alarmsCommand() command {
-	return command{
-		name: "alarms", usage: "alarms",
-		summary: "list requests that tried to send a credential or a canary",
-		details: `
-These are requests with the value of a credential or with a canary. Only code that searches for credentials finds a
-canary. No such request has left whole: CodeForge ended its run and froze its session. --watch prints new requests, and
-with --notify starts a program for each, with two arguments: a title and a text. For a notice on a desktop:
-
-  codeforge alarms --watch --notify notify-send
+func alarmsCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "alarms", Short: "list requests that tried to send a credential or a canary",
+		Long: `
+These are requests with the value of a credential or with a canary. Only code
+that searches for credentials finds a canary. No such request has left whole:
+CodeForge ended its run and froze its session. --watch prints new requests, and
+with --notify starts a program for each, with two arguments: a title and a text.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			watch := fs.Bool("watch", false, "keep printing alarms that come in, until Ctrl-C")
-			notify := fs.String("notify", "", "`PROGRAM` to start for each of them")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if *notify != "" && !*watch {
-					return usageError("alarms: --notify needs --watch")
-				}
-				op, err := t.operator(ctx, e)
-				if err != nil {
-					return err
-				}
-				list, err := op.Alarms(ctx)
-				switch {
-				case err != nil:
-					return err
-				case *watch:
-					return watchAlarms(ctx, e, op, list, *notify)
-				case *asJSON:
-					return printJSON(e.Stdout, list)
-				case len(list) == 0:
-					fmt.Fprintln(e.Stdout, "No alarm.")
-				}
-				for _, a := range list {
-					printAlarm(e.Stdout, a)
-				}
-				return nil
-			}
-		},
+		Example: example("codeforge alarms", "codeforge alarms --watch --notify notify-send"),
 	}
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	watch := c.Flags().Bool("watch", false, "keep printing alarms that come in, until Ctrl-C")
+	notify := c.Flags().String("notify", "", "`PROGRAM` to start for each of them")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *notify != "" && !*watch {
+			return usageError("alarms: --notify needs --watch")
+		}
+		op, err := t.operator(c.Context(), e)
+		if err != nil {
+			return err
+		}
+		list, err := op.Alarms(c.Context())
+		switch {
+		case err != nil:
+			return err
+		case *watch:
+			return watchAlarms(c.Context(), e, op, list, *notify)
+		}
+		return printList(e, *asJSON, list, "No alarm.", func(a operatorapi.Alarm) { printAlarm(e.Stdout, a) })
+	}
+	return c
 }
 
-func unfreezeCommand() command {
-	return command{
-		name: "unfreeze", usage: "unfreeze [SESSION]",
-		summary: "let a session run code again that an alarm has frozen",
-		details: `
-codeforge alarms lists them. Without SESSION: the one that is frozen, if it is only one.
+func unfreezeCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "unfreeze [SESSION]", Short: "let a session run code again that an alarm has frozen",
+		Long: `
+codeforge alarms lists them. Without SESSION: the one that is frozen, if it is
+only one.
 
 Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
-		setup: func(fs *flag.FlagSet) action {
-			t := targetFlags(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 1 {
-					return usageError("unfreeze takes one session, got %q too", args[1])
-				}
-				op, err := t.operator(ctx, e)
-				if err != nil {
-					return err
-				}
-				session := strings.Join(args, "")
-				if session == "" {
-					list, err := op.Alarms(ctx)
-					if err != nil {
-						return err
-					}
-					switch names := frozenSessions(list); len(names) {
-					case 0:
-						return operatorapi.ErrNotFrozen
-					case 1:
-						session = names[0]
-					default:
-						return usageError("unfreeze: which? %s", strings.Join(names, ", "))
-					}
-				}
-				if err := op.Unfreeze(ctx, session); err != nil {
-					return err
-				}
-				fmt.Fprintf(e.Stdout, "Session %s may run code again.\n", visible.Line(session))
-				return nil
-			}
-		},
+		Example: example("codeforge unfreeze", "codeforge unfreeze 3f9a1c0b7d2e"),
+		Args:    cobra.MaximumNArgs(1),
 	}
+	t := targetFlags(c.Flags())
+	c.RunE = func(c *cobra.Command, args []string) error {
+		op, err := t.operator(c.Context(), e)
+		if err != nil {
+			return err
+		}
+		session := strings.Join(args, "")
+		if session == "" {
+			list, err := op.Alarms(c.Context())
+			if err != nil {
+				return err
+			}
+			switch names := frozenSessions(list); len(names) {
+			case 0:
+				return operatorapi.ErrNotFrozen
+			case 1:
+				session = names[0]
+			default:
+				return usageError("unfreeze: which? %s", strings.Join(names, ", "))
+			}
+		}
+		if err := op.Unfreeze(c.Context(), session); err != nil {
+			return err
+		}
+		fmt.Fprintf(e.Stdout, "Session %s may run code again.\n", visible.Line(session))
+		return nil
+	}
+	return c
 }
 
 // frozenSessions are the names of those that are frozen, each once.

@@ -3,9 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
@@ -13,60 +14,124 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-func apiCommand() command {
-	return command{
-		name: "api", usage: "api add|list|check|test|search|... [NAME]",
-		summary: "add, change, list, check, try or search the APIs in apis/",
-		details: `
-  api add NAME      writes apis/NAME/config.json, mode 0600. On a terminal it prompts for what the flags leave out, and
-                    checks each answer. If there is an example, it asks for the credential only. A credential is never
-                    a flag: it is prompted for without echo, or read as one line from standard input. With
-                    --openapi, --graphql or --google, operations and types come from a document, and as a rule hosts
-                    and the way to authenticate.
-  api update NAME   reads the document again; hosts and credentials stay as they are
-  api list          lists every API, inactive ones included
-  api check NAME    looks for mistakes in one API, without starting anything
-  api test [NAME]   makes one harmless request through the running CodeForge and explains what happened; without a
-                    name for every active API
-  api search WORDS  asks the running CodeForge which operations, tools and skills fit, as a model does
-  api explain NAME METHOD PATH  says which of the API's methods, operations and rules decide on a request; NAME CALL
-                                TOOL, which decide on a call of an MCP server's tool
-  api propose NAME  shows rules that permit what runs did, as the ledger has it, beside those in force; changes nothing
-  api edit NAME     opens config.json in $VISUAL or $EDITOR, and checks it afterwards
-  api enable NAME   switches an API on
-  api disable NAME  switches an API off: its hosts are closed, its credentials still scrubbed
-  api rm NAME       removes an API with its credentials
-
-Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := apiOptions{vars: map[string]string{}}
-			o.target = targetFlags(fs)
-			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
-			fs.Var(&o.domains, "domain", "add: a host `NAME` of the API, or *.suffix; repeatable")
-			fs.Var(&o.tokens, "token", "add: the token `NAME` that code writes, e.g. STRIPE_AUTH_TOKEN; repeatable")
-			fs.Var(&o.surfaces, "in", "add: a `SURFACE` where the token may appear: header, header:Name, query:name, path, "+
-				"body:field; repeatable (default header)")
-			fs.Var(&o.restrict, "restrict", "add: a `METHOD` to refuse; repeatable")
-			fs.StringVar(&o.reference, "reference", "", "add: `URL` of the API's documentation")
-			fs.StringVar(&o.description, "description", "", "add: one `LINE` that describes the API")
-			fs.StringVar(&o.openapi, "openapi", "", "add: `FILE|URL|-` of an OpenAPI or Swagger document")
-			fs.StringVar(&o.graphql, "graphql", "", "add: `FILE|URL|-` of a schema of GraphQL, or the URL of an endpoint that "+
-				"tells it without a credential")
-			fs.StringVar(&o.google, "google", "", "add: `FILE|URL|NAME:VERSION` of a document of Google's discovery service, "+
-				"e.g. drive:v3")
-			fs.StringVar(&o.server, "server", "", "add: `URL` that requests go to, in place of the document's")
-			fs.Func("var", "add: `NAME=VALUE` of a variable in the document's server; repeatable", o.variable)
-			fs.StringVar(&o.scheme, "scheme", "", "add: `NAME` of the document's way to authenticate, or none")
-			fs.BoolVar(&o.readOnly, "read-only", false, "add: allow GET and HEAD only")
-			fs.BoolVar(&o.only, "only-operations", false, "add: refuse requests that are no operation of the document")
-			fs.StringVar(&o.path, "path", "/", "test: the `PATH` to request")
-			fs.StringVar(&o.since, "since", "7d", "propose: what runs did since this `TIME`: 7d, 2h ago, or 2026-11-22")
-			fs.StringVar(&o.ofRun, "run", "", "propose: what the run with this `ID` did, or with this prefix of it")
-			fs.StringVar(&o.api, "api", "", "search: in the API of this `NAME` only")
-			fs.BoolVar(&o.yes, "yes", false, "rm: remove without confirmation")
-			fs.BoolVar(&o.json, "json", false, "print JSON")
-			return o.run
+func apiCommand(e *Env) *cobra.Command {
+	c := groupCommand("api", "add, change, list, check, try or search the APIs in apis/",
+		"Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed;\n2 wrong command line.",
+		"codeforge api add stripe", "codeforge api list")
+	o := &apiOptions{vars: map[string]string{}}
+	o.target = targetFlags(c.PersistentFlags())
+	c.PersistentFlags().StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
+	jsonVar(e, c.PersistentFlags(), &o.json)
+	update := nameCommand(e, "api update", "read the document again; hosts and credentials stay", o.update)
+	o.documentFlags(update)
+	test := nameCommand(e, "api test", "make one harmless request, and explain what happened", o.test)
+	test.Use, test.Args = "test [NAME]", cobra.MaximumNArgs(1)
+	test.Long = "The request goes through the running CodeForge. Without a NAME, every active API\ngets one."
+	test.Example = example("codeforge api test stripe", "codeforge api test stripe --path /v1/balance")
+	test.RunE = func(c *cobra.Command, a []string) error { return o.testAll(c.Context(), e, strings.Join(a, "")) }
+	test.Flags().StringVar(&o.path, "path", "/", "the `PATH` to request")
+	search := &cobra.Command{
+		Use: "search WORDS...", Short: "ask which operations, tools and skills fit, as a model does",
+		Example: example("codeforge api search refund a charge", "codeforge api search --api stripe refund"),
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, a []string) error {
+			return o.search(c.Context(), e, strings.Join(a, " "))
 		},
+	}
+	search.Flags().StringVar(&o.api, "api", "", "in the API of this `NAME` only")
+	search.Flags().BoolVar(&o.explainHits, "explain", false, "print why each result was found: words, meaning, intent")
+	explain := &cobra.Command{
+		Use: "explain NAME METHOD PATH", Short: "say which rules and methods decide on a request",
+		Long: "NAME CALL TOOL explains what decides on a call of an MCP server's tool.",
+		Example: example("codeforge api explain stripe POST /v1/refunds",
+			"codeforge api explain notion CALL API-post-page", "codeforge api explain stripe GET / --json=why"),
+		Args: cobra.ExactArgs(3), ValidArgsFunction: completeNames(e),
+		RunE: func(_ *cobra.Command, a []string) error { return o.explain(e, a[0], strings.ToUpper(a[1]), a[2]) },
+	}
+	propose := nameCommand(e, "api propose", "show rules that permit what runs did; changes nothing", o.propose)
+	propose.Long = "The rules permit the requests of the ledger. Those in force are shown beside\nthem."
+	propose.Example = example("codeforge api propose stripe", "codeforge api propose stripe --since 30d --json=rules")
+	propose.Flags().StringVar(&o.since, "since", "7d", "what runs did since this `TIME`: 7d, 2h ago, or 2026-11-22")
+	propose.Flags().StringVar(&o.ofRun, "run", "", "what the run with this `ID` did, or with this prefix of it")
+	edit := nameCommand(e, "api edit", "open config.json in $VISUAL or $EDITOR, and check it", o.edit)
+	edit.Example = example("codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe")
+	c.AddCommand(o.addCommand(e), update,
+		&cobra.Command{
+			Use: "list", Short: "list every API, inactive ones included",
+			Example: example("codeforge api list", "codeforge api list --json name,domains"),
+			RunE:    func(*cobra.Command, []string) error { return o.list(e) },
+		},
+		nameCommand(e, "api check", "look for mistakes in one API, without starting anything", o.check),
+		test, search, explain, propose, edit)
+	c.AddCommand(o.changeCommands(e, "api", "API")...)
+	return c
+}
+
+func (o *apiOptions) addCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "add NAME", Short: "write apis/NAME/config.json, mode 0600",
+		Long: `
+On a terminal it prompts for what the flags leave out, and checks each answer.
+If there is an example, it asks for the credential only. A credential is never a
+flag: it is prompted for without echo, or read as one line from standard input.
+With --openapi, --graphql or --google, operations and types come from a
+document, and as a rule hosts and the way to authenticate.`,
+		Example: example("codeforge api add stripe",
+			"codeforge api add maps --domain maps.example.com --token MAPS_KEY \\\n      --in query:key <key.txt",
+			"codeforge api add shop --openapi https://shop.example.com/openapi.json \\\n      --read-only"),
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, a []string) error { return o.add(c.Context(), e, a[0]) },
+	}
+	flags := c.Flags()
+	flags.StringSliceVar(&o.domains, "domain", nil, "a host `NAME` of the API, or *.suffix; repeatable")
+	flags.StringSliceVar(&o.tokens, "token", nil, "the token `NAME` that code writes, e.g. STRIPE_AUTH_TOKEN; repeatable")
+	flags.StringSliceVar(&o.surfaces, "in", nil, "a `SURFACE` where the token may appear: header, header:Name, "+
+		"query:name, path, body:field; repeatable (default: header)")
+	flags.StringSliceVar(&o.restrict, "restrict", nil, "a `METHOD` to refuse; repeatable")
+	flags.StringVar(&o.reference, "reference", "", "`URL` of the API's documentation")
+	flags.StringVar(&o.description, "description", "", "one `LINE` that describes the API")
+	flags.StringVar(&o.scheme, "scheme", "", "`NAME` of the document's way to authenticate, or none")
+	flags.BoolVar(&o.readOnly, "read-only", false, "allow GET and HEAD only")
+	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are no operation of the document")
+	o.documentFlags(c)
+	return c
+}
+
+// documentFlags declares the flags that say which document describes an API.
+func (o *apiOptions) documentFlags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&o.openapi, "openapi", "", "`FILE|URL|-` of an OpenAPI or Swagger document")
+	flags.StringVar(&o.graphql, "graphql", "",
+		"`FILE|URL|-` of a schema of GraphQL, or the URL of an endpoint that tells it without a credential")
+	flags.StringVar(&o.google, "google", "",
+		"`FILE|URL|NAME:VERSION` of a document of Google's discovery service, e.g. drive:v3")
+	flags.StringVar(&o.server, "server", "", "`URL` that requests go to, in place of the document's")
+	flags.Func("var", "`NAME=VALUE` of a variable in the document's server; repeatable", o.variable)
+	c.MarkFlagsMutuallyExclusive("openapi", "graphql", "google")
+}
+
+// changeCommands are the commands of api and of mcp that switch on, switch off and remove.
+func (o *apiOptions) changeCommands(e *Env, group, noun string) []*cobra.Command {
+	activate := func(on bool) func(context.Context, *Env, string) error {
+		return func(ctx context.Context, e *Env, name string) error { return o.activate(ctx, e, name, on) }
+	}
+	remove := nameCommand(e, group+" rm", "remove an "+noun+" with its credentials", o.remove)
+	remove.SuggestFor = []string{"remove", "delete"}
+	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
+	return []*cobra.Command{
+		nameCommand(e, group+" enable", "switch an "+noun+" on", activate(true)),
+		nameCommand(e, group+" disable", "switch an "+noun+" off; its credentials are still scrubbed", activate(false)),
+		remove,
+	}
+}
+
+// nameCommand is a command of api or mcp, such as "api edit", with the NAME of an API as its argument.
+func nameCommand(e *Env, path, short string, run func(context.Context, *Env, string) error) *cobra.Command {
+	_, verb, _ := strings.Cut(path, " ")
+	return &cobra.Command{
+		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: completeNames(e),
+		Example: example("codeforge "+path+" stripe", "codeforge "+path+" stripe --json"),
+		RunE:    func(c *cobra.Command, a []string) error { return run(c.Context(), e, a[0]) },
 	}
 }
 
@@ -77,8 +142,9 @@ type apiOptions struct {
 	openapi, graphql, google            string
 	server, scheme, api, since, ofRun   string
 	vars                                map[string]string
-	domains, tokens, surfaces, restrict words
+	domains, tokens, surfaces, restrict []string
 	json, readOnly, only, yes           bool
+	explainHits                         bool // --explain
 	none                                bool // --token none
 }
 
@@ -90,40 +156,6 @@ func (o *apiOptions) variable(s string) error {
 	}
 	o.vars[name] = value
 	return nil
-}
-
-// words is a flag that may be given several times, or with commas.
-type words []string
-
-func (w *words) String() string { return strings.Join(*w, ",") }
-
-// Set adds the words of s.
-func (w *words) Set(s string) error {
-	*w = append(*w, list(s)...)
-	return nil
-}
-
-// maxWords is how many arguments a question may have.
-const maxWords = 100
-
-func (o *apiOptions) run(ctx context.Context, e *Env, args []string) error {
-	if err := e.needsApis("api", args, "list", "check", "test", "search"); err != nil {
-		return err
-	}
-	return apiCommand().runVerb([]verbAction{
-		{"add", 1, 1, func(a []string) error { return o.add(ctx, e, a[0]) }},
-		{"update", 1, 1, func(a []string) error { return o.update(ctx, e, a[0]) }},
-		{"list", 0, 0, func([]string) error { return o.list(e) }},
-		{"check", 1, 1, func(a []string) error { return o.check(e, a[0]) }},
-		{"test", 0, 1, func(a []string) error { return o.testAll(ctx, e, strings.Join(a, "")) }},
-		{"search", 1, maxWords, func(a []string) error { return o.search(ctx, e, strings.Join(a, " ")) }},
-		{"explain", 3, 3, func(a []string) error { return o.explain(e, a[0], strings.ToUpper(a[1]), a[2]) }},
-		{"propose", 1, 1, func(a []string) error { return o.propose(ctx, e, a[0]) }},
-		{"edit", 1, 1, func(a []string) error { return o.edit(ctx, e, a[0]) }},
-		{"enable", 1, 1, func(a []string) error { return o.activate(ctx, e, a[0], true) }},
-		{"disable", 1, 1, func(a []string) error { return o.activate(ctx, e, a[0], false) }},
-		{"rm", 1, 1, func(a []string) error { return o.remove(ctx, e, a[0]) }},
-	}, args)
 }
 
 // public is what of an API may be shown.
@@ -182,7 +214,7 @@ func (o *apiOptions) list(e *Env) error {
 	return nil
 }
 
-func (o *apiOptions) check(e *Env, name string) error {
+func (o *apiOptions) check(_ context.Context, e *Env, name string) error {
 	found, cat := inspect(e, o.apis)
 	var own []finding
 	for _, f := range found {

@@ -26,9 +26,7 @@ func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 	if err := apidir.Free(o.apis, name); err != nil {
 		return err
 	}
-	if flagName, from, err := o.described(); err != nil {
-		return err
-	} else if from != "" {
+	if flagName, from := o.described(); from != "" {
 		return o.addDocument(ctx, e, name, flagName, from)
 	}
 	for flagName, given := range map[string]bool{

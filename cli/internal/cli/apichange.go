@@ -65,7 +65,7 @@ func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("the editor %s ($VISUAL, $EDITOR): %w", visible.Line(words[0]), err)
 	}
-	return o.check(e, name)
+	return o.check(ctx, e, name)
 }
 
 // testAll tries one API, or all that are active.

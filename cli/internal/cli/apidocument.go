@@ -24,17 +24,13 @@ import (
 )
 
 // described is the flag that says which document describes an API, and its value. Both are empty without one.
-func (o *apiOptions) described() (flagName, from string, err error) {
+func (o *apiOptions) described() (flagName, from string) {
 	for _, f := range [][2]string{{"--openapi", o.openapi}, {"--graphql", o.graphql}, {"--google", o.google}} {
-		switch {
-		case f[1] == "":
-		case from != "":
-			return "", "", usageError("%s and %s do not go together", flagName, f[0])
-		default:
-			flagName, from = f[0], f[1]
+		if f[1] != "" {
+			return f[0], f[1]
 		}
 	}
-	return flagName, from, nil
+	return "", ""
 }
 
 // read reads and imports a document in the language of a flag. Without a flag it is OpenAPI, or Google's.
@@ -96,7 +92,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 		return usageError("--in does not go with %s, which says where credentials are; --scheme chooses", flagName)
 	}
 	source, doc, err := o.read(ctx, e, flagName, from, document.Options{
-		Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: o.surfaces.String(),
+		Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: strings.Join(o.surfaces, ","),
 		Methods: o.methods(),
 	})
 	if err != nil {
@@ -220,10 +216,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	if a == nil {
 		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s says more", name, o.apis, name)
 	}
-	flagName, from, err := o.described()
-	if err != nil {
-		return err
-	}
+	flagName, from := o.described()
 	if from == "" && a.Operations != nil && a.Operations.Source != "-" {
 		from = a.Operations.Source
 	}

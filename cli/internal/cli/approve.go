@@ -5,11 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
@@ -17,98 +18,81 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-func heldCommand() command {
-	return command{
-		name: "held", usage: "held",
-		summary: "list the requests that wait for your approval",
-		details: `
-These are requests that a rule with "then": "approve" holds. One can be decided for 15 minutes. While its run waits, it
-goes out as soon as you approve; after that, an approval lets the very same request pass once when the run is repeated.
+func heldCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "held", Short: "list the requests that wait for your approval",
+		Long: `
+These are requests that a rule with "then": "approve" holds. One can be decided
+for 15 minutes. While its run waits, it goes out as soon as you approve; after
+that, an approval lets the very same request pass once when the run is repeated.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: listing("No request waits.", func(ctx context.Context, e *Env, t target) ([]approvalapi.Held, error) {
-			c, err := approvals(ctx, e, t)
-			if err != nil {
-				return nil, err
-			}
-			return c.List(ctx)
-		}, func(e *Env, h approvalapi.Held) { printHeld(e, e.Stdout, h) }),
+		Example: example("codeforge held", "codeforge held --json id,method,url"),
 	}
-}
-
-// listing is the setup of a command that lists what fetch returns, as JSON or one by one, or prints none.
-func listing[T any](
-	none string, fetch func(context.Context, *Env, target) ([]T, error), show func(*Env, T),
-) func(*flag.FlagSet) action {
-	return func(fs *flag.FlagSet) action {
-		t, asJSON := targetFlags(fs), jsonFlag(fs)
-		return func(ctx context.Context, e *Env, _ []string) error {
-			list, err := fetch(ctx, e, t)
-			switch {
-			case err != nil:
-				return err
-			case *asJSON:
-				return printJSON(e.Stdout, list)
-			case len(list) == 0:
-				fmt.Fprintln(e.Stdout, none)
-			}
-			for _, one := range list {
-				show(e, one)
-			}
-			return nil
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := approvals(c.Context(), e, t)
+		if err != nil {
+			return err
 		}
+		list, err := client.List(c.Context())
+		if err != nil {
+			return err
+		}
+		return printList(e, *asJSON, list, "No request waits.", func(h approvalapi.Held) { printHeld(e, e.Stdout, h) })
 	}
+	return c
 }
 
-func approveCommand() command {
-	return command{
-		name: "approve", usage: "approve [ID...]",
-		summary: "let requests pass that wait for you; without an ID, show each and ask",
-		details: `
-Approves exactly the request that codeforge held shows: its method, URL, headers and body. It is sent once.
+func approveCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "approve [ID...]", Short: "let requests pass; without an ID, show each and ask",
+		Long: `
+Approves exactly the request that codeforge held shows: its method, URL, headers
+and body. It is sent once.
 
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
-		setup: func(fs *flag.FlagSet) action {
-			t := targetFlags(fs)
-			scope := fs.String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
-				"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
-			watch := fs.Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
-			return func(ctx context.Context, e *Env, args []string) error {
-				c, err := approvals(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				if len(args) > 0 {
-					return decide(ctx, e, c, args, approvalapi.Answer{Approve: true, Scope: approvalapi.Scope(*scope)})
-				}
-				return askEach(ctx, e, c, *watch)
-			}
-		},
+		Example: example("codeforge approve --watch", "codeforge approve mzxw6ytb"),
+		Args:    cobra.ArbitraryArgs,
 	}
+	t := targetFlags(c.Flags())
+	scope := c.Flags().String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
+		"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
+	watch := c.Flags().Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := approvals(c.Context(), e, t)
+		if err != nil {
+			return err
+		}
+		if len(args) > 0 {
+			answer := approvalapi.Answer{Approve: true, Scope: approvalapi.Scope(*scope)}
+			return decide(c.Context(), e, client, args, answer)
+		}
+		return askEach(c.Context(), e, client, *watch)
+	}
+	return c
 }
 
-func refuseCommand() command {
-	return command{
-		name: "refuse", usage: "refuse ID...",
-		summary: "refuse requests that wait for you",
-		details: `
-The code is told that the user refused the request, and to ask rather than to send it in another way.
+func refuseCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "refuse ID...", Short: "refuse requests that wait for you",
+		Long: `
+The code is told that the user refused the request, and to ask rather than to
+send it in another way.
 
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
-		setup: func(fs *flag.FlagSet) action {
-			t := targetFlags(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) == 0 {
-					return usageError("refuse: which? codeforge held lists them")
-				}
-				c, err := approvals(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				return decide(ctx, e, c, args, approvalapi.Answer{})
-			}
-		},
+		Example: example("codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"),
+		Args:    cobra.MinimumNArgs(1),
 	}
+	t := targetFlags(c.Flags())
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := approvals(c.Context(), e, t)
+		if err != nil {
+			return err
+		}
+		return decide(c.Context(), e, client, args, approvalapi.Answer{})
+	}
+	return c
 }
 
 // approvals connects to the proxy.

@@ -6,12 +6,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
@@ -20,34 +21,47 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-func auditCommand() command {
-	return command{
-		name: "audit", usage: "audit verify|show|export",
-		summary: "the ledger of what left the machine: verify it, read it, take it elsewhere",
-		details: `
-  audit verify   reads the whole ledger, and says which records were changed, removed or added
-  audit show     prints the records
-  audit export   writes the records, a line of JSON each, or as traces of OpenTelemetry
-
-Whoever can write the ledger's folder can replace all of it by one of their own. A checkpoint from elsewhere shows that:
-each result of execute_code has one (in its _meta, so in the client's transcripts), and so have each line "run ended" of
-the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts by itself, and with --checkpoint and
---anchor.
+func auditCommand(e *Env) *cobra.Command {
+	c := groupCommand("audit", "verify, read or export the ledger of what left the machine", `
+Whoever can write the ledger's folder can replace all of it by one of their own.
+A checkpoint from elsewhere shows that: each result of execute_code has one (in
+its _meta, so in the client's transcripts), and so have each line "run ended" of
+the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts
+by itself, and with --checkpoint and --anchor.
 
 Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := auditOptions{target: targetFlags(fs)}
-			fs.Func("checkpoint", "verify: a `LINE` that contains a checkpoint; repeatable", add(&o.checkpoints))
-			fs.StringVar(&o.anchor, "anchor", "", "verify: a `FILE` with a checkpoint a line")
-			fs.StringVar(&o.key, "key", "", "verify: the `LINE` of key.pub, where it was kept elsewhere")
-			fs.StringVar(&o.since, "since", "", "show, export: only records since a `TIME`: 10m ago, 2026-11-22, or "+
-				"2026-11-22T09:30:00Z")
-			fs.StringVar(&o.run, "run", "", "show, export: the `ID` of a run, or a prefix of it")
-			fs.BoolVar(&o.otlp, "otlp", false, "export: traces in OTLP's JSON, one a line")
-			fs.BoolVar(&o.json, "json", false, "verify: print JSON")
-			return o.execute
-		},
+		"codeforge audit verify", "codeforge audit show --since 1h")
+	o := auditOptions{target: targetFlags(c.PersistentFlags())}
+	verb := func(name, short, example string, run func(context.Context, *Env, ledger.Source) error) *cobra.Command {
+		return &cobra.Command{
+			Use: name, Short: short, Example: example,
+			RunE: func(c *cobra.Command, _ []string) error {
+				src, err := o.source(c.Context(), e)
+				if err != nil {
+					return err
+				}
+				return run(c.Context(), e, src)
+			},
+		}
 	}
+	verify := verb("verify", "find records that were changed, removed or added", example("codeforge audit verify",
+		"codeforge audit verify \\\n      --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='"), o.verify)
+	verify.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "a `LINE` that contains a checkpoint; repeatable")
+	verify.Flags().StringVar(&o.anchor, "anchor", "", "a `FILE` with a checkpoint a line")
+	verify.Flags().StringVar(&o.key, "key", "", "the `LINE` of key.pub, where it was kept elsewhere")
+	jsonVar(e, verify.Flags(), &o.json)
+	show := verb("show", "print the records",
+		example("codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"), o.show)
+	export := verb("export", "write the records as lines of JSON or traces of OpenTelemetry",
+		example("codeforge audit export >ledger.ndjson", "codeforge audit export --otlp --since 24h"), o.export)
+	export.Flags().BoolVar(&o.otlp, "otlp", false, "traces in OTLP's JSON, one a line")
+	for _, c := range []*cobra.Command{show, export} {
+		c.Flags().StringVar(&o.since, "since", "", "only records since a `TIME`: 10m ago, 2026-11-22, or "+
+			"2026-11-22T09:30:00Z")
+		c.Flags().StringVar(&o.run, "run", "", "the `ID` of a run, or a prefix of it")
+	}
+	c.AddCommand(verify, show, export)
+	return c
 }
 
 // auditOptions are the flags of audit.
@@ -58,35 +72,33 @@ type auditOptions struct {
 	otlp, json              bool
 }
 
-func (o *auditOptions) execute(ctx context.Context, e *Env, args []string) error {
-	if len(args) != 1 {
-		return usageError("audit: verify, show or export?")
-	}
+// query selects the records of --since and --run.
+func (o *auditOptions) query() (ledger.Query, error) {
 	since, err := parseSince(o.since, time.Now())
+	return ledger.Query{Since: since, Run: o.run}, err
+}
+
+func (o *auditOptions) show(_ context.Context, e *Env, src ledger.Source) error {
+	q, err := o.query()
 	if err != nil {
 		return err
 	}
-	q := ledger.Query{Since: since, Run: o.run}
-	src, err := o.source(ctx, e)
+	p := newPainter(e, e.Stdout)
+	return ledger.Each(src, q, func(r ledger.Record) error { return printRecord(e.Stdout, p, r) })
+}
+
+func (o *auditOptions) export(_ context.Context, e *Env, src ledger.Source) error {
+	q, err := o.query()
 	if err != nil {
 		return err
 	}
-	switch args[0] {
-	case "verify":
-		return o.verify(ctx, e, src)
-	case "show":
-		p := newPainter(e, e.Stdout)
-		return ledger.Each(src, q, func(r ledger.Record) error { return printRecord(e.Stdout, p, r) })
-	case "export":
-		w := bufio.NewWriter(e.Stdout)
-		if o.otlp {
-			err = ledger.ExportOTLP(src, q, w)
-		} else {
-			err = ledger.Each(src, q, func(r ledger.Record) error { return printJSONLine(w, r) })
-		}
-		return errors.Join(err, w.Flush())
+	w := bufio.NewWriter(e.Stdout)
+	if o.otlp {
+		err = ledger.ExportOTLP(src, q, w)
+	} else {
+		err = ledger.Each(src, q, func(r ledger.Record) error { return printJSONLine(w, r) })
 	}
-	return usageError("audit %q: want verify, show or export", args[0])
+	return errors.Join(err, w.Flush())
 }
 
 // source is the ledger: the running proxy's, or that of a state directory in which nothing runs.

@@ -3,11 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
@@ -22,18 +23,18 @@ import (
 // finding is one mistake or warning.
 type finding = controlapi.InspectedProblem
 
-func checkCommand() command {
-	return command{
-		name: "check", usage: "check", summary: "look for mistakes in apis/ and .env, without starting anything",
-		details: "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of them listed.",
-		setup: func(fs *flag.FlagSet) action {
-			apis, asJSON := apisFlag(fs), jsonFlag(fs)
-			return func(_ context.Context, e *Env, args []string) error {
-				found, cat := inspect(e, *apis)
-				return showFindings(e, found, cat, *asJSON)
-			}
-		},
+func checkCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "check", Short: "look for mistakes in apis/ and .env, without starting anything",
+		Long:    "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of\nthem listed.",
+		Example: example("codeforge check", "codeforge check --json ok"),
 	}
+	apis, asJSON := apisFlag(c.Flags()), jsonFlag(e, c.Flags())
+	c.RunE = func(*cobra.Command, []string) error {
+		found, cat := inspect(e, *apis)
+		return showFindings(e, found, cat, *asJSON)
+	}
+	return c
 }
 
 // inspect reads .env and the APIs.
@@ -117,8 +118,7 @@ func missing(w variables) []finding {
 	}{
 		{"UPSTREAM_CA_FILE", false, "the path of a PEM file"},
 		{"SANDBOX_PROGRAMS", true, "the path of a folder"},
-		{"BUCKET_CREDENTIALS_FILE", false, "the path of a file"},
-		{"BUCKET_CA_FILE", false, "the path of a PEM file"},
+		{"DATABASE_CA_FILE", false, "the path of a PEM file"},
 	} {
 		path := w.getenv(s.name)
 		if path == "" {

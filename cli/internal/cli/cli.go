@@ -1,4 +1,4 @@
-// Package cli is the command line: one table of commands, one file per command.
+// Package cli is the command line: a tree of commands for cobra, one file per command.
 //
 // Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line. codeforge run exits with the script's code,
 // or 125 when the script could not be run.
@@ -7,13 +7,15 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
@@ -43,7 +45,8 @@ type Env struct {
 	Stdout  *terminal.Stream
 	Stderr  *terminal.Stream
 
-	home string // see setHome; empty: the working directory
+	home    string // see setHome; empty: the working directory
+	started bool   // a command has begun: the command line is right
 }
 
 // Getenv is the value of a variable of Environ, or empty.
@@ -62,33 +65,6 @@ func (e *Env) program() string {
 		return e.Program
 	}
 	return "codeforge"
-}
-
-// command is one row of the table.
-type command struct {
-	name, usage, summary string
-	// details follows the summary in the command's help. A command with verbs lists them there: see verbs.
-	details string
-	// setup declares the flags and returns the action.
-	setup  func(*flag.FlagSet) action
-	hidden bool
-}
-
-// action runs a command with the arguments that are not flags.
-type action func(ctx context.Context, e *Env, args []string) error
-
-// commands is the table, in the order of the help.
-func commands() []command {
-	return []command{
-		initCommand(), apiCommand(), mcpCommand(), checkCommand(), upCommand(), downCommand(), statusCommand(),
-		connectCommand(), loginCommand(), logoutCommand(), credentialsCommand(), secretsCommand(),
-		consoleCommand(), heldCommand(), approveCommand(), refuseCommand(), plansCommand(), planCommand(),
-		alarmsCommand(), unfreezeCommand(), runCommand(), stdioCommand(), runsCommand(),
-		logsCommand(), receiptCommand(), auditCommand(),
-		skillsCommand(), manifestCommand(), doctorCommand(), versionCommand(), completionCommand(), manCommand(),
-		completeCommand(),
-		superviseCommand(), probeCommand(), relayCommand(),
-	}
 }
 
 // exitError carries an exit code. Without err it prints nothing: the cause has been printed already.
@@ -137,83 +113,186 @@ func Run(ctx context.Context, e *Env) int {
 }
 
 func dispatch(ctx context.Context, e *Env) error {
-	if len(e.Args) == 0 {
-		printHelp(e.Stderr)
-		return silent(ExitUsage)
+	root := newRoot(e)
+	args, err := commandLine(root, e.Args)
+	if err == nil {
+		root.SetArgs(args)
+		err = root.ExecuteContext(ctx)
 	}
-	name, args := e.Args[0], e.Args[1:]
-	switch name {
-	case "help", "-h", "--help":
-		if len(args) == 0 {
-			printHelp(e.Stdout)
-			return nil
-		}
-		name, args = args[0], append(args[1:min(2, len(args))], "--help")
-	case "--version", "-v":
-		name = "version"
+	if err != nil && !e.started { // cobra has refused the command line
+		return usageError("%w", err)
 	}
-	for _, c := range commands() {
-		if c.name == name {
-			return c.run(ctx, e, args)
-		}
-	}
-	return unknownCommand(name)
+	return err
 }
 
-// run parses flags, which may come before and after other arguments.
-func (c command) run(ctx context.Context, e *Env, args []string) error {
-	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	do := c.setup(fs)
-	usage, words := c.usage, 1
-	if len(args) > 0 {
-		if v := c.verb(args[0]); v != nil {
-			usage, words = v.usage, 2
-		}
+// newRoot builds the tree of commands.
+func newRoot(e *Env) *cobra.Command {
+	cobra.EnableCommandSorting = false
+	root := &cobra.Command{
+		Use:   "codeforge",
+		Short: "run a model's code behind a proxy that holds the credentials",
+		Long: `
+Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line.
+
+Commands use apis/, .env and .codeforge of the folder that CODEFORGE_HOME names,
+else of the nearest folder from here upwards that has them.
+
+Commands that talk to CodeForge use --url; with --state, the CodeForge there;
+else CODEFORGE_URL, the CodeForge of the state directory, the one of this folder
+in Docker (through docker exec), or http://127.0.0.1:MCP_PORT/mcp.
+
+If a command has other arguments, write --json=FIELDS.
+
+codeforge COMMAND --help shows more.`,
+		SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(e.Stderr)
+			return errors.Join(c.Help(), silent(ExitUsage))
+		},
 	}
-	args, fields := takeFields(args, alone(usage, words))
-	var rest []string
-	for {
-		err := fs.Parse(args)
-		if errors.Is(err, flag.ErrHelp) {
-			c.printHelp(e.Stdout, fs, strings.Join(rest[:min(1, len(rest))], ""))
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Start and stop", []*cobra.Command{
+			initCommand(e), upCommand(e), downCommand(e), statusCommand(e), doctorCommand(e),
+		}},
+		{"APIs", []*cobra.Command{apiCommand(e), mcpCommand(e), checkCommand(e)}},
+		{"Credentials that change", []*cobra.Command{
+			loginCommand(e), logoutCommand(e), credentialsCommand(e), secretsCommand(e),
+		}},
+		{"Requests that wait for you", []*cobra.Command{
+			heldCommand(e), approveCommand(e), refuseCommand(e), plansCommand(e), planCommand(e),
+		}},
+		{"Requests that were stopped", []*cobra.Command{alarmsCommand(e), unfreezeCommand(e)}},
+		{"Clients and models", []*cobra.Command{
+			connectCommand(e), stdioCommand(e), manifestCommand(e), skillsCommand(e),
+		}},
+		{"Run and look", []*cobra.Command{
+			consoleCommand(e), runCommand(e), runsCommand(e), logsCommand(e), receiptCommand(e), auditCommand(e),
+		}},
+		{"The command line itself", []*cobra.Command{versionCommand(e), completionCommand(e), manCommand(e)}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+		}
+		root.AddCommand(g.commands...)
+	}
+	root.AddCommand(innerCommands(e)...)
+	root.SetOut(e.Stdout)
+	root.SetErr(e.Stderr)
+	root.SetHelpFunc(printHelp)
+	root.SetFlagErrorFunc(flagError)
+	prepare(e, root)
+	return root
+}
+
+// prepare makes each command below c find its folder before it runs, and take no argument unless it says otherwise.
+func prepare(e *Env, c *cobra.Command) {
+	if check := c.Args; check == nil {
+		c.Args = noArguments
+	} else {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return fmt.Errorf("%w; want %s", err, c.UseLine())
+			}
 			return nil
 		}
-		if err != nil {
-			return c.flagError(fs, err)
-		}
-		left := fs.Args()
-		if parsed := len(args) - len(left); parsed > 0 && args[parsed-1] == "--" {
-			rest = append(rest, left...)
-			break
-		}
-		if len(left) == 0 {
-			break
-		}
-		rest, args = append(rest, left[0]), left[1:]
 	}
-	if names := c.verbNames(); len(rest) > 0 && !c.hidden {
-		switch {
-		case len(names) > 0 && c.verb(rest[0]) == nil:
-			return usageError("%s: unknown verb %q%s", c.name, rest[0], didYouMean(rest[0], "", names))
-		case len(names) == 0 && alone(c.usage, 1):
-			return usageError("%s takes no argument, got %q", c.name, rest[0])
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			e.started = true
+			if err := e.setHome(); err != nil {
+				return err
+			}
+			if err := e.needsApis(c, args); err != nil {
+				return err
+			}
+			for _, name := range []string{"apis", "state"} {
+				if f := c.Flags().Lookup(name); f != nil && !f.Changed && f.DefValue != "" {
+					_ = f.Value.Set(e.inHome(f.DefValue)) // a string
+				}
+			}
+			return run(c, args)
 		}
 	}
-	if err := e.setHome(); err != nil {
-		return err
+	for _, sub := range c.Commands() {
+		prepare(e, sub)
 	}
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for _, name := range []string{"apis", "state"} {
-		if f := fs.Lookup(name); f != nil && !given[name] && f.DefValue != "" {
-			_ = f.Value.Set(e.inHome(f.DefValue)) // a string
+}
+
+// groupCommand is a command that only has commands of its own, such as api.
+func groupCommand(name, short, long string, examples ...string) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " COMMAND", Short: short, Long: long, Example: example(examples...),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usageError("%s: %s?", name, either(commandNames(c)))
+		},
+	}
+}
+
+// noArguments refuses arguments, which may be misspelt commands.
+func noArguments(c *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case !c.HasSubCommands():
+		return fmt.Errorf("%s takes no argument, got %q", commandPath(c), args[0])
+	}
+	c.SuggestionsMinimumDistance = 2
+	mean := ""
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		mean = " did you mean " + either(near) + "?"
+	}
+	return fmt.Errorf("unknown command %q;%s %s --help lists the commands",
+		strings.TrimSpace(commandPath(c)+" "+args[0]), mean, c.CommandPath())
+}
+
+// commandPath is the names of a command without the program's, such as "api list".
+func commandPath(c *cobra.Command) string {
+	return strings.TrimPrefix(strings.TrimPrefix(c.CommandPath(), "codeforge"), " ")
+}
+
+// commandLine is the command line as cobra reads it: the command's names, its flags, its arguments. It knows help and
+// --version, and that FIELDS may follow --json if the command has no arguments. It refuses one dash before a long flag,
+// which cobra would read as several short ones.
+func commandLine(root *cobra.Command, args []string) ([]string, error) {
+	switch {
+	case len(args) == 0 || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd):
+		return args, nil
+	case args[0] == "help":
+		args = append(args[1:len(args):len(args)], "--help")
+	case args[0] == "--version" || args[0] == "-v":
+		args = []string{"version"}
+	}
+	c, rest, err := root.Find(args)
+	if err != nil {
+		return nil, err
+	}
+	if c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return nil, noArguments(c, rest[:1])
+	}
+	c.InitDefaultHelpFlag()
+	alone := c.Args(c, nil) == nil && c.Args(c, []string{"FIELDS"}) != nil
+	line := strings.Fields(commandPath(c))
+	for i := 0; i < len(rest); i++ {
+		arg := rest[i]
+		if arg == "--" {
+			return append(line, rest[i:]...), nil
 		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if len(name) > 1 && arg[0] == '-' && c.Flag(name) != nil {
+			return nil, fmt.Errorf("%s: %s needs two dashes: --%s", commandPath(c), arg, name)
+		}
+		if arg == "--json" && alone && i+1 < len(rest) && !strings.HasPrefix(rest[i+1], "-") {
+			i++
+			arg += "=" + rest[i]
+		}
+		line = append(line, arg)
 	}
-	if len(fields) > 0 {
-		return onlyFields(e, fields, func(e *Env) error { return do(ctx, e, rest) })
-	}
-	return do(ctx, e, rest)
+	return line, nil
 }
 
 // variables are .env and the environment, which wins. The contents of a file that NAME_FILE names are in NAME if the
@@ -268,10 +347,40 @@ func (v variables) getenv(name string) string { return v.values[name] }
 const stateUsage = "state `DIR` of this CodeForge"
 
 // stateFlag declares --state.
-func stateFlag(fs *flag.FlagSet) *string { return fs.String("state", statedir.Default, stateUsage) }
+func stateFlag(fs *pflag.FlagSet) *string { return fs.String("state", statedir.Default, stateUsage) }
 
-func apisFlag(fs *flag.FlagSet) *string {
-	return fs.String("apis", "apis", "`DIR` of the APIs")
+func apisFlag(fs *pflag.FlagSet) *string { return fs.String("apis", "apis", "`DIR` of the APIs") }
+
+// jsonFlag declares --json.
+func jsonFlag(e *Env, fs *pflag.FlagSet) *bool {
+	on := new(bool)
+	jsonVar(e, fs, on)
+	return on
 }
 
-func jsonFlag(fs *flag.FlagSet) *bool { return fs.Bool("json", false, "print JSON") }
+// jsonVar declares --json, whose FIELDS go to standard output's Fields.
+func jsonVar(e *Env, fs *pflag.FlagSet, on *bool) {
+	f := fs.VarPF(jsonValue{on, e}, "json", "", "print JSON, or only its `FIELDS`, separated by commas")
+	f.NoOptDefVal = "true"
+}
+
+// jsonValue is the value of --json.
+type jsonValue struct {
+	on *bool
+	e  *Env
+}
+
+func (j jsonValue) String() string { return "" }
+
+// Type is bool, because FIELDS may be missing.
+func (j jsonValue) Type() string { return "bool" }
+
+// Set reads true, false or FIELDS.
+func (j jsonValue) Set(s string) error {
+	on, err := strconv.ParseBool(s)
+	if err != nil {
+		on, j.e.Stdout.Fields = true, list(s)
+	}
+	*j.on = on
+	return nil
+}

@@ -1,17 +1,22 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/creack/pty"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
@@ -43,89 +48,119 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestEveryCommandDocumentsItself: a summary, exit codes, and a help text for every flag.
-func TestEveryCommandDocumentsItself(t *testing.T) {
-	for _, c := range commands() {
-		if c.hidden {
-			continue
-		}
-		if c.summary == "" || !strings.HasPrefix(c.usage, c.name) {
-			t.Errorf("%s: summary %q, usage %q", c.name, c.summary, c.usage)
-		}
-		if c.name != "version" && !strings.Contains(c.details, "Exit codes:") {
-			t.Errorf("%s: its exit codes are not documented", c.name)
-		}
-		names := []string{c.name}
-		for _, v := range c.verbs() {
-			names = append(names, c.name+" "+v.name)
-			if v.text == "" || !strings.HasPrefix(v.usage, c.name+" "+v.name) {
-				t.Errorf("%s: verb %+v", c.name, v)
-			}
-		}
-		for _, name := range names {
-			if list := examples()[name]; len(list) < 2 {
-				t.Errorf("%s: %d examples, want two in examples()", name, len(list))
+// allCommands are the commands that help shows, the root first.
+func allCommands(e *Env) []*cobra.Command {
+	all := []*cobra.Command{newRoot(e)}
+	for i := 0; i < len(all); i++ {
+		for _, c := range all[i].Commands() {
+			if c.IsAvailableCommand() {
+				all = append(all, c)
 			}
 		}
 	}
-	for _, name := range commandNames() {
-		if !slices.ContainsFunc(groups(), func(g group) bool { return slices.Contains(g.commands, name) }) {
-			t.Errorf("in no group of groups(): %s", name)
+	return all
+}
+
+// TestEveryCommandDocumentsItself: a summary, exit codes, two examples, and a help of at most 80 columns.
+func TestEveryCommandDocumentsItself(t *testing.T) {
+	for _, c := range allCommands(&Env{}) {
+		name, top := c.CommandPath(), c.HasParent() && !c.Parent().HasParent()
+		if c.Short == "" || top && c.GroupID == "" {
+			t.Errorf("%s: summary %q, group %q", name, c.Short, c.GroupID)
+		}
+		if top && c.Name() != "version" && !strings.Contains(c.Long, "Exit codes:") {
+			t.Errorf("%s: its exit codes are not documented", name)
+		}
+		if c.HasParent() && strings.Count(c.Example, "codeforge") < 2 {
+			t.Errorf("%s: %q, want two examples", name, c.Example)
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s: --%s has no help", name, f.Name)
+			}
+		})
+		var help strings.Builder
+		c.SetOut(&help)
+		testkit.Must(t, c.Help())
+		for line := range strings.Lines(help.String()) {
+			if width := utf8.RuneCountInString(line) - 1; width > helpWidth {
+				t.Errorf("%s: %d columns: %s", name, width, line)
+			}
 		}
 	}
 }
 
 // TestLanguages: the help of a command that names one language of code also names the other.
 func TestLanguages(t *testing.T) {
-	for _, c := range commands() {
-		text := c.summary + c.details
+	for _, c := range allCommands(&Env{}) {
+		text := c.Short + c.Long
 		if strings.Contains(text, "TypeScript") != strings.Contains(text, "Python") {
-			t.Errorf("%s: its help names one of TypeScript and Python only", c.name)
+			t.Errorf("%s: its help names one of TypeScript and Python only", c.CommandPath())
 		}
 	}
 }
 
-// TestExamplesParse: every example is a command line that the table accepts.
+// TestExamplesParse: every example is a command line that the tree accepts.
 func TestExamplesParse(t *testing.T) {
-	for name, list := range examples() {
-		for _, line := range list {
-			_, line, found := strings.Cut(line, "codeforge ")
-			words := strings.Fields(line)
-			i := slices.IndexFunc(commands(), func(c command) bool { return found && len(words) > 0 && c.name == words[0] })
-			if i < 0 {
-				t.Errorf("%s: %q calls no command", name, line)
+	found := 0
+	for _, c := range allCommands(&Env{}) {
+		for line := range strings.Lines(strings.ReplaceAll(c.Example, "\\\n", "")) {
+			_, line, _ = strings.Cut(strings.TrimSpace(line), "codeforge ")
+			line, _, _ = strings.Cut(strings.NewReplacer(" <key.txt", "", " >", " |", ")", "").Replace(line), " |")
+			e := &Env{Stdout: terminal.Open(os.Stdout)}
+			root := newRoot(e)
+			words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)
+			if slices.Contains(words, "codeforge") { // docker exec CONTAINER codeforge
+				words = words[slices.Index(words, "codeforge")+1:]
+			}
+			args, err := commandLine(root, words)
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
 				continue
 			}
-			c := commands()[i]
-			if _, verb, found := strings.Cut(name, " "); found && c.verb(verb) == nil {
-				continue
+			if of, rest, err := root.Find(args); err != nil || of == root {
+				t.Errorf("%s: calls no command: %v", line, err)
+			} else if err := of.ParseFlags(rest); err != nil {
+				t.Errorf("%s: %v", line, err)
+			} else if err := of.ValidateArgs(of.Flags().Args()); err != nil {
+				t.Errorf("%s: %v", line, err)
 			}
-			known := c.flagNames("")
-			for _, word := range words {
-				flag, _, _ := strings.Cut(word, "=")
-				if word == "--" {
-					break
-				}
-				if strings.HasPrefix(word, "-") && word != "-" && word != "-l" && !slices.Contains(known, flag) {
-					t.Errorf("%s: %q has the unknown flag %s", name, line, flag)
-				}
-			}
+			found++
 		}
+	}
+	if found < 100 {
+		t.Errorf("%d examples", found)
 	}
 }
 
-// TestAlone: where a command has no arguments of its own, --json may be followed by fields.
-func TestAlone(t *testing.T) {
-	for usage, want := range map[string]bool{
-		"status": true, "logs [--follow] [-n N] [--run ID]": true, "up [--detach]": true, "api list": true,
-		"run FILE.ts [ARG...] [--apis a,b]": false, "receipt [RUN]": false, "api test NAME": false, "skills rm NAME...": false,
+// TestCommandLine: --json may be followed by fields if the command has no arguments, and a long flag needs two dashes.
+func TestCommandLine(t *testing.T) {
+	for line, want := range map[string]string{
+		"status --json running,url":  "status --json=running,url",
+		"api --json list":            "api list --json",
+		"api list --json name":       "api list --json=name",
+		"runs --json run --since 1h": "runs --json=run --since 1h",
+		"receipt --json rv4":         "receipt --json rv4",
+		"run a.ts --json b":          "run a.ts --json b",
+		"run a.ts -- -json --json x": "run a.ts -- -json --json x",
+		"help api add":               "api add --help",
+		"help":                       "--help",
+		"--version":                  "version",
+		"logs -f -n 20":              "logs -f -n 20",
+		"api list -json":             "api list: -json needs two dashes: --json",
+		"run -eval x":                "run: -eval needs two dashes: --eval",
+		"run a.ts -timeout=3s":       "run: -timeout=3s needs two dashes: --timeout",
+		"runs -help":                 "runs: -help needs two dashes: --help",
+		"api tset shop":              `unknown command "api tset"; did you mean test? codeforge api --help lists the commands`,
+		"help fly":                   `unknown command "fly"; codeforge --help lists the commands`,
 	} {
-		words := 1
-		if strings.HasPrefix(usage, "api ") || strings.HasPrefix(usage, "skills ") {
-			words = 2
+		args, err := commandLine(newRoot(&Env{}), strings.Fields(line))
+		got := strings.Join(args, " ")
+		if err != nil {
+			got = err.Error()
 		}
-		if got := alone(usage, words); got != want {
-			t.Errorf("%s: %v", usage, got)
+		if got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
 		}
 	}
 }
@@ -201,21 +236,19 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestFields: chosen fields of objects and of lists, in the order asked for, as they are printed.
+// TestFields: chosen fields of objects and of lists, in the order asked for.
 func TestFields(t *testing.T) {
 	for _, row := range []struct{ in, fields, want, err string }{
-		{`{"a":1,"b":{"c":[1]},"d":2}`, "d,b", `{"d":2,"b":{"c":[1]}}` + "\n", ""},
-		{"{\"a\":1}\n{\"a\":2}\n{}\n", "a", "{\"a\":1}\n{\"a\":2}\n{\"a\":null}\n", ""},
-		{"[{\"name\": 1,\n\"x\": 2}]", "name", "[\n  {\n    \"name\": 1\n  }\n]\n", ""},
+		{`{"a":1,"b":{"c":[1]},"d":2}`, "d,b", `{"d":2,"b":{"c":[1]}}`, ""},
+		{`{"a":"<&>","b":2}`, "a", `{"a":"<&>"}`, ""},
+		{`[{"name":1,"x":2}]`, "name", `[{"name":1}]`, ""},
 		{`{"status":1}`, "staus", "", "did you mean status?"},
 		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
 		{`3`, "a", "", "no object"},
-		{``, "a", "", ""},
 	} {
-		var out strings.Builder
-		err := filterFields(strings.NewReader(row.in), &out, list(row.fields), &fieldNames{names: map[string]bool{}})
-		if out.String() != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
-			t.Errorf("%s of %s: %q, %v", row.fields, row.in, out.String(), err)
+		got, err := pickFields(json.RawMessage(row.in), list(row.fields))
+		if string(got) != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
+			t.Errorf("%s of %s: %s, %v", row.fields, row.in, got, err)
 		}
 	}
 }
@@ -245,7 +278,8 @@ func TestFieldsOfType(t *testing.T) {
 		file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 		testkit.Must(t, err)
 		e := &Env{Stdout: terminal.Open(file)}
-		err = onlyFields(e, list(row.fields), func(e *Env) error { return printJSON(e.Stdout, row.v) })
+		e.Stdout.Fields = list(row.fields)
+		err = printJSON(e.Stdout, row.v)
 		text, _ := os.ReadFile(file.Name())
 		var exit *exitError
 		if errors.As(err, &exit); strings.Join(strings.Fields(string(text)), "") != row.want || (err == nil) != (row.code == 0) || exit != nil && exit.code != row.code {

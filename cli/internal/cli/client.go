@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
@@ -20,37 +21,38 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-func connectCommand() command {
-	return command{
-		name: "connect", usage: "connect [CLIENT] [--write]",
-		summary: "show how MCP clients connect, or put CodeForge into a client's configuration",
-		details: `
-CLIENT is ` + either(clients.Names()) + `. Without one, the lines for all clients are printed.
+func connectCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "connect [CLIENT]", Short: "show how MCP clients connect, or configure one of them",
+		Long: `
+CLIENT is ` + either(clients.Names()) + `. Without
+one, the lines for all clients are printed.
 
-With one, the change of its configuration is shown, and made once you confirm, or at once with --write. Everything
-else in the file stays as it is, and a copy of it is kept beside it. A file with comments is not changed; the entry to
-paste is printed instead. The token is never written: where one is required the client starts codeforge stdio, which
-needs none, or with --http sends the value of MCP_AUTH_TOKEN in its own environment.
+With one, the change of its configuration is shown, and made once you confirm,
+or at once with --write. Everything else in the file stays as it is, and a copy
+of it is kept beside it. A file with comments is not changed; the entry to paste
+is printed instead. The token is never written: where one is required the client
+starts codeforge stdio, which needs none, or with --http sends the value of
+MCP_AUTH_TOKEN in its own environment.
 
---tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP, with a token of its own.
+--tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP,
+with a token of its own.
 
-Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or nothing was written;
-2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := connectOptions{target: targetFlags(fs)}
-			fs.BoolVar(&o.write, "write", false, "write without confirmation")
-			fs.BoolVar(&o.http, "http", false, "connect over HTTP even if a token is required")
-			fs.StringVar(&o.file, "file", "", "the client's configuration `FILE`, if it is not in its usual place")
-			fs.StringVar(&o.tenant, "tenant", "", "for the tenant of this `NAME`")
-			fs.BoolVar(&o.json, "json", false, "print JSON")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 1 {
-					return usageError("connect takes one client, got %d", len(args))
-				}
-				return o.run(ctx, e, strings.Join(args, ""))
-			}
-		},
+Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or
+nothing was written; 2 wrong command line.`,
+		Example: example("codeforge connect", "codeforge connect cursor --write"),
+		Args:    cobra.MaximumNArgs(1), ValidArgs: clients.Names(),
 	}
+	o := connectOptions{target: targetFlags(c.Flags())}
+	c.Flags().BoolVar(&o.write, "write", false, "write without confirmation")
+	c.Flags().BoolVar(&o.http, "http", false, "connect over HTTP even if a token is required")
+	c.Flags().StringVar(&o.file, "file", "", "the client's configuration `FILE`, if it is not in its usual place")
+	c.Flags().StringVar(&o.tenant, "tenant", "", "for the tenant of this `NAME`")
+	jsonVar(e, c.Flags(), &o.json)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return o.run(c.Context(), e, strings.Join(args, ""))
+	}
+	return c
 }
 
 // connectOptions are the flags of connect.

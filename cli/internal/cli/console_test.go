@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,20 +23,14 @@ func TestConsoleCommands(t *testing.T) {
 		text, err := os.ReadFile(name)
 		testkit.Must(t, err)
 		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
-			all := commands()
-			i := slices.IndexFunc(all, func(c command) bool { return c.name == m[1] })
-			if i < 0 {
+			c, rest, err := newRoot(&Env{}).Find(append([]string{m[1]}, strings.Fields(m[2])...))
+			if err != nil || !c.HasParent() || c.HasSubCommands() && len(rest) > 0 && rest[0][0] != '-' {
 				t.Errorf("%s: %s: there is no such command", filepath.Base(name), m[0])
 				continue
 			}
 			found++
-			fs := flag.NewFlagSet("", flag.ContinueOnError)
-			all[i].setup(fs)
-			if verb, _, _ := strings.Cut(strings.TrimSpace(m[2]), " "); len(all[i].verbNames()) > 0 && verb != "" && all[i].verb(verb) == nil {
-				t.Errorf("%s: %s: there is no verb %s", filepath.Base(name), m[0], verb)
-			}
 			for _, f := range flags.FindAllStringSubmatch(m[2], -1) {
-				if fs.Lookup(f[1]) == nil {
+				if c.Flag(f[1]) == nil {
 					t.Errorf("%s: %s: there is no flag --%s", filepath.Base(name), m[0], f[1])
 				}
 			}

@@ -4,38 +4,40 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/feeder"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-func credentialsCommand() command {
-	return command{
-		name: "credentials", usage: "credentials",
-		summary: "list the credentials that change: what kind, until when, and what went wrong",
-		details: `
-These are the credentials of apis/ that CodeForge obtains itself: by a login, from a token server, from a secret
-manager, or from a program. No value is shown, here or anywhere.
+func credentialsCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "credentials", Short: "list the credentials that change, with what went wrong",
+		Long: `
+These are the credentials of apis/ that CodeForge obtains itself: by a login,
+from a token server, from a secret manager, or from a program. No value is
+shown, here or anywhere.
 
-Exit codes: 0 listed; 1 CodeForge does not run, or a credential cannot be used now.`,
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				_, list, err := readCredentials(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				return shown(e, *asJSON, list, !slices.ContainsFunc(list, broken), func() { printCredentials(e, list) })
-			}
-		},
+Exit codes: 0 listed; 1 CodeForge does not run, or a credential cannot be used
+now.`,
+		Example: example("codeforge credentials", "codeforge credentials --json name,state"),
 	}
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		_, list, err := readCredentials(c.Context(), e, t)
+		if err != nil {
+			return err
+		}
+		return shown(e, *asJSON, list, !slices.ContainsFunc(list, broken), func() { printCredentials(e, list) })
+	}
+	return c
 }
 
 // broken reports whether a credential cannot be used until somebody does something.
@@ -86,77 +88,76 @@ func untilText(t *time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-func logoutCommand() command {
-	return command{
-		name: "logout", usage: "logout NAME",
-		summary: "forget a login, or whatever else CodeForge obtained for a credential",
-		details: `
-What is stored is deleted. The provider is not told: to end the access there too, remove CodeForge from the apps of
-your account.
+func logoutCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "logout NAME", Short: "forget a login, or what else was obtained for a credential",
+		Long: `
+What is stored is deleted. The provider is not told: to end the access there
+too, remove CodeForge from the apps of your account.
 
-Exit codes: 0 forgotten; 1 CodeForge does not run, or it could not be deleted; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			t := targetFlags(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) != 1 {
-					return usageError("logout takes the name of a credential")
-				}
-				c, _, err := readCredentials(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				if err := c.Logout(ctx, args[0]); err != nil {
-					return err
-				}
-				fmt.Fprintf(e.Stdout, "%s is forgotten.\n", visible.Line(args[0]))
-				return nil
-			}
-		},
+Exit codes: 0 forgotten; 1 CodeForge does not run, or it could not be deleted; 2
+wrong command line.`,
+		Example: example("codeforge logout GMAIL_TOKEN", "codeforge logout LINEAR_TOKEN"),
+		Args:    cobra.ExactArgs(1),
 	}
+	t := targetFlags(c.Flags())
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, _, err := readCredentials(c.Context(), e, t)
+		if err != nil {
+			return err
+		}
+		if err := client.Logout(c.Context(), args[0]); err != nil {
+			return err
+		}
+		fmt.Fprintf(e.Stdout, "%s is forgotten.\n", visible.Line(args[0]))
+		return nil
+	}
+	return c
 }
 
-func secretsCommand() command {
-	return command{
-		name: "secrets", usage: "secrets [--watch]",
-		summary: "run the programs of credentials with \"command\", and hand their output to CodeForge",
-		details: `
-Programs such as op, pass or vault run here, as you, and not in a container: they need your key chain. codeforge up
-does this by itself; with Docker, run this on the host. --watch stays, and runs each program again when its output is
+func secretsCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "secrets", Short: "run the programs of credentials with \"command\" for CodeForge",
+		Long: `
+Programs such as op, pass or vault run here, as you, and not in a container:
+they need your key chain. codeforge up does this by itself; with Docker, run
+this on the host. --watch stays, and runs each program again when its output is
 about to end.
 
-Which programs there are is read from apis/ on this machine. A program that everybody, or a user of the sandbox, can
-write is not run. What programs print is neither shown nor logged.
+Which programs there are is read from apis/ on this machine. A program that
+everybody, or a user of the sandbox, can write is not run. What programs print
+is neither shown nor logged.
 
 Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) action {
-			t, apis := targetFlags(fs), apisFlag(fs)
-			watch := fs.Bool("watch", false, "stay, and supply again when it is time")
-			return func(ctx context.Context, e *Env, args []string) error {
-				vars, err := readVariables(e)
-				if err != nil {
-					return err
-				}
-				c, _, err := readCredentials(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				f, s := feeder.New(e.Environ), feeder.Source{APIs: *apis, Getenv: vars.getenv}
-				outcomes, err := f.Once(ctx, c, s, true)
-				if err != nil {
-					return err
-				}
-				failed := printOutcomes(e, outcomes)
-				if *watch {
-					f.Keep(ctx, c, s, func(o feeder.Outcome) { printOutcomes(e, []feeder.Outcome{o}) })
-					return nil
-				}
-				if failed {
-					return silent(ExitFailed)
-				}
-				return nil
-			}
-		},
+		Example: example("codeforge secrets", "codeforge secrets --watch"),
 	}
+	t, apis := targetFlags(c.Flags()), apisFlag(c.Flags())
+	watch := c.Flags().Bool("watch", false, "stay, and supply again when it is time")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		vars, err := readVariables(e)
+		if err != nil {
+			return err
+		}
+		client, _, err := readCredentials(c.Context(), e, t)
+		if err != nil {
+			return err
+		}
+		f, s := feeder.New(e.Environ), feeder.Source{APIs: *apis, Getenv: vars.getenv}
+		outcomes, err := f.Once(c.Context(), client, s, true)
+		if err != nil {
+			return err
+		}
+		failed := printOutcomes(e, outcomes)
+		if *watch {
+			f.Keep(c.Context(), client, s, func(o feeder.Outcome) { printOutcomes(e, []feeder.Outcome{o}) })
+			return nil
+		}
+		if failed {
+			return silent(ExitFailed)
+		}
+		return nil
+	}
+	return c
 }
 
 func printOutcomes(e *Env, outcomes []feeder.Outcome) (failed bool) {

@@ -2,8 +2,9 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
@@ -12,54 +13,58 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-func doctorCommand() command {
-	return command{
-		name: "doctor", usage: "doctor [--offline] [--attack]",
-		summary: "check everything CodeForge needs on this machine, and say how to fix it",
-		details: `
-It changes nothing. Where embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
-and stops it. It sends one HEAD request, without a credential, to each host of an active API, and to each server that
-gives it credentials; --offline skips those. If CodeForge runs, its proxy sends them, because the proxy may resolve
-names in another way than this machine.
+func doctorCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "doctor", Short: "check what CodeForge needs on this machine, and say how to fix it",
+		Long: `
+It changes nothing. Where embedded mode can run, it starts a temporary CodeForge
+without APIs, runs a line of code in it and stops it. It sends one HEAD request,
+without a credential, to each host of an active API, and to each server that
+gives it credentials; --offline skips those. If CodeForge runs, its proxy sends
+them, because the proxy may resolve names in another way than this machine.
 
---attack attacks the running CodeForge instead, from inside its sandbox and at its MCP endpoint, and prints a table of
-the results. The attacks reach no API and use no credential. They cover what needs no hostile server: ways out other
-than the proxy, forged names, requests that two servers would read differently, overridden methods, permissions, links,
-limits, and who may call. Swapping, scrubbing, redirects, bodies, bad certificates and code that has escaped from Deno
-are covered only by make attack, which brings its own servers.
+--attack attacks the running CodeForge instead, from inside its sandbox and at
+its MCP endpoint, and prints a table of the results. The attacks reach no API
+and use no credential. They cover what needs no hostile server: ways out other
+than the proxy, forged names, requests that two servers would read differently,
+overridden methods, permissions, links, limits, and who may call. Swapping,
+scrubbing, redirects, bodies, bad certificates and code that has escaped from
+Deno are covered only by make attack, which brings its own servers.
 
-Exit codes: 0 nothing failed (there may be warnings) and every attack was held; 1 something failed or was not held.`,
-		setup: func(fs *flag.FlagSet) action {
-			state, apis, asJSON := stateFlag(fs), apisFlag(fs), jsonFlag(fs)
-			offline := fs.Bool("offline", false, "skip what needs the network")
-			attack := fs.Bool("attack", false, "attack the running CodeForge")
-			bin := fs.String("bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
-			return func(ctx context.Context, e *Env, args []string) error {
-				dir, err := findState(e, *state, target{flags: fs}.given("state"))
-				if err != nil {
-					return err
-				}
-				c := doctor.Config{State: dir, APIs: *apis, Dotenv: e.inHome(dotenvFile), Bin: *bin, Offline: *offline}
-				w, err := readVariables(e)
-				if err == nil {
-					c.Settings, err = settings.Parse(w.getenv)
-				}
-				c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
-				c.OwnAPIs = target{flags: fs}.given("apis")
-				c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
-				c.Python = w.getenv("PYTHON_PATH")
-				c.OtherSettings = otherSettings(e, w)
-				c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
-				if c.Server, err = (target{flags: fs, state: state, url: new(string)}).config(e); err != nil {
-					c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
-				}
-				if *attack {
-					return printAttacks(ctx, e, c, *asJSON)
-				}
-				return printExamination(ctx, e, c, *asJSON)
-			}
-		},
+Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
+1 something failed or was not held.`,
+		Example: example("codeforge doctor", "codeforge doctor --attack"),
 	}
+	flags := c.Flags()
+	state, apis, asJSON := stateFlag(flags), apisFlag(flags), jsonFlag(e, flags)
+	offline := flags.Bool("offline", false, "skip what needs the network")
+	attack := flags.Bool("attack", false, "attack the running CodeForge")
+	bin := flags.String("bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := findState(e, *state, flags.Changed("state"))
+		if err != nil {
+			return err
+		}
+		c := doctor.Config{State: dir, APIs: *apis, Dotenv: e.inHome(dotenvFile), Bin: *bin, Offline: *offline}
+		w, err := readVariables(e)
+		if err == nil {
+			c.Settings, err = settings.Parse(w.getenv)
+		}
+		c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
+		c.OwnAPIs = flags.Changed("apis")
+		c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
+		c.Python = w.getenv("PYTHON_PATH")
+		c.OtherSettings = otherSettings(e, w)
+		c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
+		if c.Server, err = (target{flags: flags, state: state, url: new(string)}).config(e); err != nil {
+			c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
+		}
+		if *attack {
+			return printAttacks(cmd.Context(), e, c, *asJSON)
+		}
+		return printExamination(cmd.Context(), e, c, *asJSON)
+	}
+	return c
 }
 
 // otherSettings is what check finds in .env besides wrong values.

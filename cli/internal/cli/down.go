@@ -3,57 +3,58 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 )
 
-func downCommand() command {
-	return command{
-		name: "down", usage: "down [--purge]", summary: "stop the CodeForge that codeforge up started",
-		details: `
-Skills, the certificate authority and logs are kept. --purge lists them and, once you confirm, removes them;
-apis/ and .env are never removed.
+func downCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "down", Short: "stop the CodeForge that codeforge up started",
+		Long: `
+Skills, the certificate authority and logs are kept. --purge lists them and,
+once you confirm, removes them; apis/ and .env are never removed.
 
 Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
-		setup: func(fs *flag.FlagSet) action {
-			state, asJSON := stateFlag(fs), jsonFlag(fs)
-			purge := fs.Bool("purge", false, "remove the state directory too")
-			yes := fs.Bool("yes", false, "remove without confirmation")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if e.inContainer() {
-					return errContainer
-				}
-				chosen := target{flags: fs}.given("state")
-				dir, err := findState(e, *state, chosen)
-				if err != nil {
-					return err
-				}
-				p := startProgress(e, "stopping")
-				stopped, err := embedded.Stop(ctx, dir)
-				p.stop()
-				if err != nil && (!*purge || !errors.Is(err, embedded.ErrUnsupported)) {
-					return err
-				}
-				if err := printStopped(e, dir, stopped, *asJSON); err != nil {
-					return err
-				}
-				if !stopped && !chosen && !*asJSON {
-					tellOfDocker(ctx, e)
-				}
-				if !*purge {
-					return nil
-				}
-				return purgeState(ctx, e, dir, *yes)
-			}
-		},
+		Example: example("codeforge down", "codeforge down --purge"),
 	}
+	state, asJSON := stateFlag(c.Flags()), jsonFlag(e, c.Flags())
+	purge := c.Flags().Bool("purge", false, "remove the state directory too")
+	yes := c.Flags().Bool("yes", false, "remove without confirmation")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if e.inContainer() {
+			return errContainer
+		}
+		chosen := c.Flags().Changed("state")
+		dir, err := findState(e, *state, chosen)
+		if err != nil {
+			return err
+		}
+		p := startProgress(e, "stopping")
+		stopped, err := embedded.Stop(c.Context(), dir)
+		p.stop()
+		if err != nil && (!*purge || !errors.Is(err, embedded.ErrUnsupported)) {
+			return err
+		}
+		if err := printStopped(e, dir, stopped, *asJSON); err != nil {
+			return err
+		}
+		if !stopped && !chosen && !*asJSON {
+			tellOfDocker(c.Context(), e)
+		}
+		if !*purge {
+			return nil
+		}
+		return purgeState(c.Context(), e, dir, *yes)
+	}
+	return c
 }
 
 func printStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {

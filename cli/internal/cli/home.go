@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 )
 
@@ -96,13 +98,15 @@ func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "" 
 var errContainer = errors.New("this is a container of CodeForge, which is stopped from the host, with " +
 	"docker compose down")
 
-// needsApis is the error for a command of the container, where apis/ is not, whose first argument is none of the verbs
-// that do without it.
-func (e *Env) needsApis(command string, args []string, without ...string) error {
-	if !e.inContainer() || len(args) == 0 || slices.Contains(without, args[0]) {
+// needsApis is the error for a command of api or mcp in the container, where apis/ is not, unless it can do without.
+func (e *Env) needsApis(c *cobra.Command, args []string) error {
+	path := commandPath(c)
+	group, verb, _ := strings.Cut(path, " ")
+	without := map[string][]string{"api": {"list", "check", "test", "search"}, "mcp": {"logs"}}[group]
+	if !e.inContainer() || verb == "" || without == nil || slices.Contains(without, verb) {
 		return nil
 	}
-	return fmt.Errorf("%s %s needs apis/, which is on the host and which this container does not see: run "+
-		"codeforge %s %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
-		"loads the change by itself", command, args[0], command, strings.Join(args, " "))
+	return fmt.Errorf("%s needs apis/, which is on the host and which this container does not see: run "+
+		"codeforge %s there (make cli builds bin/codeforge), or edit apis/NAME/config.json. A running CodeForge "+
+		"loads the change by itself", path, strings.Join(append([]string{path}, args...), " "))
 }

@@ -3,14 +3,15 @@
 package cli
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -85,7 +86,7 @@ func TestForeignState(t *testing.T) {
 			testkit.Must(t, os.Lchown(dir.Path(), c.owner, c.owner))
 			testkit.Must(t, os.Chmod(dir.Path(), 0o755))
 			t.Chdir(filepath.Dir(dir.Path()))
-			flags := flag.NewFlagSet("x", flag.ContinueOnError)
+			flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
 			target := targetFlags(flags)
 			testkit.Must(t, flags.Parse(c.args))
 			e := &Env{Environ: []string{"SUDO_UID=" + c.sudo}}
@@ -105,7 +106,13 @@ func TestCompleteNames(t *testing.T) {
 		testkit.Must(t, os.MkdirAll(dir, 0o755))
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600))
 	}
-	if got := complete(&Env{}, []string{"api", "edit", ""}); !slices.Equal(got, []string{"shop"}) {
-		t.Errorf("%q", got)
+	out, err := os.Create("out")
+	testkit.Must(t, err)
+	defer out.Close()
+	code := Run(t.Context(), &Env{
+		Args: []string{"__complete", "api", "edit", ""}, Stdout: terminal.Open(out), Stderr: terminal.Open(os.Stderr),
+	})
+	if got, err := os.ReadFile("out"); code != 0 || err != nil || string(got) != "shop\n:4\n" { // 4: offer no files
+		t.Errorf("exit code %d, %q, %v", code, got, err)
 	}
 }

@@ -1,14 +1,14 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
@@ -26,17 +26,15 @@ const exampleConfig = `{
 }
 `
 
-func initCommand() command {
-	return command{
-		name: "init", usage: "init", summary: "create apis/ and .env in the working directory",
-		details: "Existing files are kept.\n\nExit codes: 0 done; 1 a file could not be written.",
-		setup: func(fs *flag.FlagSet) action {
-			asJSON := jsonFlag(fs)
-			return func(_ context.Context, e *Env, args []string) error {
-				return initHere(e, *asJSON)
-			}
-		},
+func initCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "init", Short: "create apis/ and .env in the working directory",
+		Long:    "Existing files are kept.\n\nExit codes: 0 done; 1 a file could not be written.",
+		Example: example("codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"),
 	}
+	asJSON := jsonFlag(e, c.Flags())
+	c.RunE = func(*cobra.Command, []string) error { return initHere(e, *asJSON) }
+	return c
 }
 
 func initHere(e *Env, asJSON bool) error {

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os/exec"
 	"runtime"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/login"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
@@ -25,32 +26,25 @@ const (
 // errLoginTime is for a login that nobody finished.
 var errLoginTime = fmt.Errorf("nobody logged in within %s", loginTime)
 
-func loginCommand() command {
-	return command{
-		name: "login", usage: "login NAME [--device|--paste]",
-		summary: "log in for a credential with oauth2, in a browser",
-		details: `
-The browser opens at the provider, and comes back to a port of 127.0.0.1. If that cannot work, over ssh for instance:
+func loginCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "login NAME", Short: "log in for a credential with oauth2, in a browser",
+		Long: `
+The browser opens at the provider, and comes back to a port of 127.0.0.1. Where
+that cannot work, over ssh for instance, use --device, if the provider offers
+that, or --paste. The page at which the browser ends then need not exist.
 
-  --device  shows a code to enter on any device, if the provider offers that
-  --paste   shows an address to open anywhere; paste the address at which the browser ends, though no page is there
-
-The token goes to the proxy and nowhere else: neither this command nor mcp-server sees it.
+The token goes to the proxy and nowhere else: neither this command nor
+mcp-server sees it.
 
 Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := loginOptions{target: targetFlags(fs)}
-			fs.BoolVar(&o.device, "device", false, "enter a code on another device")
-			fs.BoolVar(&o.paste, "paste", false, "paste the address at which the browser ends")
-			fs.BoolVar(&o.quiet, "no-browser", false, "print the address, and open no browser")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) != 1 {
-					return usageError("login takes the name of a credential")
-				}
-				return o.run(ctx, e, args[0])
-			}
-		},
+		Example: example("codeforge login GMAIL_TOKEN", "codeforge login GMAIL_TOKEN --device"),
+		Args:    cobra.ExactArgs(1),
 	}
+	o := loginOptions{target: targetFlags(c.Flags())}
+	o.addFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error { return o.run(c.Context(), e, args[0]) }
+	return c
 }
 
 // loginOptions are the flags of login.
@@ -59,10 +53,15 @@ type loginOptions struct {
 	device, paste, quiet bool
 }
 
+// addFlags declares the flags that choose how to log in.
+func (o *loginOptions) addFlags(c *cobra.Command) {
+	c.Flags().BoolVar(&o.device, "device", false, "show a code to enter on any device")
+	c.Flags().BoolVar(&o.paste, "paste", false, "show an address to open anywhere; paste where the browser ends")
+	c.Flags().BoolVar(&o.quiet, "no-browser", false, "print the address, and open no browser")
+	c.MarkFlagsMutuallyExclusive("device", "paste")
+}
+
 func (o loginOptions) run(ctx context.Context, e *Env, name string) error {
-	if o.device && o.paste {
-		return usageError("login: --device or --paste, not both")
-	}
 	client, list, err := readCredentials(ctx, e, o.target)
 	if err != nil {
 		return err

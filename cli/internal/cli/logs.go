@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -12,42 +11,42 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-func logsCommand() command {
-	return command{
-		name: "logs", usage: "logs [--follow] [-n N] [--run ID]",
-		summary: "show what went through the proxy, one line per exchange",
-		details: `
-They are kept with the runs: see codeforge runs. What the daemons log is embedded in log/codeforge.log of the state
-directory, and in Docker what docker compose logs shows.
+func logsCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "logs", Short: "show what went through the proxy, one line per exchange",
+		Long: `
+They are kept with the runs: see codeforge runs. What the daemons log is
+embedded in log/codeforge.log of the state directory, and in Docker what docker
+compose logs shows.
 
 Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := logsOptions{target: targetFlags(fs)}
-			var since string
-			fs.BoolVar(&o.follow, "follow", false, "show new exchanges until Ctrl-C")
-			fs.BoolVar(&o.follow, "f", false, "short for --follow")
-			fs.IntVar(&o.last, "n", 0, "only the last `N` recorded exchanges (default: all)")
-			fs.StringVar(&since, "since", "", "only exchanges since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
-			fs.StringVar(&o.filter.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
-			fs.BoolVar(&o.json, "json", false, "print JSON, one event per line")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if o.last < 0 || o.last == 0 && o.target.given("n") {
-					return usageError("-n %d: want a number from 1", o.last)
-				}
-				var err error
-				if o.filter.Since, err = parseSince(since, time.Now()); err != nil {
-					return err
-				}
-				return o.show(ctx, e)
-			}
-		},
+		Example: example("codeforge logs --follow", "codeforge logs -n 20 --since 1h"),
 	}
+	o := logsOptions{target: targetFlags(c.Flags())}
+	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "show new exchanges until Ctrl-C")
+	c.Flags().IntVarP(&o.last, "last", "n", 0, "only the last `N` recorded exchanges (default: all)")
+	since := c.Flags().String("since", "", "only exchanges since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
+	c.Flags().StringVar(&o.filter.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
+	jsonVar(e, c.Flags(), &o.json)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if o.last < 0 || o.last == 0 && c.Flags().Changed("last") {
+			return usageError("-n %d: want a number from 1", o.last)
+		}
+		var err error
+		if o.filter.Since, err = parseSince(*since, time.Now()); err != nil {
+			return err
+		}
+		return o.show(c.Context(), e)
+	}
+	return c
 }
 
 // parseSince reads --since: a duration back from now, a day, or a time.
@@ -194,35 +193,29 @@ func (o logsOptions) print(w io.Writer, p painter, x controlapi.Exchange) {
 	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(cmp.Or(x.Run, "-")), exchangeLine(p, x))
 }
 
-func receiptCommand() command {
-	return command{
-		name: "receipt", usage: "receipt [RUN]", summary: "show what the proxy did for one run",
-		details: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
+func receiptCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "receipt [RUN]", Short: "show what the proxy did for one run",
+		Long: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
 			"Exit codes: 0 shown; 1 there is no record of that run.",
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) > 1 {
-					return usageError("receipt takes one run, got %d", len(args))
-				}
-				rec, err := openRecord(ctx, e, t)
-				if err != nil {
-					return err
-				}
-				defer rec.close()
-				d, err := rec.run(ctx, strings.Join(args, ""))
-				r := receiptOf(d)
-				switch {
-				case err != nil:
-					return err
-				case *asJSON:
-					return printJSON(e.Stdout, r)
-				}
-				printReceipt(newPainter(e, e.Stdout), e.Stdout, r)
-				return nil
-			}
-		},
+		Example: example("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json=count"),
+		Args:    cobra.MaximumNArgs(1),
 	}
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	c.RunE = func(c *cobra.Command, args []string) error {
+		rec, err := openRecord(c.Context(), e, t)
+		if err != nil {
+			return err
+		}
+		defer rec.close()
+		d, err := rec.run(c.Context(), strings.Join(args, ""))
+		if err != nil {
+			return err
+		}
+		r := receiptOf(d)
+		return shown(e, *asJSON, r, true, func() { printReceipt(newPainter(e, e.Stdout), e.Stdout, r) })
+	}
+	return c
 }
 
 // receiptOf is the receipt of a run.

@@ -1,43 +1,43 @@
 package cli
 
 import (
-	"context"
-	"flag"
 	"fmt"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/tokens"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-func manifestCommand() command {
-	return command{
-		name: "manifest", usage: "manifest [--full]",
-		summary: "show what a model sees of CodeForge, and how many tokens it takes",
-		details: `
-Always is what a client puts into the model's context at the start: the tools and the server's instructions. On demand
-is what a model gets once it calls the tool. Token counts are estimates, without any model's tokenizer: models differ by
-a tenth from each other, and the estimate by about as much from them.
+func manifestCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "manifest", Short: "show what a model sees of CodeForge, and how many tokens it takes",
+		Long: `
+Always is what a client puts into the model's context at the start: the tools
+and the server's instructions. On demand is what a model gets once it calls the
+tool. Token counts are estimates, without any model's tokenizer: models differ
+by a tenth from each other, and the estimate by about as much from them.
 
 Exit codes: 0 shown; 1 CodeForge does not run.`,
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			full := fs.Bool("full", false, "print the texts too")
-			return func(ctx context.Context, e *Env, args []string) error {
-				s, err := t.connect(ctx, e)
-				if err != nil {
-					return err
-				}
-				defer s.Close()
-				parts, err := s.Manifest(ctx)
-				if err != nil {
-					return err
-				}
-				return showManifest(e, parts, *full, *asJSON)
-			}
-		},
+		Example: example("codeforge manifest", "codeforge manifest --full"),
 	}
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	full := c.Flags().Bool("full", false, "print the texts too")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		s, err := t.connect(c.Context(), e)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		parts, err := s.Manifest(c.Context())
+		if err != nil {
+			return err
+		}
+		return showManifest(e, parts, *full, *asJSON)
+	}
+	return c
 }
 
 // manifestRow is one text that a model sees.

@@ -2,10 +2,11 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
@@ -15,101 +16,97 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-func mcpCommand() command {
-	return command{
-		name: "mcp", usage: "mcp add|import|list|tools|call|test|... [NAME]",
-		summary: "add, import, look at, log in at, call and approve MCP servers",
-		details: `
-  mcp add NAME      writes apis/NAME/config.json for a server: behind --, the command that other programs start it with,
-                    or with --url a remote one, with --oauth if one logs in there. A package gets an exact version.
-                    Keys become credentials and are prompted for without echo, or read as lines from standard input,
-                    where they are not typed
-  mcp import FILE   shows the servers of another program's configuration as APIs, and with --write writes them,
-                    switched off. FILE may also be claude, claude-desktop, cursor or vscode
-  mcp login NAME    logs in at a remote server that was added with --oauth, as codeforge login does
-  mcp list          lists every server, with what the running CodeForge knows of it
-  mcp tools NAME    lists a server's tools as a model sees them; with --json their definitions
-  mcp call NAME TOOL [JSON]
-                    calls a tool as code would, in the sandbox. JSON is the arguments, or - for standard input
-  mcp test NAME     starts a server anew and says what it needs: hosts, trust in the CA, what the key must look like
-  mcp approve NAME  shows which tools are new or changed, and accepts them once you confirm
-  mcp restart NAME  ends a server's processes; the next call starts it
-  mcp logs NAME     shows what a server printed, and what happened to it
-  mcp enable NAME   switches a server on
-  mcp disable NAME  switches a server off
-  mcp rm NAME       removes a server with its credentials
-
-Exit codes: 0 done; 1 it failed, or something waits for you; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := mcpOptions{target: target{flags: fs, state: stateFlag(fs)}}
-			o.target.url = fs.String("endpoint", "", "`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER, if "+
-				"it is not found by itself")
-			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
-			fs.StringVar(&o.url, "url", "", "add: `URL` of a remote server")
-			fs.Func("env", "add: `KEY=VALUE` of its environment; KEY alone prompts for a key; repeatable", add(&o.env))
-			fs.Func("header", "add: `\"KEY: VALUE\"` of every request to a remote server; repeatable", add(&o.headers))
-			fs.BoolVar(&o.oauth, "oauth", false, "add: the remote server has a login, which it tells of by itself")
-			fs.BoolVar(&o.login.device, "device", false, "login: enter a code on another device")
-			fs.BoolVar(&o.login.paste, "paste", false, "login: paste the address at which the browser ends")
-			fs.BoolVar(&o.login.quiet, "no-browser", false, "login: print the address, and open no browser")
-			fs.Var(&o.domains, "domain", "add: a host `NAME` that the server may reach; repeatable")
-			fs.StringVar(&o.description, "description", "", "add: one `LINE` that describes the server")
-			fs.Var(&o.only, "only", "import: the `NAMES` of these servers only, separated by commas")
-			fs.BoolVar(&o.clients, "clients", false, "import: leave CodeForge alone in the file; a copy is kept in apis/.backup")
-			fs.BoolVar(&o.write, "write", false, "import, test: write what is shown, without confirmation")
-			fs.StringVar(&o.tool, "tool", "", "test: call the tool of this `NAME` too, with the arguments of --arguments")
-			fs.StringVar(&o.arguments, "arguments", "{}", "test: `JSON` for the tool")
-			fs.BoolVar(&o.yes, "yes", false, "approve, rm: without confirmation")
-			fs.BoolVar(&o.json, "json", false, "print JSON")
-			return o.run
-		},
+func mcpCommand(e *Env) *cobra.Command {
+	c := groupCommand("mcp", "add, import, look at, log in at, call and approve MCP servers",
+		"Exit codes: 0 done; 1 it failed, or something waits for you;\n2 wrong command line.",
+		"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server", "codeforge mcp list")
+	flags := c.PersistentFlags()
+	o := &mcpOptions{}
+	o.target = target{flags: flags, state: stateFlag(flags)}
+	o.target.url = flags.String("endpoint", "",
+		"`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER, if it is not found by itself")
+	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
+	jsonVar(e, flags, &o.json)
+	importFile := &cobra.Command{
+		Use: "import FILE", Short: "show the servers of another program's file as APIs, or write them",
+		Long: `
+FILE may also be claude, claude-desktop, cursor or vscode. With --write the
+servers are written, switched off.`,
+		Example: example("codeforge mcp import .mcp.json", "codeforge mcp import claude-desktop --write --clients"),
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(c *cobra.Command, a []string) error { return o.importFile(c.Context(), e, a[0]) },
 	}
+	importFile.Flags().StringSliceVar(&o.only, "only", nil, "the `NAMES` of these servers only, separated by commas")
+	importFile.Flags().BoolVar(&o.clients, "clients", false,
+		"leave CodeForge alone in the file; a copy is kept in apis/.backup")
+	importFile.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
+	login := nameCommand(e, "mcp login", "log in at a remote server that was added with --oauth", o.logIn)
+	login.Example = example("codeforge mcp login linear", "codeforge mcp login linear --device")
+	o.login.addFlags(login)
+	call := &cobra.Command{
+		Use: "call NAME TOOL [JSON]", Short: "call a tool as code would, in the sandbox",
+		Long: "JSON is the arguments, or - for standard input.",
+		Example: example(`codeforge mcp call everything echo '{"message": "hi"}'`,
+			"codeforge mcp call notion API-get-self"),
+		Args: cobra.RangeArgs(2, 3), ValidArgsFunction: completeNames(e),
+		RunE: func(c *cobra.Command, a []string) error { return o.call(c.Context(), e, a[0], a[1], a[2:]) },
+	}
+	test := nameCommand(e, "mcp test", "start a server anew and say what it needs", o.test)
+	test.Long = "It may need hosts, trust in the CA, or a key of a certain form."
+	test.Example = example("codeforge mcp test notion",
+		`codeforge mcp test acme --tool search --arguments '{"q": "x"}'`)
+	test.Flags().StringVar(&o.tool, "tool", "", "call the tool of this `NAME` too, with the arguments of --arguments")
+	test.Flags().StringVar(&o.arguments, "arguments", "{}", "`JSON` for the tool")
+	test.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
+	approve := nameCommand(e, "mcp approve", "show new and changed tools, and accept them", o.approve)
+	approve.Flags().BoolVar(&o.yes, "yes", false, "accept without confirmation")
+	c.AddCommand(o.addCommand(e), importFile, login,
+		&cobra.Command{
+			Use: "list", Short: "list every server, with what the running CodeForge knows of it",
+			Example: example("codeforge mcp list", "codeforge mcp list --json name,state,tools"),
+			RunE:    func(c *cobra.Command, _ []string) error { return o.list(c.Context(), e) },
+		},
+		nameCommand(e, "mcp tools", "list a server's tools as a model sees them", o.tools),
+		call, test, approve,
+		nameCommand(e, "mcp restart", "end a server's processes; the next call starts it", o.restart),
+		nameCommand(e, "mcp logs", "show what a server printed, and what happened to it", o.logs))
+	c.AddCommand(o.changeCommands(e, "mcp", "MCP server")...)
+	return c
 }
 
-// add is a flag that may be given several times.
-func add(to *[]string) func(string) error {
-	return func(s string) error {
-		*to = append(*to, s)
-		return nil
+func (o *mcpOptions) addCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "add NAME [-- COMMAND...]", Short: "write apis/NAME/config.json for a server",
+		Long: `
+Behind -- is the command that other programs start the server with. --url names
+a remote server instead, with --oauth if one logs in there. A package gets an
+exact version. Keys become credentials. Those that are not typed are prompted
+for without echo, or read as lines from standard input.`,
+		Example: example("codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server",
+			"codeforge mcp add linear --url https://mcp.linear.app/mcp \\\n      --header 'Authorization: Bearer ${LINEAR_KEY}'",
+			"codeforge mcp add linear --oauth --url https://mcp.linear.app/mcp",
+			"codeforge mcp add acme --env ACME_API_KEY --domain api.acme.com \\\n      -- npx -y acme-mcp@1.2.3 --read-only"),
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, a []string) error { return o.add(c.Context(), e, a[0], a[1:]) },
 	}
+	flags := c.Flags()
+	flags.StringVar(&o.url, "url", "", "`URL` of a remote server")
+	flags.StringArrayVar(&o.env, "env", nil,
+		"`KEY=VALUE` of its environment; KEY alone prompts for a key; repeatable")
+	flags.StringArrayVar(&o.headers, "header", nil, "`\"KEY: VALUE\"` of every request to a remote server; repeatable")
+	flags.BoolVar(&o.oauth, "oauth", false, "the remote server has a login, which it tells of by itself")
+	flags.StringSliceVar(&o.domains, "domain", nil, "a host `NAME` that the server may reach; repeatable")
+	flags.StringVar(&o.description, "description", "", "one `LINE` that describes the server")
+	return c
 }
 
 // mcpOptions are the flags of mcp.
 type mcpOptions struct {
-	target                    target
-	apis, url, description    string
-	tool, arguments           string
-	env, headers              []string
-	domains, only             words
-	clients, write, yes, json bool
-	oauth                     bool
-	login                     loginOptions
-}
-
-func (o *mcpOptions) run(ctx context.Context, e *Env, args []string) error {
-	if err := e.needsApis("mcp", args, "logs"); err != nil {
-		return err
-	}
-	return mcpCommand().runVerb([]verbAction{
-		{"add", 1, maxWords, func(a []string) error { return o.add(ctx, e, a[0], a[1:]) }},
-		{"import", 1, 1, func(a []string) error { return o.importFile(ctx, e, a[0]) }},
-		{"login", 1, 1, func(a []string) error { return o.logIn(ctx, e, a[0]) }},
-		{"list", 0, 0, func([]string) error { return o.list(ctx, e) }},
-		{"tools", 1, 1, func(a []string) error { return o.tools(ctx, e, a[0]) }},
-		{"call", 2, 3, func(a []string) error { return o.call(ctx, e, a[0], a[1], a[2:]) }},
-		{"test", 1, 1, func(a []string) error { return o.test(ctx, e, a[0]) }},
-		{"approve", 1, 1, func(a []string) error { return o.approve(ctx, e, a[0]) }},
-		{"restart", 1, 1, func(a []string) error { return o.restart(ctx, e, a[0]) }},
-		{"logs", 1, 1, func(a []string) error { return o.logs(ctx, e, a[0]) }},
-		{"enable", 1, 1, func(a []string) error { return o.files().activate(ctx, e, a[0], true) }},
-		{"disable", 1, 1, func(a []string) error { return o.files().activate(ctx, e, a[0], false) }},
-		{"rm", 1, 1, func(a []string) error { return o.files().remove(ctx, e, a[0]) }},
-	}, args)
-}
-
-// files is the part that every API has.
-func (o *mcpOptions) files() *apiOptions {
-	return &apiOptions{target: o.target, apis: o.apis, yes: o.yes, json: o.json}
+	apiOptions
+	url, tool, arguments  string
+	env, headers, only    []string
+	clients, write, oauth bool
+	login                 loginOptions
 }
 
 // mcpRow is one line of mcp list.

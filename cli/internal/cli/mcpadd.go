@@ -57,7 +57,7 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	for _, w := range warnings {
 		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
 	}
-	state := o.files().loads(ctx, e, name, true)
+	state := o.loads(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server, "notes": notes(d)})
 	}

@@ -3,72 +3,80 @@ package cli
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-func plansCommand() command {
-	return command{
-		name: "plans", usage: "plans",
-		summary: "list the plans of dry runs",
-		details: `
-A dry run (execute_code with dry_run, or codeforge run --dry-run) sends what reads only. What it would have sent besides
-is a plan, which you can approve for 15 minutes, once, unless the configuration changes.
+func plansCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "plans", Short: "list the plans of dry runs",
+		Long: `
+A dry run (execute_code with dry_run, or codeforge run --dry-run) sends what
+reads only. What it would have sent besides is a plan, which you can approve for
+15 minutes, once, unless the configuration changes.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		setup: listing("There is no plan.", func(ctx context.Context, e *Env, t target) ([]planapi.Plan, error) {
-			c, err := plans(ctx, e, t)
-			if err != nil {
-				return nil, err
-			}
-			return c.List(ctx)
-		}, printPicture),
+		Example: example("codeforge plans", "codeforge plans --json id,state,writes"),
 	}
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := plans(c.Context(), e, t)
+		if err != nil {
+			return err
+		}
+		list, err := client.List(c.Context())
+		if err != nil {
+			return err
+		}
+		return printList(e, *asJSON, list, "There is no plan.", func(p planapi.Plan) { printPicture(e, p) })
+	}
+	return c
 }
 
-func planCommand() command {
-	return command{
-		name: "plan", usage: "plan VERB ID [--steps 1-3,5]",
-		summary: "show a plan of a dry run, and approve or refuse it",
-		details: `
-  plan show ID                     all of it: each request with its headers, its body and what it changes
-  plan approve ID [--steps 1-3,5]  send it, or these steps of it, in order, and show the answers
-  plan refuse ID                   send none of it
+func planCommand(e *Env) *cobra.Command {
+	c := groupCommand("plan", "show a plan of a dry run, and approve or refuse it", `
+Each step is sent as it is shown, with credentials in the place of their names,
+if the rules permit it at that moment. What a step changes is read again before,
+if the run had read it. The first step that has no success ends the plan.
 
-Each step is sent as it is shown, with credentials in the place of their names, if the rules permit it at that moment.
-What a step changes is read again before, if the run had read it. The first step that has no success ends the plan.
-
-Exit codes: 0 done; 1 a step had no success, or the plan cannot be decided any more, or CodeForge does not run;
-2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			steps := fs.String("steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) != 2 {
-					return usageError("plan takes a verb and one ID; codeforge plans lists them")
-				}
+Exit codes: 0 done; 1 a step had no success, or the plan cannot be decided any
+more, or CodeForge does not run; 2 wrong command line.`,
+		"codeforge plan show mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5")
+	t, asJSON := targetFlags(c.PersistentFlags()), jsonFlag(e, c.PersistentFlags())
+	steps := new(string)
+	verb := func(name, short, example string) *cobra.Command {
+		return &cobra.Command{
+			Use: name + " ID", Short: short, Example: example, Args: cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
 				chosen, err := parseSteps(*steps)
 				if err != nil {
 					return err
 				}
-				if *steps != "" && args[0] != "approve" {
-					return usageError("--steps is for plan approve")
-				}
-				c, err := plans(ctx, e, t)
+				client, err := plans(c.Context(), e, t)
 				if err != nil {
 					return err
 				}
-				return onPlan(ctx, e, c, args[0], args[1], chosen, *asJSON)
-			}
-		},
+				return onPlan(c.Context(), e, client, name, args[0], chosen, *asJSON)
+			},
+		}
 	}
+	approve := verb("approve", "send it, or some steps of it, in order, and show the answers",
+		example("codeforge plan approve mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5"))
+	approve.Flags().StringVar(steps, "steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
+	c.AddCommand(verb("show", "show each request with its headers, its body and what it changes",
+		example("codeforge plan show mzxw6ytb", "codeforge plan show mzxw6ytb --json=steps")),
+		approve,
+		verb("refuse", "send none of it",
+			example("codeforge plan refuse mzxw6ytb", "codeforge plan refuse mzxw6ytb --json=state")))
+	return c
 }
 
 // plans connects to the proxy.

@@ -130,10 +130,11 @@ func TestContainer(t *testing.T) {
 		"audit verify": "the proxy is not reached from", "approve h1": "the proxy is not reached from",
 		"down": "is stopped from the host", "up": "is stopped from the host",
 	}
-	for _, verb := range []string{"add", "update", "edit", "enable", "disable", "rm", "explain", "propose"} {
-		rows["api "+verb+" shop"] = "run codeforge api " + verb + " shop there (make cli"
+	for _, args := range []string{"add shop", "update shop", "edit shop", "enable shop", "disable shop", "rm shop", "explain shop GET /", "propose shop"} {
+		rows["api "+args] = "run codeforge api " + args + " there (make cli"
 	}
-	for _, verb := range []string{"list", "tools", "test", "approve", "restart", "disable", "rm", "login", "add", "import"} {
+	rows["mcp list"] = "run codeforge mcp list there (make cli"
+	for _, verb := range []string{"tools", "test", "approve", "restart", "disable", "rm", "login", "add", "import"} {
 		rows["mcp "+verb+" shop"] = "run codeforge mcp " + verb + " shop there (make cli"
 	}
 	for line, want := range rows {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/bundle"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -21,72 +22,74 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-func runCommand() command {
-	return command{
-		name: "run", usage: "run FILE [ARG...] [--apis a,b] [--receipt]",
-		summary: "run a script as a model would, through MCP",
-		details: `
-FILE is TypeScript, or Python if its name ends in .py. It may be - for standard input; -e CODE takes its place. A
-script in TypeScript can import modules such as "./lib.ts" from below its folder or the working directory. Arguments
-after FILE are Deno.args of a script in TypeScript; its flags need -- before them. The script's standard output and
-standard error go to yours. If the script failed, both go to standard error. Notes and the receipt always go to standard
-error.
+func runCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "run FILE [ARG...]", Short: "run a script as a model would, through MCP",
+		Long: `
+FILE is TypeScript, or Python if its name ends in .py. It may be - for standard
+input; -e CODE takes its place. A script in TypeScript can import modules such
+as "./lib.ts" from below its folder or the working directory. Arguments after
+FILE are Deno.args of a script in TypeScript; its flags need -- before them. The
+script's standard output and standard error go to yours. If the script failed,
+both go to standard error. Notes and the receipt always go to standard error.
 
-Exit codes: the script's own; 124 it reached its time limit; 125 it could not be run; 130 interrupted;
-2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			t := targetFlags(fs)
-			var timeout seconds
-			code := fs.String("e", "", "run `CODE` instead of a file")
-			apis := fs.String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
-			dryRun := fs.Bool("dry-run", false, "send what reads only, and make a plan of the rest: see codeforge plan")
-			receipt := fs.Bool("receipt", false, "print the run's receipt: what the proxy did")
-			language := fs.String("language", "",
-				"language `L` of the script, typescript or python (default: what its name says)")
-			fs.Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
-			asJSON := jsonFlag(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				if *language = strings.ToLower(*language); *language != "" && !slices.Contains(languages, *language) {
-					return usageError("--language %q%s", *language, didYouMean(*language, "", languages))
-				}
-				script := bundle.Script{Code: *code}
-				if script.Code == "" {
-					if len(args) == 0 {
-						return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
-					}
-					if *language == "" && strings.HasSuffix(args[0], ".py") {
-						*language = runapi.LanguagePython
-					}
-					var err error
-					if script, err = readScript(e, args[0], *language); err != nil {
-						return &exitError{ExitNotRun, err}
-					}
-					args = args[1:]
-				}
-				if *language == runapi.LanguagePython && len(args) > 0 {
-					return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
-				}
-				c, err := t.config(e)
-				if err != nil {
-					return &exitError{ExitNotRun, err}
-				}
-				r, err := execute(ctx, e, c, server.Run{
-					Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
-					Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
-				})
-				if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
-					return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
-				}
-				if err != nil {
-					return &exitError{ExitNotRun, err}
-				}
-				if r.Failed {
-					r.Output = script.Originals(r.Output)
-				}
-				return showResult(e, r, *receipt, *asJSON)
-			}
-		},
+Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
+run; 130 interrupted; 2 wrong command line.`,
+		Example: example("codeforge run repos.ts --receipt", "codeforge run -e 'console.log(Deno.args[0])' -- hello"),
+		Args:    cobra.ArbitraryArgs,
 	}
+	t := targetFlags(c.Flags())
+	var timeout seconds
+	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")
+	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
+	dryRun := c.Flags().Bool("dry-run", false, "send what reads only, and make a plan of the rest: see codeforge plan")
+	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: what the proxy did")
+	language := c.Flags().String("language", "",
+		"language `L` of the script, typescript or python (default: what its name says)")
+	c.Flags().Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
+	asJSON := jsonFlag(e, c.Flags())
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if *language = strings.ToLower(*language); *language != "" && !slices.Contains(languages, *language) {
+			return usageError("--language %q%s", *language, didYouMean(*language, "", languages))
+		}
+		script := bundle.Script{Code: *code}
+		if script.Code == "" {
+			if len(args) == 0 {
+				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
+			}
+			if *language == "" && strings.HasSuffix(args[0], ".py") {
+				*language = runapi.LanguagePython
+			}
+			var err error
+			if script, err = readScript(e, args[0], *language); err != nil {
+				return &exitError{ExitNotRun, err}
+			}
+			args = args[1:]
+		}
+		if *language == runapi.LanguagePython && len(args) > 0 {
+			return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
+		}
+		c, err := t.config(e)
+		if err != nil {
+			return &exitError{ExitNotRun, err}
+		}
+		r, err := execute(ctx, e, c, server.Run{
+			Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
+			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
+		})
+		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
+			return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
+		}
+		if err != nil {
+			return &exitError{ExitNotRun, err}
+		}
+		if r.Failed {
+			r.Output = script.Originals(r.Output)
+		}
+		return showResult(e, r, *receipt, *asJSON)
+	}
+	return c
 }
 
 // languages are the values of --language.
@@ -95,7 +98,15 @@ var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
 // seconds is a flag for a time: 30s, 2m, or a number of seconds.
 type seconds time.Duration
 
-func (s *seconds) String() string { return time.Duration(*s).String() }
+func (s *seconds) String() string {
+	if *s == 0 {
+		return "" // the help shows no default
+	}
+	return time.Duration(*s).String()
+}
+
+// Type is the name of the value in messages.
+func (s *seconds) Type() string { return "duration" }
 
 func (s *seconds) Set(text string) error {
 	d, err := time.ParseDuration(text)

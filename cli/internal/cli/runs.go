@@ -2,13 +2,15 @@ package cli
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
@@ -22,38 +24,69 @@ var runStates = []string{
 	"denied",
 }
 
-func runsCommand() command {
-	return command{
-		name: "runs", usage: "runs [--since TIME] [--api NAME] [--status STATUS] [--grep WORDS]",
-		summary: "list the runs that are kept, and search them",
-		details: `
-  runs              lists runs, the latest last
-  runs show RUN     shows a run: what it was, its code and output, and what the proxy did for it
-  runs rm RUN...    forgets runs, once you confirm; with --all every run
+func runsCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "runs", Short: "list the runs that are kept, and search them",
+		Long: `
+The latest run is the last one. --grep finds runs by words of their code, output
+and URLs; a word may be the beginning of one. --status is ok, failed, stopped,
+frozen, lost, running, waiting, or denied, for runs of which something was
+refused.
 
---grep finds runs by words of their code, output and URLs; a word may be the beginning of one. --status is ok, failed,
-stopped, frozen, lost, running, waiting, or denied, for runs of which something was refused. RUN is an id or a prefix of
-it.
+HISTORY in .env says what is kept: full, receipts or off. Code and output go
+after 7 days, the rest after 90.
 
-HISTORY in .env says what is kept: full, receipts or off. Code and output go after 7 days, the rest after 90.
-
-Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			o := runsOptions{target: targetFlags(fs)}
-			fs.StringVar(&o.since, "since", "", "only runs since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
-			fs.StringVar(&o.filter.API, "api", "", "only runs that sent something to the API of this `NAME`")
-			fs.StringVar(&o.filter.State, "status", "", "only runs of this `STATUS`")
-			fs.StringVar(&o.filter.Grep, "grep", "", "only runs with all these `WORDS`")
-			fs.StringVar(&o.filter.Client, "client", "", "only runs of the client of this `NAME`")
-			fs.StringVar(&o.filter.Tenant, "tenant", "", "only runs of the tenant of this `NAME`")
-			fs.StringVar(&o.filter.Skill, "skill", "", "only runs that imported the skill of this `NAME`")
-			fs.IntVar(&o.last, "n", 50, "the last `N` runs (see --all)")
-			fs.BoolVar(&o.all, "all", false, "every run")
-			fs.BoolVar(&o.yes, "yes", false, "rm: without confirmation")
-			fs.BoolVar(&o.json, "json", false, "print JSON, one run per line")
-			return func(ctx context.Context, e *Env, args []string) error { return o.run(ctx, e, args) }
-		},
+Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command
+line.`,
+		Example: example("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json run,title"),
 	}
+	o := &runsOptions{target: targetFlags(c.PersistentFlags())}
+	jsonVar(e, c.PersistentFlags(), &o.json)
+	flags := c.Flags()
+	flags.StringVar(&o.since, "since", "", "only runs since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
+	flags.StringVar(&o.filter.API, "api", "", "only runs that sent something to the API of this `NAME`")
+	flags.StringVar(&o.filter.State, "status", "", "only runs of this `STATUS`")
+	flags.StringVar(&o.filter.Grep, "grep", "", "only runs with all these `WORDS`")
+	flags.StringVar(&o.filter.Client, "client", "", "only runs of the client of this `NAME`")
+	flags.StringVar(&o.filter.Tenant, "tenant", "", "only runs of the tenant of this `NAME`")
+	flags.StringVar(&o.filter.Skill, "skill", "", "only runs that imported the skill of this `NAME`")
+	flags.IntVarP(&o.last, "last", "n", 50, "the last `N` runs (see --all)")
+	flags.BoolVar(&o.all, "all", false, "every run")
+	// onRecord calls run with what is kept.
+	onRecord := func(run func(context.Context, *Env, record, []string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			rec, err := openRecord(c.Context(), e, o.target)
+			if err != nil {
+				return err
+			}
+			defer rec.close()
+			return run(c.Context(), e, rec, args)
+		}
+	}
+	c.RunE = onRecord(o.list)
+	remove := &cobra.Command{
+		Use: "rm RUN...", Short: "forget runs, once you confirm; with --all every run",
+		Example: example("codeforge runs rm rv4zisnvj5vxy", "codeforge runs rm --all --yes"),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 != o.all {
+				return errors.New("want runs, or --all")
+			}
+			return nil
+		},
+		RunE: onRecord(o.remove),
+	}
+	remove.Flags().BoolVar(&o.all, "all", false, "every run")
+	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
+	c.AddCommand(&cobra.Command{
+		Use: "show RUN", Short: "show a run: its code, its output, and what the proxy did for it",
+		Long:    "RUN is an id or a prefix of it.",
+		Example: example("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
+		Args:    cobra.ExactArgs(1), RunE: onRecord(o.show),
+	}, remove)
+	return c
 }
 
 type runsOptions struct {
@@ -64,19 +97,9 @@ type runsOptions struct {
 	all, yes, json bool
 }
 
-func (o runsOptions) run(ctx context.Context, e *Env, args []string) error {
-	verb := ""
-	if len(args) > 0 {
-		verb, args = args[0], args[1:]
-	}
-	var err error
+// check reads the flags that have more to them than their type.
+func (o *runsOptions) check() (err error) {
 	switch {
-	case verb == "rm" && len(args) == 0 != o.all:
-		return usageError("runs rm: want runs, or --all")
-	case verb == "show" && len(args) != 1:
-		return usageError("runs show takes one run, got %d", len(args))
-	case !slices.Contains([]string{"", "list", "show", "rm"}, verb) || (verb == "" || verb == "list") && len(args) > 0:
-		return usageError("runs: want no argument, show RUN or rm RUN, got %q", verb)
 	case o.filter.State != "" && !slices.Contains(runStates, o.filter.State):
 		return usageError("--status %q%s", o.filter.State, didYouMean(o.filter.State, "", runStates))
 	case o.last < 1:
@@ -85,25 +108,12 @@ func (o runsOptions) run(ctx context.Context, e *Env, args []string) error {
 	if o.all {
 		o.last = math.MaxInt
 	}
-	if o.filter.Since, err = parseSince(o.since, time.Now()); err != nil {
-		return err
-	}
-	rec, err := openRecord(ctx, e, o.target)
-	if err != nil {
-		return err
-	}
-	defer rec.close()
-	switch verb {
-	case "show":
-		return o.show(ctx, e, rec, args[0])
-	case "rm":
-		return o.remove(ctx, e, rec, args)
-	}
-	return o.list(ctx, e, rec)
+	o.filter.Since, err = parseSince(o.since, time.Now())
+	return err
 }
 
 // list prints runs, the latest last.
-func (o runsOptions) list(ctx context.Context, e *Env, rec record) error {
+func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) error {
 	var runs []historyapi.Run
 	f := o.filter
 	for cursor := ""; ; {
@@ -176,8 +186,8 @@ func duration(ms int64) string {
 }
 
 // show prints all that is kept of a run.
-func (o runsOptions) show(ctx context.Context, e *Env, rec record, id string) error {
-	d, err := rec.run(ctx, id)
+func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string) error {
+	d, err := rec.run(ctx, ids[0])
 	if err != nil {
 		return err
 	}
@@ -244,7 +254,7 @@ func printKept(w io.Writer, head string, omitted int64, tail string) {
 }
 
 // remove forgets runs.
-func (o runsOptions) remove(ctx context.Context, e *Env, rec record, ids []string) error {
+func (o *runsOptions) remove(ctx context.Context, e *Env, rec record, ids []string) error {
 	what := "every run"
 	if !o.all {
 		what = strings.Join(ids, ", ")

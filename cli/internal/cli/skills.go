@@ -3,78 +3,84 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-func skillsCommand() command {
-	return command{
-		name: "skills", usage: "skills list|show|rm|export [NAME...]",
-		summary: "list, show, delete or export the skills that models saved",
-		details: `
-  skills list              lists the skills of the running CodeForge
-  skills show NAME         prints the source of a skill, in TypeScript or Python
-  skills rm NAME...        deletes skills, once you confirm
-  skills export DIR        copies every skill to a file in DIR; existing files are kept unless --force is given
-
+func skillsCommand(e *Env) *cobra.Command {
+	c := groupCommand("skills", "list, show, delete or export the skills that models saved", `
 Models write skills: read one before you run it elsewhere.
 
-Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command line.`,
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON, force := targetFlags(fs), jsonFlag(fs), fs.Bool("force", false, "export: overwrite existing files")
-			yes := fs.Bool("yes", false, "rm: delete without confirmation")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if len(args) == 0 {
-					return usageError("skills: list, show, rm or export?")
-				}
-				verb, names := args[0], args[1:]
-				if err := skillsUsage(verb, names); err != nil {
-					return err
-				}
-				if verb == "rm" && !*yes {
-					if err := confirm(ctx, e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
-						return err
-					}
-				}
-				s, err := t.connect(ctx, e)
-				if err != nil {
-					return err
-				}
-				defer s.Close()
-				switch verb {
-				case "list":
-					return skillsList(ctx, e, s, *asJSON)
-				case "show":
-					text, err := s.Source(ctx, names[0])
-					if err == nil {
-						_, err = io.WriteString(e.Stdout, text)
-					}
-					return err
-				case "rm":
-					return skillsRemove(ctx, e, s, names)
-				}
-				return skillsExport(ctx, e, s, names[0], *force)
+Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command
+line.`,
+		"codeforge skills list", "codeforge skills show github-report")
+	t := targetFlags(c.PersistentFlags())
+	// connected calls run with a session.
+	connected := func(run func(context.Context, *server.Session, []string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			s, err := t.connect(c.Context(), e)
+			if err != nil {
+				return err
 			}
-		},
+			defer s.Close()
+			return run(c.Context(), s, args)
+		}
 	}
-}
-
-func skillsUsage(verb string, names []string) error {
-	switch {
-	case verb == "list" && len(names) == 0, verb == "rm" && len(names) > 0:
-		return nil
-	case (verb == "show" || verb == "export") && len(names) == 1:
-		return nil
+	list := &cobra.Command{
+		Use: "list", Short: "list the skills of the running CodeForge",
+		Example: example("codeforge skills list", "codeforge skills list --json name"),
 	}
-	got := strings.Join(append([]string{verb}, names...), " ")
-	return usageError("skills %s: want list, show NAME, rm NAME... or export DIR", got)
+	asJSON := jsonFlag(e, list.Flags())
+	list.RunE = connected(func(ctx context.Context, s *server.Session, _ []string) error {
+		return skillsList(ctx, e, s, *asJSON)
+	})
+	show := &cobra.Command{
+		Use: "show NAME", Short: "print the source of a skill, in TypeScript or Python",
+		Example: example("codeforge skills show github-report", "codeforge skills show github-report >report.ts"),
+		Args:    cobra.ExactArgs(1),
+		RunE: connected(func(ctx context.Context, s *server.Session, names []string) error {
+			text, err := s.Source(ctx, names[0])
+			if err == nil {
+				_, err = io.WriteString(e.Stdout, text)
+			}
+			return err
+		}),
+	}
+	remove := &cobra.Command{
+		Use: "rm NAME...", Short: "delete skills, once you confirm",
+		Example: example("codeforge skills rm github-report", "codeforge skills rm old older --yes"),
+		Args:    cobra.MinimumNArgs(1),
+	}
+	yes := remove.Flags().Bool("yes", false, "delete without confirmation")
+	remove.RunE = func(c *cobra.Command, names []string) error {
+		if !*yes {
+			if err := confirm(c.Context(), e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
+				return err
+			}
+		}
+		return connected(func(ctx context.Context, s *server.Session, names []string) error {
+			return skillsRemove(ctx, e, s, names)
+		})(c, names)
+	}
+	export := &cobra.Command{
+		Use: "export DIR", Short: "copy every skill to a file in DIR",
+		Example: example("codeforge skills export backup", "codeforge skills export backup --force"),
+		Args:    cobra.ExactArgs(1),
+	}
+	force := export.Flags().Bool("force", false, "overwrite existing files")
+	export.RunE = connected(func(ctx context.Context, s *server.Session, args []string) error {
+		return skillsExport(ctx, e, s, args[0], *force)
+	})
+	c.AddCommand(list, show, remove, export)
+	return c
 }
 
 func skillsList(ctx context.Context, e *Env, s *server.Session, asJSON bool) error {

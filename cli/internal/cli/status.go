@@ -2,17 +2,17 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -34,27 +34,27 @@ type state struct {
 	Servers []serverstate.Server `json:"servers,omitempty"`
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants *operatorapi.Tenants `json:"tenants,omitempty"`
-	// Buckets are those that several CodeForges share.
-	Buckets *operatorapi.Buckets `json:"buckets,omitempty"`
-	Problem string               `json:"problem,omitempty"`
+	// Database is the Postgres that several CodeForges share.
+	Database *operatorapi.Database `json:"database,omitempty"`
+	Problem  string                `json:"problem,omitempty"`
 }
 
-func statusCommand() command {
-	return command{
-		name: "status", usage: "status", summary: "show whether CodeForge is running, and how to connect",
-		details: "Exit codes: 0 it is running and ready; 1 it is not.",
-		setup: func(fs *flag.FlagSet) action {
-			t, asJSON := targetFlags(fs), jsonFlag(fs)
-			return func(ctx context.Context, e *Env, args []string) error {
-				c, err := t.config(e)
-				if err != nil {
-					return err
-				}
-				s := readState(ctx, e, c)
-				return shown(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
-			}
-		},
+func statusCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "status", Short: "show whether CodeForge is running, and how to connect",
+		Long:    "Exit codes: 0 it is running and ready; 1 it is not.",
+		Example: example("codeforge status", "codeforge status --json running,problem"),
 	}
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := t.config(e)
+		if err != nil {
+			return err
+		}
+		s := readState(cmd.Context(), e, c)
+		return shown(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
+	}
+	return c
 }
 
 // readState asks the running system.
@@ -121,8 +121,8 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 	if list, err := op.Tenants(ctx); err == nil && (len(list.Tenants) > 0 || list.Problem != "") {
 		s.Tenants = &list
 	}
-	if b, err := op.Buckets(ctx); err == nil && b != (operatorapi.Buckets{}) {
-		s.Buckets = &b
+	if d, err := op.Database(ctx); err == nil && d.Used {
+		s.Database = &d
 	}
 	s.Catalog = &cat
 }
@@ -165,7 +165,7 @@ func printState(e *Env, s state) {
 	}
 	printServers(e.Stdout, s.Servers)
 	printTenants(e.Stdout, s.Tenants)
-	printBuckets(e.Stdout, s.Buckets)
+	printDatabase(e.Stdout, s.Database)
 	printFrozen(e.Stdout, s.Frozen)
 	if s.Problem != "" {
 		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
@@ -199,33 +199,19 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 	}
 }
 
-// printBuckets prints a line for each bucket: its address, what is still to come, and what is wrong.
-func printBuckets(w io.Writer, b *operatorapi.Buckets) {
-	if b == nil {
+// printDatabase prints a line about Postgres: how much waits for it, and what is wrong.
+func printDatabase(w io.Writer, d *operatorapi.Database) {
+	if d == nil {
 		return
 	}
-	for _, of := range []struct {
-		what   string
-		bucket *historyapi.Bucket
-	}{{"skills", b.Skills}, {"runs", b.Runs}} {
-		if of.bucket == nil {
-			continue
-		}
-		line := fmt.Sprintf("  %s are shared through %s", of.what, visible.Line(of.bucket.Address))
-		if of.bucket.Waiting > 0 {
-			line += ", " + count(int(of.bucket.Waiting), "run") + " waiting to be put there"
-		}
-		if of.bucket.Loading {
-			line += ", still loading"
-		}
-		if of.bucket.Lost > 0 {
-			line += ", " + count(int(of.bucket.Lost), "run") + " lost"
-		}
-		if of.bucket.Problem != "" {
-			line += "; problem: " + visible.Line(of.bucket.Problem)
-		}
-		fmt.Fprintln(w, line)
+	line := "  runs and skills are in Postgres"
+	if d.Waiting > 0 {
+		line += ", " + count(int(d.Waiting), "change") + " waiting to be stored there"
 	}
+	if d.Problem != "" {
+		line += "; problem: " + visible.Line(d.Problem)
+	}
+	fmt.Fprintln(w, line)
 }
 
 // printServers prints a line for each MCP server: what it does, how many tools it has, and why it last failed.

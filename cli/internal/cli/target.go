@@ -3,9 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"strconv"
+
+	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
@@ -16,17 +17,15 @@ import (
 
 // target says which server a command uses.
 type target struct {
-	flags      *flag.FlagSet
+	flags      *pflag.FlagSet
 	state, url *string
 }
 
-func targetFlags(fs *flag.FlagSet) target {
+func targetFlags(fs *pflag.FlagSet) target {
 	return target{
 		flags: fs,
 		state: stateFlag(fs),
-		url: fs.String("url", "", "`URL` of the MCP endpoint, or docker://CONTAINER of mcp-server (default: with --state, "+
-			"the CodeForge there; else CODEFORGE_URL, then the CodeForge of the state directory, then the one in Docker, "+
-			"then http://127.0.0.1:MCP_PORT/mcp)"),
+		url:   fs.String("url", "", "`URL` of CodeForge, or docker://CONTAINER of mcp-server"),
 	}
 }
 
@@ -96,8 +95,4 @@ func (t target) proxy(ctx context.Context, e *Env) (credentialapi.Client, error)
 }
 
 // given reports whether a flag is on the command line.
-func (t target) given(name string) bool {
-	found := false
-	t.flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
-}
+func (t target) given(name string) bool { return t.flags.Changed(name) }

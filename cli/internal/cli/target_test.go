@@ -1,11 +1,12 @@
 package cli
 
 import (
-	"flag"
 	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // TestForeignDotenv: a .env that came with somebody's folder does not choose where the token and code are sent. Only
@@ -18,7 +19,7 @@ func TestForeignDotenv(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := &Env{home: dir, Environ: append(environ, "MCP_AUTH_TOKEN=s3cret-token-0123456789")}
-		c, err := targetFlags(flag.NewFlagSet("x", flag.ContinueOnError)).config(e)
+		c, err := targetFlags(pflag.NewFlagSet("x", pflag.ContinueOnError)).config(e)
 		return c.URL, c.Fallback, err
 	}
 	for _, dotenv := range []string{

@@ -1,8 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
-	"io"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -15,22 +14,6 @@ func count(n int, noun string) string {
 		noun += "s"
 	}
 	return strconv.Itoa(n) + " " + noun
-}
-
-// printJSON prints indented JSON.
-func printJSON(w io.Writer, v any) error {
-	callEncoding(w, v)
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// callEncoding calls Encoding of a stream, if it has one.
-func callEncoding(w io.Writer, v any) {
-	if s, ok := w.(*terminal.Stream); ok && s.Encoding != nil {
-		s.Encoding(v)
-	}
 }
 
 // shown prints a value as JSON, or for a person by print. It fails the command, and prints no more, unless all is well.
@@ -56,12 +39,16 @@ func newPainter(e *Env, s *terminal.Stream) painter {
 	return s.Paint
 }
 
-// printJSONLine prints JSON on one line.
-func printJSONLine(w io.Writer, v any) error {
-	callEncoding(w, v)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+// printList prints a list as JSON, or each element by show, or a sentence if the list is empty.
+func printList[T any](e *Env, asJSON bool, list []T, empty string, show func(T)) error {
+	return shown(e, asJSON, list, true, func() {
+		if len(list) == 0 {
+			fmt.Fprintln(e.Stdout, empty)
+		}
+		for _, one := range list {
+			show(one)
+		}
+	})
 }
 
 // either is "a, b or c".

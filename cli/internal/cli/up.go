@@ -5,19 +5,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 
+	"github.com/spf13/cobra"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/feeder"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/relay"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // upOptions are the flags of up.
@@ -28,38 +32,43 @@ type upOptions struct {
 	reportFD               int
 }
 
-func upCommand() command {
-	return command{
-		name: "up", usage: "up [--detach]", summary: "start CodeForge on this machine, without Docker",
-		details: `
-It stays in the foreground until Ctrl-C; --detach returns when everything is ready. Settings come from the environment,
-then from .env in the working directory. If CodeForge is already running on the state directory, it prints how to
-connect.
+func upCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "up", Short: "start CodeForge on this machine, without Docker",
+		Long: `
+It stays in the foreground until Ctrl-C; --detach returns when everything is
+ready. Settings come from the environment, then from .env in the working
+directory. If CodeForge is already running on the state directory, it prints how
+to connect.
 
-Exit codes: 0 stopped, started with --detach, or already running; 1 it could not start, or a part of it failed.`,
-		setup: func(fs *flag.FlagSet) action {
-			var o upOptions
-			fs.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
-			fs.StringVar(&o.state, "state", statedir.Default, stateUsage)
-			fs.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
-			fs.StringVar(&o.deno, "deno", "",
-				"`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")
-			fs.IntVar(&o.port, "port", -1, "port `N` of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
-			fs.IntVar(&o.slots, "slots", 0, "at most `N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
-			fs.BoolVar(&o.detach, "detach", false, "run in the background")
-			fs.BoolVar(&o.json, "json", false, "print JSON when ready")
-			fs.IntVar(&o.reportFD, "report-fd", 0, "internal: the descriptor on which --detach waits for the outcome")
-			return func(ctx context.Context, e *Env, args []string) error {
-				if e.inContainer() {
-					return errContainer
-				}
-				if o.detach {
-					return o.runDetached(ctx, e)
-				}
-				return o.run(ctx, e)
-			}
-		},
+Exit codes: 0 stopped, started with --detach, or already running; 1 it could not
+start, or a part of it failed.`,
+		Example: example("codeforge up --detach", "MCP_PORT=8090 codeforge up"),
 	}
+	var o upOptions
+	flags := c.Flags()
+	apis, state := apisFlag(flags), stateFlag(flags)
+	jsonVar(e, flags, &o.json)
+	flags.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
+	flags.StringVar(&o.deno, "deno", "",
+		"`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")
+	flags.IntVar(&o.port, "port", -1, "port `N` of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
+	flags.Lookup("port").DefValue = "0" // not shown
+	flags.IntVar(&o.slots, "slots", 0, "at most `N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
+	flags.BoolVar(&o.detach, "detach", false, "run in the background")
+	flags.IntVar(&o.reportFD, "report-fd", 0, "the descriptor on which --detach waits for the outcome")
+	_ = flags.MarkHidden("report-fd") // it exists
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		o.apis, o.state = *apis, *state
+		if e.inContainer() {
+			return errContainer
+		}
+		if o.detach {
+			return o.runDetached(c.Context(), e)
+		}
+		return o.run(c.Context(), e)
+	}
+	return c
 }
 
 // config combines the flags and the settings.
@@ -216,25 +225,27 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 	return nil
 }
 
-// innerCommand is the inner process of up or doctor.
-func innerCommand(name string, inner func(context.Context, *Env) error) command {
-	return command{
-		name: name, usage: name, summary: "internal", hidden: true,
-		setup: func(*flag.FlagSet) action {
-			return func(ctx context.Context, e *Env, _ []string) error { return inner(ctx, e) }
-		},
+// innerCommand is a command for CodeForge itself, such as the inner process of up or doctor.
+func innerCommand(name string, inner func(context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error { return inner(c.Context()) },
 	}
 }
 
-func superviseCommand() command {
-	return innerCommand(embedded.SuperviseCommand, func(ctx context.Context, e *Env) error {
-		if embedded.Supervise(ctx, e.Environ, e.Stderr) != nil {
-			return silent(ExitFailed) // the outer process reports the error
-		}
-		return nil
-	})
-}
-
-func probeCommand() command {
-	return innerCommand(embedded.ProbeCommand, func(ctx context.Context, _ *Env) error { return embedded.RunProbe(ctx) })
+// innerCommands are those that help does not show.
+func innerCommands(e *Env) []*cobra.Command {
+	return []*cobra.Command{
+		innerCommand(embedded.SuperviseCommand, func(ctx context.Context) error {
+			if embedded.Supervise(ctx, e.Environ, e.Stderr) != nil {
+				return silent(ExitFailed) // the outer process reports the error
+			}
+			return nil
+		}),
+		innerCommand(embedded.ProbeCommand, embedded.RunProbe),
+		// In mcp-server's container, for the codeforge of the host.
+		innerCommand(docker.RelayCommand, func(ctx context.Context) error {
+			return relay.Serve(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
+		}),
+	}
 }

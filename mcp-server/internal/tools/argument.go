@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
@@ -67,7 +66,8 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 	if len(raw) == 0 || string(raw) == "null" {
 		return r
 	}
-	if most := cmp.Or(spec.MaxBytes, maxArgumentBytes); len(raw) > most && !disarm.Off("tool-bounds") {
+	//defence:tool-bounds
+	if most := cmp.Or(spec.MaxBytes, maxArgumentBytes); len(raw) > most {
 		r.Mistake(fmt.Sprintf("found %d bytes of arguments, want at most %d", len(raw), most))
 		return r
 	}
@@ -107,7 +107,8 @@ func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more b
 	}
 	values = map[string]json.RawMessage{}
 	for n := 0; dec.More(); n++ {
-		if n == maxArguments && !disarm.Off("tool-bounds") {
+		//defence:tool-bounds
+		if n == maxArguments {
 			return values, true
 		}
 		key, err := dec.Token()
@@ -147,13 +148,15 @@ func (r *argumentReader) Texts(name, want string, most int) []string {
 	if !ok {
 		return nil
 	}
-	if len(raw) > most*maxEntry && !disarm.Off("tool-bounds") {
+	//defence:tool-bounds
+	if len(raw) > most*maxEntry {
 		r.Mistake(fmt.Sprintf("%s: found %d bytes, want %s, at most %d", name, len(raw), want, most))
 		return nil
 	}
 	var list []string
 	if json.Unmarshal(raw, &list) == nil {
-		if len(list) > most && !disarm.Off("tool-bounds") {
+		//defence:tool-bounds
+		if len(list) > most {
 			r.Mistake(fmt.Sprintf("%s: found %d entries, want at most %d", name, len(list), most))
 			return nil
 		}

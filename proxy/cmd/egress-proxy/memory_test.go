@@ -283,3 +283,38 @@ func (b *besieged) attack(ctx context.Context, id slot.ID, request func(context.
 		all.Wait()
 	})
 }
+
+// mostPerRun is how many bytes of resident memory may stay of a run. The collector's pace alone moves it by some MiB.
+const mostPerRun = 4 << 10
+
+// TestGrowth verifies that the proxy keeps nothing of the runs that have ended: over 2,000 runs with a request each, its
+// memory grows by less than mostPerRun bytes a run.
+// Promise: one-memory-budget
+func TestGrowth(t *testing.T) {
+	b := besiege(t)
+	serve := func(runs int) {
+		for range runs {
+			rec, err := b.run(t.Context(), honestSlot, func() {
+				c := b.browser(honestSlot)
+				defer c.CloseIdleConnections()
+				resp, err := c.Get("https://api.demo.test/")
+				testkit.Must(t, err)
+				_, _ = io.Copy(io.Discard, resp.Body)
+				testkit.Must(t, resp.Body.Close())
+			})
+			testkit.Must(t, err)
+			if rec.Count.Exchanges != 1 {
+				t.Fatalf("%d exchanges in the receipt", rec.Count.Exchanges)
+			}
+		}
+	}
+	const runs = 2000
+	serve(runs / 2) // fills what is made once
+	before := proc.Memory(b.cmd.Process.Pid)
+	serve(runs)
+	after := proc.Memory(b.cmd.Process.Pid)
+	t.Logf("%d runs: %d to %d KiB", runs, before>>10, after>>10)
+	if each := (after - before) / runs; before == 0 || each > mostPerRun {
+		t.Errorf("%d bytes of each run are kept", each)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -30,7 +29,8 @@ func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	list := s.conf.Room.List()
 	i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return h.ID == id })
-	if i >= 0 && list[i].Operator && !disarm.Off("held-by") {
+	//defence:held-by
+	if i >= 0 && list[i].Operator {
 		answerDecision(w, nil, &rpc.Error{Code: "operator_only",
 			Text: "Only the operator may decide about this request: codeforge approve, in a terminal."})
 		return

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
@@ -36,7 +35,8 @@ func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator && !disarm.Off("plan-by") {
+	//defence:plan-by
+	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator {
 		answerDecision(w, nil, &rpc.Error{Code: "operator_only",
 			Text: "Only the operator may decide about this plan: codeforge plan approve, in a terminal."})
 		return

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -228,7 +227,8 @@ func (ls *logins) take(id, state string, now time.Time) (*login, error) {
 	if l == nil || l.over(now) || l.device != "" {
 		return nil, errNoLogin
 	}
-	if subtle.ConstantTimeCompare([]byte(l.state), []byte(state)) != 1 && !disarm.Off("login-state") {
+	//defence:login-state
+	if subtle.ConstantTimeCompare([]byte(l.state), []byte(state)) != 1 {
 		if l.guesses++; l.guesses >= maxGuesses {
 			delete(ls.byID, id)
 		}
@@ -279,15 +279,15 @@ func (m *Minter) Finish(ctx context.Context, r credentialapi.Redirect) error {
 func (l *login) issuedBy(issuer string) bool {
 	c := l.client
 	switch {
-	case disarm.Off("login-issuer"):
-		return true
 	case c.Issuer != "":
+		//defence:login-issuer permits
 		return issuer == c.Issuer || issuer == "" && !c.IssuerNamed
 	case issuer == "":
 		return true
 	}
 	u, err := url.Parse(issuer)
 	auth, err2 := url.Parse(c.AuthURL)
+	//defence:login-issuer permits
 	return err == nil && err2 == nil && u.Scheme == "https" && strings.EqualFold(u.Host, auth.Host)
 }
 
