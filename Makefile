@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test e2e attack clients s3 bench bench-tokens documents fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint clean uninstall
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,11 +45,17 @@ down: ## stop CodeForge; skills, state and the CA are kept
 test: build ## run unit tests, then end-to-end tests in both modes (PARTS=unit|embedded|docker)
 	@GO='$(GO)' make/test.sh $(PARTS)
 
+test-all: build ## make test with the race detector everywhere, every test in every mode, and ten minutes of fuzzing
+	@CODEFORGE_TEST_ALL=1 GO='$(GO)' make/test.sh
+
 e2e: build ## run end-to-end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 	@cd e2e && $(GO) test -count=1 -timeout 30m ./...
 
 attack: build ## run the attacks of SECURITY.md, then again with single defences switched off, and print tables
 	@cd e2e && $(GO) test -count=1 -p 1 -timeout 30m -v ./attack/... ./negative/...
+
+faults: build ## cause 25 kinds of fault while four clients run code, embedded, for FAULTS (15m)
+	@cd e2e && CODEFORGE_FAULTS=$${FAULTS:-15m} CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 90m -run TestFaults -v ./faults
 
 clients: build ## let Claude Code and Gemini CLI read what codeforge connect writes (600 MB from npm)
 	@cd e2e && CODEFORGE_CLIENTS=1 CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 20m -run TestClientFiles -v .
@@ -65,6 +71,12 @@ bench: build ## measure the tables of docs/contribute/performance.md on this mac
 
 bench-tokens: build ## count what a model reads to find operations of real APIs, and how often it finds the right one
 	@GO='$(GO)' make/tokens.sh
+
+bench-search: build ## print how many of a hundred questions the search over operations answers (CODEFORGE_RELEASE=1: the blind ones too)
+	@GO='$(GO)' make/search.sh
+
+word-vectors: ## train the vectors of words of the search again, from npm and PyPI (15 minutes on a quiet core)
+	@make/words.sh
 
 documents: build ## import every document of a public directory of APIs, and compile the types of all operations (ten minutes)
 	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed

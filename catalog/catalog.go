@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Catalog is the validated, immutable set of APIs. The nil Catalog holds none.
@@ -21,8 +22,9 @@ type Catalog struct {
 	// byPattern maps each host pattern, as config.json writes it, to its active APIs. A pattern that only inactive APIs
 	// have maps to an empty list.
 	byPattern map[string][]*API
-	// spelled are the patterns of active APIs, for Nearest.
-	spelled []spelled
+	// patterns are those of active APIs, and names the names of their hosts, for Nearest.
+	patterns []HostPattern
+	names    typo.Names
 	// closed maps the host patterns of APIs that cannot be loaded to the API's name. "*" is there while the hosts of such
 	// an API are unknown.
 	closed map[string]string
@@ -102,7 +104,7 @@ type Credential struct {
 	// Placeholder is swapped like Name, and contains it. It is empty if there is none.
 	Placeholder string
 	// Mint is how the proxy obtains the value. Nil means that Value is it; otherwise Value is empty.
-	Mint *Mint
+	Mint Mint
 }
 
 // SurfaceKind is where in a request a token name may be swapped.

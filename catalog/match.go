@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
 // Match lists the active APIs that hold the host at its port, sorted by name; the list is not to be changed. An exact
@@ -15,10 +14,19 @@ func (c *Catalog) Match(h Host) []*API {
 	if c == nil || h.IsZero() {
 		return nil
 	}
-	if exact, ok := c.byPattern[h.String()]; ok {
+	if exact, ok := c.byPattern[keyOf(h)]; ok {
 		return exact
 	}
-	return c.byPattern[h.Wildcard().String()]
+	return c.byPattern[keyOf(h.Wildcard())]
+}
+
+// keyOf returns the key of a host, or of a pattern, in byPattern: its name and its port.
+func keyOf[P interface {
+	Name() string
+	String() string
+}](p P) string {
+	//defence:host-port instead p.Name()
+	return p.String()
 }
 
 // Holds reports whether the host is, or may be, in any API, at whatever port: active, inactive, too broken to load, or
@@ -34,28 +42,17 @@ func (c *Catalog) Holds(h Host) bool {
 	return c.named[h.Name()] || c.named["*."+h.Parent()]
 }
 
-// spelled is a pattern of an active API, and which letters its name has.
-type spelled struct {
-	pattern HostPattern
-	letters typo.Bag
-}
-
 // Nearest is the pattern of an active API that a misspelt host most likely means: at most three slips away. Empty if
 // there is none.
 func (c *Catalog) Nearest(h Host) string {
 	if c == nil {
 		return ""
 	}
-	best, distance, letters := "", 4, typo.Letters(h.Name())
-	for _, s := range c.spelled {
-		if typo.Apart(letters, s.letters) >= distance {
-			continue
-		}
-		if d := typo.Distance(h.Name(), s.pattern.Name(), distance); d < distance {
-			best, distance = s.pattern.String(), d
-		}
+	const slips = 3
+	if i := c.names.Nearest(h.Name(), slips); i >= 0 {
+		return c.patterns[i].String()
 	}
-	return best
+	return ""
 }
 
 // Elsewhere lists the patterns by which active APIs hold the host's name at other ports, the usual ones first.
@@ -70,7 +67,7 @@ func (c *Catalog) Elsewhere(h Host) []HostPattern {
 			continue
 		}
 		p := at.Wildcard()
-		if _, ok := c.byPattern[at.String()]; ok {
+		if _, ok := c.byPattern[keyOf(at)]; ok {
 			p = at.Exact()
 		}
 		out = append(out, p)
@@ -121,7 +118,9 @@ func (c *Catalog) AllSecrets() []Credential {
 		if !cr.Value.Empty() {
 			values = append(values, Credential{Name: cr.Name, Value: cr.Value})
 		}
-		masked(cr.Mint.Secrets())
+		if cr.Mint != nil {
+			masked(slices.DeleteFunc(cr.Mint.Secrets(), secret.Value.Empty))
+		}
 	}
 	for _, a := range c.APIs() {
 		if a.ClientCert != nil {
@@ -148,17 +147,18 @@ func (c *Catalog) index() {
 		for _, p := range a.Hosts {
 			c.named[p.Name()] = true
 			if a.Active {
-				c.spelled = append(c.spelled, spelled{p, typo.Letters(p.Name())})
+				c.patterns = append(c.patterns, p)
+				c.names.Add(p.Name())
 			}
 			open := a.Active && !a.Internal
 			if port := p.Port(); port != 0 && open {
 				c.ports = append(c.ports, port)
 			}
-			list := c.byPattern[p.String()]
+			list := c.byPattern[keyOf(p)]
 			if open {
 				list = append(list, a)
 			}
-			c.byPattern[p.String()] = list
+			c.byPattern[keyOf(p)] = list
 		}
 	}
 	slices.Sort(c.ports)

@@ -29,13 +29,8 @@ func parseMethod(s string) (string, error) {
 	return strings.ToUpper(s), nil
 }
 
-// nearMethod is the known method that is one typing mistake away from m, or nothing. A mistake in restricted_methods
+// nearMethod is the known method that is one typing mistake away from an unknown one, or empty. A mistake in restricted_methods
 // would leave the method open.
 func nearMethod(m string) string {
-	for _, known := range knownMethods() {
-		if typo.Distance(m, known, 2) == 1 {
-			return known
-		}
-	}
-	return ""
+	return typo.Nearest(m, 1, knownMethods())
 }

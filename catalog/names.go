@@ -81,8 +81,7 @@ func likeConfig(file string) bool {
 		"config.yml", "config.toml":
 		return true
 	}
-	const slips = 3 // one more than may be
-	return typo.Distance(file, "config.json", slips) < slips
+	return typo.Nearest(file, 2, []string{"config.json"}) != ""
 }
 
 // loneConfig is the API that a JSON file in apis/ itself is probably meant to be.

@@ -112,7 +112,7 @@ func TestFailedStarts(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer os.RemoveAll(dir)
-				port, err := world.FreePort()
+				port, err := testkit.FreePort()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(world.Main(m, world.InstallMCPRemote, installReaders, buildObjectStore))
+	os.Exit(world.Main(m, world.InstallMCPRemote, installReaders))
 }
 
 // script is the main job in three lines.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 

@@ -7,13 +7,14 @@ golangci=v2.15.0
 root=$PWD
 tools=$root/.tools
 mkdir -p "$tools"
-if ! "$tools/golangci-lint" version 2>/dev/null | grep -q "${golangci#v}"; then
+linters=${XDG_CACHE_HOME:-$HOME/.cache}/codeforge-tools/golangci-lint-$golangci # for all checkouts: its build takes minutes
+if ! [ -x "$linters/golangci-lint" ]; then
 	echo "building golangci-lint $golangci"
-	GOWORK=off GOBIN=$tools go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$golangci"
+	GOWORK=off GOBIN=$linters go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$golangci"
 fi
 status=0
 for dir in $(go list -f '{{.Dir}}' -m); do
-	(cd "$dir" && "$tools/golangci-lint" run --config "$root/.golangci.yml" ./...) || { echo "lint: $dir has findings" >&2; status=1; }
+	(cd "$dir" && "$linters/golangci-lint" run --config "$root/.golangci.yml" ./...) || { echo "lint: $dir has findings" >&2; status=1; }
 	(cd "$dir" && GOWORK=off go mod tidy -diff >/dev/null) || { echo "lint: $dir: go.mod or go.sum is not tidy (GOWORK=off go mod tidy)" >&2; status=1; }
 done
 GOARCH=arm64 go vet ./sandbox-image/internal/seccomp || status=1 # has a file per architecture

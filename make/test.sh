@@ -5,6 +5,12 @@
 # that runs the tests on Kubernetes: it begins when the unit tests are done. Attacks are mounted in embedded mode first,
 # then in Docker and on Kubernetes in parallel.
 #
+# CODEFORGE_TEST_ALL=1 (make test-all) runs all unit tests with the race detector, each test in all modes in which it
+# exists, and then fuzz targets for ten minutes. Without it, the race detector and the modes are used where they can find
+# something.
+#
+# Each call of go test prints the processor seconds that its programs took. Those of containers are not among them.
+#
 # A test that fails runs once more, alone, after everything else. If it passes then, it is unstable, which is a defect: the
 # end of the output names it, but the other tests count. A leak, a data race, a panic or a hanging test gets no second run.
 set -euo pipefail
@@ -20,6 +26,8 @@ trap 'exit 1' HUP INT TERM
 
 . make/goflags.sh
 
+all=${CODEFORGE_TEST_ALL:-}
+TIMEFORMAT='--- processor seconds: %U + %S'
 heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
 
 # gotest FLAG... -- PACKAGE... runs go test in the current directory, and prints the time of each package. It records tests
@@ -32,7 +40,7 @@ gotest() {
 		shift
 	done
 	shift
-	logged "$log" "${flags[@]}" "$@" || status=1
+	time logged "$log" "${flags[@]}" "$@" || status=1
 	[ $status != 0 ] || return 0
 	if grep -qE 'LEAK|DATA RACE|^panic: |(build|setup) failed\]' "$log"; then
 		return 1
@@ -81,12 +89,19 @@ again() {
 	return $status
 }
 
-# The race detector makes computation ten times slower, and finds nothing where no goroutine runs or where the tested code
-# is another process. These packages have goroutines, but mostly compute, or start programs that are built without it. The
-# slowest comes first.
+# The race detector makes computation ten times slower. It is for packages that start goroutines, and for packages with
+# locks whose tests start some: finds_races selects both. These packages have goroutines, but mostly compute, or start
+# programs that are built without it. The slowest comes first.
 plain='./sandbox-image/cmd/sandboxd ./internal/growth ./proxy/internal/engine ./cli/internal/openapi'
-# Matches what starts a goroutine, in code or in its tests.
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
+locks='sync\.|atomic\.|chan '
+finds_races() { # DIR
+	local product
+	product=$(find "$1" -maxdepth 1 -name '*.go' ! -name '*_test.go')
+	[ -n "$product" ] || return 1
+	# shellcheck disable=SC2086
+	grep -qE "$starts" $product || { grep -qE "$locks" $product && grep -qE "$starts" "$1"/*_test.go; }
+}
 # Most tests of these have goroutines, but some compute for long: these run without the race detector.
 mixed='./catalog ./proxy/internal/egress ./proxy/internal/mint ./proxy/internal/scrub ./proxy/internal/swap
 	./mcp-server/internal/bridge ./mcp-server/internal/history ./mcp-server/internal/skill ./internal/logline'
@@ -103,18 +118,23 @@ unit() {
 		dir=${dir#"$PWD"/}
 		case " ${plain//[[:space:]]/ } ${mixed//[[:space:]]/ } $long " in
 		*" ./$dir "*) ;;
-		*) if grep -qE "$starts" "$dir"/*.go; then others="$others ./$dir"; else quiet="$quiet ./$dir"; fi ;;
+		*) if finds_races "$dir"; then others="$others ./$dir"; else quiet="$quiet ./$dir"; fi ;;
 		esac
 	done
 	if ! command -v "$($go env CC)" >/dev/null && [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
 		echo "no C compiler: the race detector cannot run" >&2
 		return 1
 	fi
-	heading "unit tests that gain nothing by the race detector"
-	gotest $usual -- $plain $quiet &
-	beside=$!
+	if [ -n "$all" ]; then
+		others="$plain $quiet $others" plain='' quiet='' sums='^$'
+	fi
+	if [ -n "$plain$quiet" ]; then
+		heading "unit tests that gain nothing by the race detector"
+		gotest $usual -- $plain $quiet &
+		beside=$!
+	fi
 	if command -v "$($go env CC)" >/dev/null; then
-		gotest $usual -run "$sums" -- $mixed || status=1
+		[ -n "$all" ] || gotest $usual -run "$sums" -- $mixed || status=1
 		heading "unit tests with the race detector"
 		export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
 		gotest $usual -race -skip "$sums" -- $mixed || status=1
@@ -124,7 +144,7 @@ unit() {
 		heading "race detector: skipped, no C compiler"
 		gotest $usual -- $mixed $long $others || status=1
 	fi
-	wait $beside || status=1
+	[ -z "${beside:-}" ] || wait "$beside" || status=1
 	return $status
 }
 
@@ -205,6 +225,14 @@ restart() {
 	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 15m -run '^TestEngineRestart$' -- ./docker)
 }
 
+# fuzz searches for ten minutes: each target for its share.
+fuzz() {
+	local targets
+	targets=$(git grep -hE '^func Fuzz' -- '*_test.go' | wc -l)
+	heading "ten minutes of fuzzing, $targets targets"
+	FUZZTIME=$((600 * $(getconf _NPROCESSORS_ONLN) / targets + 1))s make/fuzz.sh
+}
+
 # start runs a part in the background. finish waits for it, and records whether it failed.
 start() {
 	"$1" &
@@ -238,7 +266,10 @@ everything() {
 	start restart && finish "$job"
 }
 
-if [ $# = 0 ]; then everything; fi
+if [ $# = 0 ]; then
+	everything
+	[ -z "$all" ] || { start fuzz && finish "$job"; }
+fi
 for part in "$@"; do
 	case $part in
 	unit | embedded) start "$part" && finish "$job" ;;

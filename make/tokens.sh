@@ -5,16 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 make/npm.sh .tools/npm/tokenizers js-tiktoken@1.0.21 @anthropic-ai/tokenizer@0.0.4
 home=$PWD/bench/out/tokens
-rm -rf "$home/apis"
-mkdir -p "$home/apis" "$home/out"
-cut -d' ' -f2 make/tokens.txt >"$home/list.txt"
-make/documents.sh .tools/openapi-tokens "$home/list.txt"
-documents=$PWD/.tools/openapi-tokens/api
-while read -r name file; do
-	bin/codeforge api add "$name" --openapi "$documents/$file.json" --server "https://api.$name.com" --scheme none \
-		--apis "$home/apis" </dev/null >"$home/out/add.txt" 2>&1 || { cat "$home/out/add.txt" && exit 1; }
-	echo "$name $documents/$file.json"
-done <make/tokens.txt >"$home/out/documents.txt"
+make/corpus.sh "$home" make/tokens.txt
 CODEFORGE_CORPUS=$home "${GO:-go}" test -tags corpus -count=1 -v -run '^Test(Questions|Large)$' ./mcp-server/internal/tools \
 	>"$home/out/test.txt" 2>&1 || { cat "$home/out/test.txt" && exit 1; }
 grep -E 'questions, first|operations in|processor time' "$home/out/test.txt"

@@ -15,13 +15,15 @@ func Nearest(name string, known []string) string {
 			return to
 		}
 	}
-	best, distance := "", 3
+	var names typo.Names
 	for _, k := range known {
-		if d := typo.Distance(folded, fold(k), distance); d < distance && d < len(k)-1 {
-			best, distance = k, d
-		}
+		names.Add(fold(k))
 	}
-	return best
+	const slips, short = 2, 2
+	if i := names.Nearest(folded, slips); i >= 0 && len(known[i]) > short {
+		return known[i]
+	}
+	return ""
 }
 
 func fold(s string) string {

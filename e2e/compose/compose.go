@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // Project is the tests' project name.
@@ -103,11 +104,11 @@ func New(cfg Config) (*Stack, error) {
 		return nil, err
 	}
 	s := &Stack{cfg: cfg, dir: dir, CA: "/e2e/ca.pem"}
-	port, err := freePort()
+	port, err := testkit.FreePort()
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
-	control, err := freePort()
+	control, err := testkit.FreePort()
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
@@ -374,16 +375,6 @@ func tail(b []byte) []byte {
 		return b[len(b)-most:]
 	}
 	return b
-}
-
-// freePort is a port that is free at the moment.
-func freePort() (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // Inspect is the engine's description of the stack's containers, as JSON.

@@ -85,7 +85,7 @@ func (s *system) at(elem ...string) string { return filepath.Join(append([]strin
 
 // compose sets how each daemon is started.
 func (s *system) compose() {
-	port, err := world.FreePort()
+	port, err := testkit.FreePort()
 	testkit.Must(s.t, err)
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	s.World = &world.World{Mode: world.Embedded, URL: "http://" + listen + "/mcp"}

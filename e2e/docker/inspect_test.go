@@ -176,8 +176,8 @@ func checkSecurity(t *testing.T, opts []string, profile []byte) {
 func TestEdges(t *testing.T) {
 	want := []string{
 		"/apis proxy ro",
-		"/bucket-ca mcp-server ro",
-		"/bucket-credentials mcp-server ro",
+		"/database-ca mcp-server ro",
+		"/database-url mcp-server ro",
 		"/docker.sock docker-shim rw",
 		"/mcp-auth-token mcp-server ro",
 		"/mcp-tokens mcp-server ro",

@@ -32,8 +32,7 @@ func TestChart(t *testing.T) {
 	for name, values := range map[string][]string{
 		"defaults":     nil,
 		"many":         {"mcp.replicas=3", "sandbox.replicas=20", "apis.stripe=stripe-api", "apis.git_hub=github-api", "image.pullSecrets={one}"},
-		"a bucket":     {"skills.store=s3://b/skills", "history.store=s3://b/runs", "skills.endpoint=https://minio.example.com:9000", "skills.region=x", "skills.secret=key", "skills.caConfigMap=ca"},
-		"runs alone":   {"history.store=s3://b/runs", "skills.secret=key", "skills.caConfigMap=ca"},
+		"a database":   {"database.secret=db", "database.caConfigMap=ca"},
 		"autoscaling":  {"sandbox.autoscaling.enabled=true"},
 		"cert-manager": {"tls.source=certManager", "tls.certManager.issuerRef.name=ours"},
 		"monitored":    {"serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus"},

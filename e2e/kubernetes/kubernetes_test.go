@@ -20,17 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m, objectStore)) }
-
-// objectStore builds the S3 server of the bucket's test, if this package has tests in this mode.
-func objectStore(root string) {
-	if world.CurrentMode() != world.Kubernetes {
-		return
-	}
-	if err := testkit.BuildObjectStore(root); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-	}
-}
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
 func start(t *testing.T, cfg world.Config) *world.World {
 	t.Helper()

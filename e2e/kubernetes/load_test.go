@@ -16,7 +16,7 @@ import (
 )
 
 // TestUnderLoad: what happens to runs while the release changes, or loses pods.
-// Promise: lost-pods-repeat-nothing, shared-skills
+// Promise: lost-pods-repeat-nothing
 func TestUnderLoad(t *testing.T) {
 	w := start(t, world.Config{Pods: 2, Replicas: 3})
 	for _, check := range []struct {
@@ -27,7 +27,6 @@ func TestUnderLoad(t *testing.T) {
 		{"sandboxes killed", podKilled},
 		{"updated", updated},
 		{"mcp-server killed", serverKilled},
-		{"skills in a bucket", inBucket},
 	} {
 		if !t.Run(check.name, func(t *testing.T) { check.do(t, w) }) {
 			return

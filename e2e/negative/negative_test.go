@@ -1,5 +1,5 @@
 // Package negative shows that each defence is what stops its attacks. It switches each one off, in binaries built with
-// the tag disarm, and then an attack of the suite must succeed, as judged by the suite itself.
+// package armed's overlay, and then an attack of the suite must succeed, as judged by the suite itself.
 package negative
 
 import (
@@ -7,30 +7,50 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/attack"
+	"github.com/codeforge-mcp/codeforge/e2e/negative/armed"
+	"github.com/codeforge-mcp/codeforge/e2e/negative/armed/disarm"
 	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-const variable = "CODEFORGE_DISARM"
-
 func TestMain(m *testing.M) {
 	if os.Getenv("CODEFORGE_E2E_STAGE") == "" {
-		_ = os.Setenv("CODEFORGE_E2E_TAGS", "disarm")
+		if err := writeOverlay(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(world.Main(m))
+}
+
+func writeOverlay() error {
+	root, err := world.Root()
+	if err != nil {
+		return err
+	}
+	path, err := armed.Write(root, filepath.Join(root, "bin", "_overlay"))
+	if err != nil {
+		return err
+	}
+	return os.Setenv(world.OverlayVar, path)
+}
+
+// switchOff switches defences off in all programs that start until the test ends.
+func switchOff(t *testing.T, defences ...string) {
+	t.Helper()
+	testkit.Must(t, os.WriteFile(disarm.File, []byte(strings.Join(defences, ",")), 0o644))
+	t.Cleanup(func() { _ = os.Remove(disarm.File) })
 }
 
 // control is a defence and the attacks that succeed without it.
@@ -188,7 +208,8 @@ func TestInside(t *testing.T) {
 	takeTurn(t, attack.Processes)
 	args := slices.AppendSeq([]string{"test", "-vet=off", "-tags", "disarm", "-count=1", "-v", "-run", "^TestDisarmed$"}, maps.Keys(inside()))
 	cmd := exec.CommandContext(t.Context(), "go", args...) //nolint:gosec // fixed arguments
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off",
+		"GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+os.Getenv(world.OverlayVar)) // also for programs that the tests build
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -250,7 +271,7 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 	for _, c := range g.controls {
 		off = append(off, c.defence)
 	}
-	t.Setenv(variable, strings.Join(off, ","))
+	switchOff(t, off...)
 	if g.tenants {
 		path, err := attack.TokensFile()
 		if err != nil {
@@ -290,14 +311,13 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 	}
 }
 
-// TestComplete checks that every defence that can be switched off in the sources has a control here.
+// TestComplete checks that every defence that is marked in the sources has a control here.
 // Promise: checks-can-fail
 func TestComplete(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	point := regexp.MustCompile(`disarm\.Off\("([a-z-]+)"\)`)
 	controlled := map[string]bool{}
 	for _, g := range groups() {
 		for _, c := range g.controls {
@@ -309,30 +329,16 @@ func TestComplete(t *testing.T) {
 			controlled[d] = true
 		}
 	}
-	found := map[string]bool{}
-	for _, folder := range []string{"internal", "catalog", "proxy", "sandbox-image", "mcp-server", "cli"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" {
-				return err
-			}
-			data, err := os.ReadFile(path)
-			for _, m := range point.FindAllSubmatch(data, -1) {
-				found[string(m[1])] = true
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name := range found {
+	found, err := armed.Find(root)
+	testkit.Must(t, err)
+	for _, name := range found {
 		if !controlled[name] {
-			t.Errorf("%q can be switched off, and no control does so", name)
+			t.Errorf("%q is marked, and no control switches it off", name)
 		}
 	}
 	for name := range controlled {
-		if !found[name] {
-			t.Errorf("no defence %q can be switched off", name)
+		if !slices.Contains(found, name) {
+			t.Errorf("no statement is marked //defence:%s", name)
 		}
 	}
 }
@@ -343,7 +349,7 @@ func TestDoctor(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: Docker's images are the shipped ones")
 	}
-	t.Setenv(variable, "mcp-host")
+	switchOff(t, "mcp-host")
 	w := world.Start(t, world.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -355,7 +361,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestShipped checks that binaries built without the tag contain nothing of the hook.
+// TestShipped checks that binaries built without the overlay contain nothing of it.
 // Promise: checks-can-fail
 func TestShipped(t *testing.T) {
 	root, err := world.Root()
@@ -375,7 +381,7 @@ func TestShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range []string{variable, "-tags=disarm", "host-agreement", "scrub-headers", "hold-back", "last-scrub", "skill-links", "shim-body", "memory-limit", "message-bounds", "tool-bounds"} {
+		for _, word := range []string{disarm.Variable, disarm.File, "host-agreement", "scrub-headers", "hold-back", "last-scrub", "skill-links", "shim-body", "memory-limit", "message-bounds", "tool-bounds"} {
 			if bytes.Contains(data, []byte(word)) {
 				t.Errorf("%s has %q in it", p, word)
 			}
@@ -385,8 +391,7 @@ func TestShipped(t *testing.T) {
 			if err != nil {
 				t.Fatalf("go %v: %v\n%s", args, err, out)
 			}
-			// The linker may keep the function that always returns false, but nothing else of the package.
-			if bytes.Contains(bytes.ReplaceAll(out, []byte("internal/disarm.Off\n"), nil), []byte("disarm")) {
+			if bytes.Contains(out, []byte("disarm")) {
 				t.Errorf("go %s of %s names disarm", args[0], p)
 			}
 		}

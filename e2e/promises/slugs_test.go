@@ -15,6 +15,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/e2e/negative/armed"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write docs/security/tests.md")
@@ -190,21 +193,9 @@ func findTests(t *testing.T) map[string][]holder {
 // findDefences lists the names of all defences in product code, sorted.
 func findDefences(t *testing.T) []string {
 	t.Helper()
-	point := regexp.MustCompile(`disarm\.Off\("([a-z-]+)"\)`)
-	found := map[string]bool{}
-	walkGo(t, func(file string) {
-		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "e2e/") {
-			return
-		}
-		data, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range point.FindAllSubmatch(data, -1) {
-			found[string(m[1])] = true
-		}
-	})
-	return slices.Sorted(maps.Keys(found))
+	found, err := armed.Find(root)
+	testkit.Must(t, err)
+	return found
 }
 
 // walkGo calls do with the path below root of every Go file of the project.

@@ -265,7 +265,7 @@ func TestReadmeDocker(t *testing.T) {
 	}
 	defer release()
 	w := clone(t)
-	port, err := world.FreePort() // the user's own CodeForge may have 8080
+	port, err := testkit.FreePort() // the user's own CodeForge may have 8080
 	if err != nil {
 		t.Fatal(err)
 	}

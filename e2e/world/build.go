@@ -19,16 +19,20 @@ var packages = []string{
 	"./mcp-server/internal/history/testdata/fill",   // for tests only: see console
 }
 
-// build builds the binaries from the working tree into bin/e2e (with CODEFORGE_E2E_TAGS=x: bin/e2e-x). A lock
+// OverlayVar is the environment variable with the path of an overlay of e2e/negative/armed, whose programs have a folder
+// of their own.
+const OverlayVar = "CODEFORGE_E2E_OVERLAY"
+
+// build builds the binaries from the working tree into bin/e2e, or with an overlay into bin/e2e-disarm. A lock
 // serialises the test binaries of several packages. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
 func build(root string) (string, error) {
 	if dir := os.Getenv(binVar); dir != "" {
 		return dir, nil
 	}
-	tags := os.Getenv("CODEFORGE_E2E_TAGS")
+	overlay := os.Getenv(OverlayVar)
 	dir := filepath.Join(root, "bin", "e2e")
-	if tags != "" {
-		dir += "-" + tags
+	if overlay != "" {
+		dir += "-disarm"
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // ordinary users run these too
 		return "", err
@@ -41,7 +45,7 @@ func build(root string) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("locking %s: %w", dir, err)
 	}
-	args := []string{"build", "-trimpath", "-tags=" + tags, "-o", dir + "/"}
+	args := []string{"build", "-trimpath", "-overlay=" + overlay, "-o", dir + "/"}
 	cmd := exec.Command("go", append(args, packages...)...) //nolint:gosec,noctx // fixed arguments
 	cmd.Dir = root
 	cmd.Env = append(withoutFlags(os.Environ()), "CGO_ENABLED=0")

@@ -119,7 +119,6 @@ func Launch(c Command) (*Process, error) {
 	}
 	env := map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": c.Dir, "DENO_PATH": filepath.Join(shared, "deno"), "LANG": "C.UTF-8", stageVar: "exec",
-		disarmVar: os.Getenv(disarmVar),
 	}
 	for k, v := range c.Env {
 		env[k] = v
@@ -193,7 +192,7 @@ func NewDir(user User, apis []API, env map[string]string) (string, error) {
 
 // StartUp starts `codeforge up` in a directory that NewDir made. It does not wait until CodeForge is ready.
 func StartUp(user User, dir string, slots int, more ...string) (*Process, error) {
-	port, err := FreePort()
+	port, err := testkit.FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -42,9 +42,6 @@ const (
 	rootVar  = "CODEFORGE_E2E_ROOT"
 )
 
-// disarmVar names the defences to switch off in a CodeForge built with the tag disarm.
-const disarmVar = "CODEFORGE_DISARM"
-
 // shared is a tmpfs of the tests' mount namespace, for files of tests and for binaries that every user can read.
 const shared = "/mnt"
 

@@ -380,16 +380,6 @@ func (w *World) Leak(data string) string {
 	return w.leaks.Find([]byte(data))
 }
 
-// FreePort is a port that is free at the moment.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
 // newDir makes a world's directory, owned by the user that CodeForge will run as.
 func newDir() (string, error) {
 	parent := ""

@@ -12,8 +12,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // ErrFull means that a holder has used up its share of the budget and did not get more in time.
@@ -69,7 +67,8 @@ func (a *Account) Take(n int64) bool {
 // takeLocked is Take for a caller that holds budget.mu.
 func (a *Account) takeLocked(n int64) bool {
 	b := a.budget
-	if n > 0 && !b.allows(b.holds[a.holder]+n, b.total-b.used-n) && !disarm.Off("memory-budget") {
+	//defence:memory-budget
+	if n > 0 && !b.allows(b.holds[a.holder]+n, b.total-b.used-n) {
 		return false
 	}
 	b.holds[a.holder] += n
@@ -99,7 +98,8 @@ func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if a == nil {
 		return nil
 	}
-	if n > a.budget.total/reserved/2 && !disarm.Off("memory-budget") {
+	//defence:memory-budget
+	if n > a.budget.total/reserved/2 {
 		return ErrFull
 	}
 	for {
@@ -121,7 +121,8 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	has := b.holds[a.holder] + n
-	leaves := has <= b.total/little || b.allows(has+rest, b.total-b.used-n-rest) || disarm.Off("memory-budget")
+	//defence:memory-budget permits
+	leaves := has <= b.total/little || b.allows(has+rest, b.total-b.used-n-rest)
 	if leaves && a.takeLocked(n) {
 		return nil
 	}

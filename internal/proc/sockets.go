@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// fewSockets is a number of TCP or UDP sockets that cannot hold much. SocketMemory does not read their list, which
-// takes a millisecond, if there are so few.
-const fewSockets = 32
+// littleMemory is how many bytes the sockets of a protocol may hold on the whole machine before SocketMemory reads
+// their list, which takes some milliseconds. One TCP socket can hold 36 MiB.
+const littleMemory = 4 << 20
 
 // SocketMemory returns the bytes that a user's TCP and UDP sockets in the network namespace of pid hold: unread ones,
-// and those that the other end has not acknowledged. It is 0 if there are few sockets, or if the kernel's lists cannot
-// be read. If the namespace is the user's alone, sockets without a descriptor count too, which before Linux 6.17 appear
+// and those that the other end has not acknowledged. It is 0 if all sockets of the machine hold little, or if the
+// kernel's lists cannot be read. If the namespace is the user's alone, sockets without a descriptor count too, which before Linux 6.17 appear
 // as root's: closed before all was sent, or not accepted.
 func SocketMemory(pid, uid int, alone bool) (total int64) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/net/"
@@ -23,8 +23,9 @@ func SocketMemory(pid, uid int, alone bool) (total int64) {
 	}
 	for _, protocol := range []string{"tcp", "udp"} {
 		_, rest, _ := strings.Cut(string(counts), strings.ToUpper(protocol)+": inuse ")
-		number, _, _ := strings.Cut(rest, " ")
-		if n, err := strconv.Atoi(number); err == nil && n >= fewSockets {
+		rest, _, _ = strings.Cut(rest, "\n")
+		_, pages, _ := strings.Cut(rest, " mem ")
+		if n, err := strconv.Atoi(pages); err == nil && n*os.Getpagesize() >= littleMemory {
 			list, _ := os.ReadFile(dir + protocol) //nolint:gosec // a path in /proc
 			total += sumQueues(list, uid, alone)
 		}

@@ -5,14 +5,40 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
+const manySockets = 32
+
+// TestFewSockets: unread bytes of a few TCP connections count.
+// Promise: memory-limits
+func TestFewSockets(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer l.Close()
+	written := int64(0)
+	for range 4 {
+		c, err := net.Dial("tcp4", l.Addr().String())
+		testkit.Must(t, err)
+		defer c.Close()
+		peer, err := l.Accept()
+		testkit.Must(t, err)
+		defer peer.Close()
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		n, _ := c.Write(make([]byte, 64<<20))
+		written += int64(n)
+	}
+	if held := SocketMemory(os.Getpid(), os.Getuid(), false); held < written*9/10 || held < littleMemory {
+		t.Errorf("%d bytes of %d count", held, written)
+	}
+}
+
 // TestSocketMemory: datagrams that a process does not read count.
 // Promise: bounded-work
 func TestSocketMemory(t *testing.T) {
-	for range fewSockets {
+	for range manySockets {
 		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		testkit.Must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
@@ -21,8 +47,8 @@ func TestSocketMemory(t *testing.T) {
 			testkit.Must(t, err)
 		}
 	}
-	if held := SocketMemory(os.Getpid(), os.Getuid(), false); held < fewSockets*50_000 {
-		t.Errorf("%d bytes in %d sockets", held, fewSockets)
+	if held := SocketMemory(os.Getpid(), os.Getuid(), false); held < manySockets*50_000 {
+		t.Errorf("%d bytes in %d sockets", held, manySockets)
 	}
 }
 

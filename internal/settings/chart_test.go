@@ -41,7 +41,7 @@ func TestChartValues(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"slots that are no number": {"slots: 8", "slots: abc"}, "no slots": {"slots: 8", "slots: 0"}, "a misspelt name": {"slots: 8", "slot: 8"},
 		"memory": {"memory: 1g", "memory: much"}, "a port": {"port: 8080", "port: http"}, "a subnet": {"subnet: 10.77.0", "subnet: 10.77.0.0/24"},
-		"a switch": {"readOnly: false", "readOnly: maybe"}, "a bucket": {`store: ""`, `store: "b/skills"`},
+		"a switch": {"readOnly: false", "readOnly: maybe"}, "a database": {`caConfigMap: ""`, `caCert: ""`},
 	} {
 		values := strings.Replace(string(own), change[0], change[1], 1)
 		if values == string(own) {

@@ -43,9 +43,11 @@ func Parse(getenv func(string) string) (Settings, error) {
 			mistakes = append(mistakes, Mistake{v.name, found(v.name, text), want})
 		}
 	}
+	mistakes = append(mistakes, checkRemoved(getenv)...)
 	if mistakes != nil {
 		return s, mistakes
 	}
+	s.completeDatabase()
 	if s.Warm > s.Slots {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
 			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
@@ -58,7 +60,6 @@ func Parse(getenv func(string) string) (Settings, error) {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
 			"at most TIMEOUT_MAX, which is " + formatSeconds(s.TimeoutMax)})
 	}
-	mistakes = append(mistakes, s.halfBucket(getenv("CODEFORGE_CONTAINER") == "kubernetes")...)
 	if mistakes != nil {
 		return s, mistakes
 	}
@@ -70,8 +71,7 @@ func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Se
 // found quotes a value, shortened; the value of a setting that may be secret is not shown.
 func found(name, text string) string {
 	switch name {
-	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "BUCKET_ENDPOINT", "SKILLS_BUCKET",
-		"HISTORY_BUCKET":
+	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "DATABASE_URL":
 		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
 	}
 	if len(text) > 60 {

@@ -22,7 +22,6 @@
 //	PACKAGE_REGISTRY_PRIVATE=  address ranges that the registry's name may lead to
 //	CANARIES=on                put values into the sandbox that no request may carry: on or off
 //	SKILLS_READONLY=false      code cannot write /skills
-//	SKILLS_BUCKET=             s3://BUCKET/PREFIX that keeps the skills of several CodeForges
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
 //	TIMEOUT_DEFAULT=45         seconds a run may take
 //	TIMEOUT_MAX=300            seconds a run may ask for
@@ -35,11 +34,9 @@
 //	TZ=UTC                     time zone in the sandbox
 //	LOG_FORMAT=text            text or json
 //	HISTORY=full               what is kept of runs: full, receipts or off
-//	HISTORY_BUCKET=            s3://BUCKET/PREFIX through which several CodeForges have each other's runs
-//	BUCKET_ENDPOINT=           URL of the buckets' server; empty: AWS's
-//	BUCKET_REGION=             region of the buckets; empty: the server is asked
-//	BUCKET_CREDENTIALS_FILE=   file with the access key, as AWS's tools have it; in pods empty: that of a role
-//	BUCKET_CA_FILE=            PEM of further authorities for that server
+//	DATABASE_URL=              URL of the Postgres that replaces mcp-server's files, for several replicas
+//	DATABASE_URL_FILE=         a file that holds it instead
+//	DATABASE_CA_FILE=          PEM of the authorities of that Postgres
 package settings
 
 import (
@@ -84,13 +81,9 @@ type Settings struct {
 	// Canaries puts a canary into each slot.
 	Canaries       bool
 	SkillsReadonly bool
-	// SkillsBucket and HistoryBucket are s3://BUCKET/PREFIX, without a slash at the end, of what several CodeForges
-	// share; nil: this one is alone.
-	SkillsBucket, HistoryBucket *url.URL
-	// BucketEndpoint is the server of both; nil: AWS's. BucketCredentialsFile is empty where a role of a pod has the key.
-	BucketEndpoint                      *url.URL
-	BucketRegion                        string
-	BucketCredentialsFile, BucketCAFile string
+	// Database is the URL of Postgres with its sslmode; empty: mcp-server keeps files. DatabaseCAFile is in the URL too.
+	Database       secret.Value
+	DatabaseCAFile string
 	// OutputLimit is in characters.
 	OutputLimit    int
 	TimeoutDefault time.Duration
@@ -182,7 +175,6 @@ func variables() []variable {
 			return want
 		}},
 		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return boolean(t, &s.SkillsReadonly) }},
-		{"SKILLS_BUCKET", "", func(s *Settings, t string) string { return bucket(t, &s.SkillsBucket) }},
 		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string { return integer(t, 1000, 10_000_000, &s.OutputLimit) }},
 		{"TIMEOUT_DEFAULT", "45", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},
 		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return seconds(t, &s.TimeoutMax) }},
@@ -202,14 +194,12 @@ func variables() []variable {
 		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
 		{"HISTORY", "full", func(s *Settings, t string) string { return oneOf(t, &s.History, "full", "receipts", "off") }},
-		{"HISTORY_BUCKET", "", func(s *Settings, t string) string { return bucket(t, &s.HistoryBucket) }},
-		{"BUCKET_ENDPOINT", "", func(s *Settings, t string) string { return endpoint(t, &s.BucketEndpoint) }},
-		{"BUCKET_REGION", "", func(s *Settings, t string) string { return region(t, &s.BucketRegion) }},
-		{"BUCKET_CREDENTIALS_FILE", "", func(s *Settings, t string) string {
-			return path(t, "the path of a file", &s.BucketCredentialsFile)
+		{"DATABASE_URL", "", func(s *Settings, t string) string { return database(t, &s.Database) }},
+		{"DATABASE_URL_FILE", "", func(s *Settings, t string) string {
+			return file(t, !s.Database.Empty(), func(text string) string { return database(text, &s.Database) })
 		}},
-		{"BUCKET_CA_FILE", "", func(s *Settings, t string) string {
-			return path(t, "the path of a PEM file", &s.BucketCAFile)
+		{"DATABASE_CA_FILE", "", func(s *Settings, t string) string {
+			return path(t, "the path of a PEM file", &s.DatabaseCAFile)
 		}},
 	}
 }

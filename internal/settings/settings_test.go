@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +46,8 @@ func fields(s Settings) any {
 // TestNames holds the list of architecture and .env.example: each variable with its default.
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= " +
-		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false SKILLS_BUCKET= OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=45 TIMEOUT_MAX=300 " +
-		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full HISTORY_BUCKET= BUCKET_ENDPOINT= BUCKET_REGION= BUCKET_CREDENTIALS_FILE= BUCKET_CA_FILE="
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=45 TIMEOUT_MAX=300 " +
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= DATABASE_CA_FILE="
 	var got []string
 	for _, name := range Names() {
 		got = append(got, name+"="+Default(name))
@@ -119,9 +120,7 @@ func notRanges(text string) string {
 }
 
 func TestRefused(t *testing.T) {
-	const notShown, wantBucket = " bytes, not shown; want ", "s3://BUCKET or s3://BUCKET/PREFIX"
-	const noKey = "BUCKET_CREDENTIALS_FILE: not set; want with SKILLS_BUCKET or HISTORY_BUCKET a file of three lines, [default], aws_access_key_id = ID and aws_secret_access_key = SECRET"
-	const noBucket = "SKILLS_BUCKET: not set; want s3://BUCKET/PREFIX, here or in HISTORY_BUCKET, or no BUCKET_ setting"
+	const notShown, wantURL = " bytes, not shown; want ", "a URL like postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full"
 	rows := []struct{ name, text, want string }{
 		{"YOLO_MODE", "maybe", `YOLO_MODE: "maybe"; want true or false`},
 		{"DEBUG_MODE", "2", `DEBUG_MODE: "2"; want true or false`},
@@ -184,21 +183,12 @@ func TestRefused(t *testing.T) {
 		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml"; want text or json`},
 		{"HISTORY", "some", `HISTORY: "some"; want full or receipts or off`},
-		{"SKILLS_BUCKET", "https://skills", "SKILLS_BUCKET: a value of 14" + notShown + wantBucket},
-		{"SKILLS_BUCKET", "s3://skills?x=1", "SKILLS_BUCKET: a value of 15" + notShown + wantBucket},
-		{"SKILLS_BUCKET", "s3:///team", "SKILLS_BUCKET: a value of 10" + notShown + wantBucket},
-		{"SKILLS_BUCKET", "s3://id:key@skills", "SKILLS_BUCKET: a value of 18" + notShown + wantBucket},
-		{"HISTORY_BUCKET", "s3://runs//team", "HISTORY_BUCKET: a value of 15" + notShown + wantBucket},
-		{"SKILLS_BUCKET", "s3://skills", noKey},
-		{"HISTORY_BUCKET", "s3://runs/team", noKey},
-		{"BUCKET_ENDPOINT", "https://minio.example.com/skills", "BUCKET_ENDPOINT: a value of 32" + notShown + "a URL like https://minio.example.com:9000, without a path"},
-		{"BUCKET_ENDPOINT", "http://id:key@minio", "BUCKET_ENDPOINT: a value of 19" + notShown + "a URL like https://minio.example.com:9000, without a path"},
-		{"BUCKET_ENDPOINT", "https://minio.example.com:9000", noBucket},
-		{"BUCKET_REGION", "Frankfurt", `BUCKET_REGION: "Frankfurt"; want the region of the bucket, e.g. eu-central-1 or auto`},
-		{"BUCKET_REGION", "auto", noBucket},
-		{"BUCKET_CREDENTIALS_FILE", "a\x00b", `BUCKET_CREDENTIALS_FILE: "a\x00b"; want the path of a file`},
-		{"BUCKET_CREDENTIALS_FILE", "/key", noBucket},
-		{"BUCKET_CA_FILE", "a\x00b", `BUCKET_CA_FILE: "a\x00b"; want the path of a PEM file`},
+		{"DATABASE_URL", "mysql://a:b@c/d", "DATABASE_URL: a value of 15" + notShown + wantURL},
+		{"DATABASE_URL", "postgres:///d", "DATABASE_URL: a value of 13" + notShown + wantURL},
+		{"DATABASE_URL", "postgres://a:b@c:99999/d", "DATABASE_URL: a value of 24" + notShown + wantURL},
+		{"DATABASE_URL", "postgres://c/d?host=e", "DATABASE_URL: a value of 21" + notShown + wantURL + ", without the parameter host"},
+		{"DATABASE_URL_FILE", "/nowhere", "DATABASE_URL_FILE: \"/nowhere\"; want a file that this process (user " + strconv.Itoa(os.Getuid()) + ") can read, but: no such file or directory"},
+		{"DATABASE_CA_FILE", "a\x00b", `DATABASE_CA_FILE: "a\x00b"; want the path of a PEM file`},
 		{"LOG_FORMAT", strings.Repeat("x", 70), `LOG_FORMAT: "` + strings.Repeat("x", 60) + `..."; want text or json`},
 	}
 	tried := map[string]bool{}
@@ -215,26 +205,32 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBuckets: the settings of buckets, and that only a pod's key may be that of a role in AWS.
-func TestBuckets(t *testing.T) {
-	s, err := Parse(env(map[string]string{
-		"SKILLS_BUCKET": "s3://my-bucket/a/b/", "HISTORY_BUCKET": "s3://runs", "BUCKET_ENDPOINT": "http://[::1]:9000/",
-		"BUCKET_REGION": "eu-central-1", "BUCKET_CREDENTIALS_FILE": "/key", "BUCKET_CA_FILE": "/ca.pem",
-	}))
-	if err != nil {
-		t.Fatal(err)
+// TestDatabase: TLS is verified unless the host is loopback or the URL names an sslmode; the settings of buckets are
+// refused with the way out.
+// Promise: shared-state
+func TestDatabase(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://u:p@db.example.com/x":                  "sslmode=verify-full",
+		"postgres://u:p@10.0.0.7:5433/x?connect_timeout=3": "connect_timeout=3&sslmode=verify-full",
+		"postgres://u:p@db.example.com/x?sslmode=disable":  "sslmode=disable",
+		"postgres://u:p@127.0.0.1/x":                       "",
+		"postgres://u:p@[::1]/x":                           "",
+		"postgresql://u:p@localhost:1/x":                   "",
+	} {
+		s, err := Parse(env(map[string]string{"DATABASE_URL": url}))
+		if _, query, _ := strings.Cut(s.Database.Reveal(), "?"); err != nil || query != want {
+			t.Errorf("%s: %q %v", url, query, err)
+		}
 	}
-	if s.SkillsBucket.Host != "my-bucket" || s.SkillsBucket.Path != "/a/b" || s.HistoryBucket.Host != "runs" || s.HistoryBucket.Path != "" ||
-		s.BucketEndpoint.Host != "[::1]:9000" || s.BucketRegion != "eu-central-1" || s.BucketCredentialsFile != "/key" || s.BucketCAFile != "/ca.pem" {
-		t.Errorf("%+v", fields(s))
+	s, err := Parse(env(map[string]string{"DATABASE_URL": "postgres://u:p@10.0.0.7:5433/x", "DATABASE_CA_FILE": "/ca.pem"}))
+	if host, port, ok := s.DatabaseAddress(); err != nil || host != "10.0.0.7" || port != 5433 || !ok || !strings.Contains(s.Database.Reveal(), "sslrootcert=%2Fca.pem") {
+		t.Errorf("%s %d %v", host, port, err)
 	}
-	pod := map[string]string{"CODEFORGE_CONTAINER": "kubernetes", "SKILLS_BUCKET": "s3://skills"}
-	if _, err := Parse(env(pod)); err != nil {
-		t.Error(err)
-	}
-	pod["BUCKET_ENDPOINT"] = "https://minio.example.com"
-	if _, err := Parse(env(pod)); err == nil || !strings.Contains(err.Error(), "BUCKET_CREDENTIALS_FILE: not set") {
-		t.Errorf("a server that is not AWS's, without a key: %v", err)
+	for _, name := range []string{"SKILLS_BUCKET", "HISTORY_BUCKET"} {
+		_, err := Parse(env(map[string]string{name: "s3://x"}))
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "1076a279") || !strings.Contains(err.Error(), "codeforge state move") {
+			t.Error(err)
+		}
 	}
 }
 

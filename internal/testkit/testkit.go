@@ -5,7 +5,10 @@ package testkit
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -18,9 +21,18 @@ import (
 // NoSkip reports whether a test that cannot run here is a failure (CODEFORGE_NO_SKIP).
 func NoSkip() bool { return os.Getenv("CODEFORGE_NO_SKIP") != "" }
 
-// IsThorough reports whether each test runs in all modes in which it exists (CODEFORGE_TEST_ALL), as `make test-all` asks.
-// Otherwise a test that cannot have another result in another mode runs in one mode.
+// IsThorough reports whether each test runs in all modes in which it exists, as `make test-all` asks by setting
+// CODEFORGE_TEST_ALL. Otherwise a test that cannot have another result in another mode runs in one mode.
 func IsThorough() bool { return os.Getenv("CODEFORGE_TEST_ALL") != "" }
+
+// ChooseRepeats returns how often a test repeats random cases, or cases that a fuzz target extends: more often if
+// IsThorough. Sequences with one seed begin alike, so the fewer cases are among the others.
+func ChooseRepeats(usual, thorough int) int {
+	if IsThorough() {
+		return thorough
+	}
+	return usual
+}
 
 // Skip skips a test with its reason, or fails it where nothing may be skipped.
 func Skip(tb testing.TB, reason string) {
@@ -156,4 +168,19 @@ func (b *Buffer) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.b.Reset()
+}
+
+// FreePort returns a port that is free at the moment. It is below the ports that the kernel gives to connections, which
+// could take it before the caller listens there.
+func FreePort() (int, error) {
+	var failed error
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)                              //nolint:gosec // no secret
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // closed at once
+		if err == nil {
+			return port, l.Close()
+		}
+		failed = err
+	}
+	return 0, failed
 }

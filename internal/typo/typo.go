@@ -24,12 +24,12 @@ func Distance(a, b string, limit int) int {
 	return inBand(a, b, min(limit, maxLen+1))
 }
 
-// Bag is the set of a word's bytes, and the set of those that it has at least twice. Each byte has a bit; some share
+// bag is the set of a word's bytes, and the set of those that it has at least twice. Each byte has a bit; some share
 // one.
-type Bag struct{ once, twice uint64 }
+type bag struct{ once, twice uint64 }
 
-// Letters is the Bag of a word.
-func Letters(word string) (b Bag) {
+// bagOf is the bag of a word.
+func bagOf(word string) (b bag) {
 	for i := range len(word) {
 		c := word[i]
 		bit := uint64(1) << (c&31 | c>>1&32) // one for each character of a host name
@@ -39,8 +39,9 @@ func Letters(word string) (b Bag) {
 	return b
 }
 
-// Apart is a lower bound of the Distance of two words with these letters: a slip adds one letter, removes one, or both.
-func Apart(a, b Bag) int {
+// minDistance is a lower bound of the Distance of two words with these letters: a slip adds one letter, removes one, or
+// both.
+func minDistance(a, b bag) int {
 	return max(bits.OnesCount64(a.once&^b.once)+bits.OnesCount64(a.twice&^b.twice),
 		bits.OnesCount64(b.once&^a.once)+bits.OnesCount64(b.twice&^a.twice))
 }
@@ -91,22 +92,46 @@ func banded(a, b string, limit int, before, last, row []uint16) int {
 	return min(int(last[len(b)]), limit)
 }
 
-// maxWord is the length in bytes of the longest word that Nearest looks for: comparing takes the product of two
-// lengths.
-const maxWord = 80
+// maxSlips bounds the slips that Nearest looks for: comparing takes as much time as they and a word's length say.
+const maxSlips = 16
 
-// Nearest is the first of the candidates that is the fewest slips away from s, at most so many, whatever the case of
-// either; empty if there is none, or s is longer than 80 bytes.
-func Nearest(s string, slips int, candidates []string) string {
-	if len(s) > maxWord {
-		return ""
-	}
-	best, limit := "", slips+1
+// Names are names that misspelt ones are compared with, prepared for many questions. The zero Names has none.
+type Names struct {
+	lower   []string
+	letters []bag
+}
+
+// Add adds a name.
+func (n *Names) Add(name string) {
+	name = strings.ToLower(name)
+	n.lower, n.letters = append(n.lower, name), append(n.letters, bagOf(name))
+}
+
+// Nearest is the place of the first name that is the fewest slips away from s, at most so many, whatever the case of
+// either. It is -1 if there is none. Two letters of the name have to be right, or one of two.
+func (n *Names) Nearest(s string, slips int) int {
+	best, limit := -1, min(slips, maxSlips)+1
 	s = strings.ToLower(s)
-	for _, c := range candidates {
-		if d := Distance(s, strings.ToLower(c), limit); d < limit {
-			best, limit = c, d
+	letters := bagOf(s)
+	for i, name := range n.lower {
+		if minDistance(letters, n.letters[i]) >= limit { // most names, at a tenth of the time
+			continue
+		}
+		if d := Distance(s, name, limit); d < limit && d < max(len(name)-1, min(len(name), 2)) {
+			best, limit = i, d
 		}
 	}
 	return best
+}
+
+// Nearest is Names.Nearest of the candidates, empty if there is none.
+func Nearest(s string, slips int, candidates []string) string {
+	var n Names
+	for _, c := range candidates {
+		n.Add(c)
+	}
+	if i := n.Nearest(s, slips); i >= 0 {
+		return candidates[i]
+	}
+	return ""
 }

@@ -61,7 +61,7 @@ func FuzzDistance(f *testing.F) {
 		if got := Distance(a, b, limit); got != min(whole, limit) {
 			t.Errorf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
 		}
-		if apart := Apart(Letters(a), Letters(b)); apart > whole {
+		if apart := minDistance(bagOf(a), bagOf(b)); apart > whole {
 			t.Errorf("%q and %q are %d apart, but the distance is %d", a, b, apart, whole)
 		}
 	})
@@ -81,7 +81,7 @@ func TestDistances(t *testing.T) {
 				continue
 			}
 			whole := plain(a, b)
-			if apart := Apart(Letters(a), Letters(b)); apart > whole {
+			if apart := minDistance(bagOf(a), bagOf(b)); apart > whole {
 				t.Fatalf("%q and %q are %d apart, but the distance is %d", a, b, apart, whole)
 			}
 			for limit := 1; limit < 7; limit++ {
@@ -93,8 +93,8 @@ func TestDistances(t *testing.T) {
 	}
 }
 
-// TestApart: names that differ in numbers or endings are distinguished without computing their distance.
-func TestApart(t *testing.T) {
+// TestMinDistance: names that differ in numbers or endings are distinguished without computing their distance.
+func TestMinDistance(t *testing.T) {
 	for _, r := range []struct {
 		a, b string
 		want int
@@ -102,10 +102,10 @@ func TestApart(t *testing.T) {
 		{"", "", 0}, {"host", "host", 0}, {"host", "tohs", 0}, {"hast", "host", 1}, {"hast", "hasst", 1}, {"p.m", "0nm", 2},
 		{"api0.example.org", "api101.example.com", 4}, {"api0.example.org", "api222.example.com", 4},
 	} {
-		if got := Apart(Letters(r.a), Letters(r.b)); got != r.want {
+		if got := minDistance(bagOf(r.a), bagOf(r.b)); got != r.want {
 			t.Errorf("%q and %q are %d apart, want %d", r.a, r.b, got, r.want)
 		}
-		if got := Apart(Letters(r.b), Letters(r.a)); got != r.want {
+		if got := minDistance(bagOf(r.b), bagOf(r.a)); got != r.want {
 			t.Errorf("%q and %q are %d apart, want %d", r.b, r.a, got, r.want)
 		}
 	}

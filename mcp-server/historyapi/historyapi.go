@@ -325,25 +325,10 @@ type Status struct {
 	ContentDays  int   `json:"content_days"`
 	ContentBytes int64 `json:"content_bytes"`
 	ReceiptDays  int   `json:"receipt_days"`
-	// Bucket is the bucket that several stores share, if there is one.
-	Bucket *Bucket `json:"bucket,omitempty"`
+	// Waiting counts the changes that wait for Postgres.
+	Waiting int64 `json:"waiting,omitempty"`
 	// Cursor is the latest event's. Everything before it is in the lists.
 	Cursor string `json:"cursor,omitempty"`
-}
-
-// Bucket is how far a store and the bucket that it shares are in step.
-type Bucket struct {
-	Address string `json:"address"`
-	// Problem says why it cannot be read or written now.
-	Problem string `json:"problem,omitempty"`
-	// Loading means that the runs that were in the bucket at the start are not all imported yet.
-	Loading bool `json:"loading,omitempty"`
-	// Waiting counts the runs of this store that are not uploaded yet.
-	Waiting int64 `json:"waiting"`
-	// Skipped counts objects of others that could not be imported, Lost counts runs that were removed before their upload:
-	// both since mcp-server started.
-	Skipped int64 `json:"skipped"`
-	Lost    int64 `json:"lost"`
 }
 
 // The kinds of events.

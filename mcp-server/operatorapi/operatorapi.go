@@ -8,7 +8,7 @@
 //	GET /operator/v1/inspection                                -> controlapi.Inspection
 //	GET /operator/v1/diagnosis?offline=                        -> controlapi.Diagnosis
 //	GET /operator/v1/tenants                                   -> Tenants
-//	GET /operator/v1/buckets                                   -> Buckets
+//	GET /operator/v1/database                                  -> Database
 //	GET /operator/v1/runs?filter=&cursor=                      -> historyapi.Page
 //	GET /operator/v1/run?run=                                  -> historyapi.Detail | 404
 //	GET /operator/v1/exchanges?filter=&cursor=                 -> historyapi.ExchangePage
@@ -89,15 +89,19 @@ func (c Client) Tenants(ctx context.Context) (Tenants, error) {
 	return fetch[Tenants](ctx, c, http.MethodGet, "tenants", nil)
 }
 
-// Buckets are those that several CodeForges share; nil: that one is not set. Of skills' nothing waits.
-type Buckets struct {
-	Skills *historyapi.Bucket `json:"skills,omitempty"`
-	Runs   *historyapi.Bucket `json:"runs,omitempty"`
+// Database is the state of the Postgres that replicas share.
+type Database struct {
+	// Used is false if mcp-server keeps files.
+	Used bool `json:"used"`
+	// Problem says why Postgres cannot be used now.
+	Problem string `json:"problem,omitempty"`
+	// Waiting counts the changes that wait for Postgres.
+	Waiting int64 `json:"waiting,omitempty"`
 }
 
-// Buckets fetches them.
-func (c Client) Buckets(ctx context.Context) (Buckets, error) {
-	return fetch[Buckets](ctx, c, http.MethodGet, "buckets", nil)
+// Database fetches the state of Postgres.
+func (c Client) Database(ctx context.Context) (Database, error) {
+	return fetch[Database](ctx, c, http.MethodGet, "database", nil)
 }
 
 // ConsoleLogin is a way in to the web console: a code that opens one session, within a minute.

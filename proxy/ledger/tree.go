@@ -10,8 +10,6 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // tree is a Merkle tree of RFC 6962 that only grows. It keeps the roots of its complete subtrees, at most one of each
@@ -148,7 +146,8 @@ func (h Head) text(origin string) string {
 
 // open verifies a checkpoint's signature and that its edge belongs to it.
 func (c *Checkpoint) open(v note.Verifier) (Head, tree, error) {
-	if _, err := note.Open([]byte(c.Note), note.VerifierList(v)); err != nil && !disarm.Off("ledger-signature") {
+	//defence:ledger-signature
+	if _, err := note.Open([]byte(c.Note), note.VerifierList(v)); err != nil {
 		return Head{}, tree{}, errors.New("its signature is not that of the ledger's key")
 	}
 	return c.read(v.Name())

@@ -12,8 +12,6 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // maxFindings bounds what Verify tells: one change can make everything after it wrong.
@@ -200,7 +198,8 @@ func (v *verification) record(text []byte) {
 		v.lost, v.prev = true, tlog.Hash{}
 		v.report.Records++
 		return
-	case v.prev != (tlog.Hash{}) && !follows(prev, v.prev) && !disarm.Off("ledger-hash"):
+	//defence:ledger-hash
+	case v.prev != (tlog.Hash{}) && !follows(prev, v.prev):
 		v.find("record %d was changed", n-1)
 		v.lost = true
 	}
@@ -224,7 +223,8 @@ func (v *verification) add(h tlog.Hash) {
 
 // compare compares a checkpoint from elsewhere with the ledger at its size.
 func (v *verification) compare(k Known, have Head) {
-	if k.Root == have.Root || disarm.Off("ledger-known") {
+	//defence:ledger-known permits
+	if k.Root == have.Root {
 		v.report.Compared++
 		return
 	}
@@ -233,17 +233,13 @@ func (v *verification) compare(k Known, have Head) {
 
 // checkpoint verifies a checkpoint.
 func (v *verification) checkpoint(c *Checkpoint) {
+	//defence:ledger-hash permits
 	if !v.lost && c.says(v.key.Name(), &v.tree) {
 		v.report.Checkpoints++
 		v.good, v.fits = v.tree.size, c
 		return
 	}
 	head, t, err := c.read(v.key.Name())
-	if err == nil && !v.lost && disarm.Off("ledger-hash") && head.Size == v.tree.size {
-		v.report.Checkpoints++
-		v.good, v.fits = head.Size, c
-		return
-	}
 	if err == nil {
 		_, _, err = c.open(v.key)
 	}
@@ -297,7 +293,8 @@ func (v *verification) end() {
 		v.report.Head = v.tree.head().String()
 	}
 	slices.SortFunc(v.latest, func(a, b Known) int { return int(b.Size - a.Size) })
-	if len(v.latest) > 0 && v.latest[0].Size > v.tree.size && !disarm.Off("ledger-known") {
+	//defence:ledger-known
+	if len(v.latest) > 0 && v.latest[0].Size > v.tree.size {
 		k := v.latest[0]
 		v.find("the ledger has %d records, %s says %d: its end is missing", v.tree.size, k.Where, k.Size)
 	}

@@ -58,6 +58,25 @@ func TestSkillModule(t *testing.T) {
 	}
 }
 
+// TestSkillCoding: a skill is UTF-8 whatever it says. In UTF-7 a comment could hold code that no reader sees.
+// Promise: pinned-skills
+func TestSkillCoding(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "sitecustomize.py"), Site, 0o600))
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "skills"), 0o700))
+	const skill = "# coding: utf-7\nword = 'plain'\n# +AAo-word = 'hidden'\n"
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", "odd.py"), []byte(skill), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", "marked.py"), []byte("\ufeffword = 'marked'\n"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte("from skills import odd, marked\nprint(odd.word, marked.word)\n"), 0o600))
+	cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
+	cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
+	cmd.Stdin = strings.NewReader("\n")
+	out, err := cmd.CombinedOutput()
+	if text := strings.TrimPrefix(string(out), "\x00"); err != nil || text != "plain marked\n" {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
 // ends are programs whose end shows: what they print then, what they leave in files, and their exit code.
 var ends = []struct{ name, code string }{
 	{"an open file", "f = open('out', 'w')\nf.write('kept')\n"},

@@ -67,7 +67,9 @@ class SkillFinder:
 
         class Loader(external.SourceFileLoader):
             def get_code(self, fullname):
-                return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)
+                # Text, not bytes: a "# coding:" line could make Python run what no reader of a pinned skill sees.
+                source = self.get_data(self.path).decode("utf-8-sig")
+                return compile(source, self.path, "exec", dont_inherit=True)
 
         own = os.path.dirname(__file__)
         names = dict.fromkeys((f"{name}.py", name.replace("_", "-") + ".py"))

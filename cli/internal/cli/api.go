@@ -39,6 +39,7 @@ func apiCommand(e *Env) *cobra.Command {
 		},
 	}
 	search.Flags().StringVar(&o.api, "api", "", "in the API of this `NAME` only")
+	search.Flags().BoolVar(&o.explainHits, "explain", false, "print why each result was found: words, meaning, intent")
 	explain := &cobra.Command{
 		Use: "explain NAME METHOD PATH", Short: "say which rules and methods decide on a request",
 		Long: "NAME CALL TOOL explains what decides on a call of an MCP server's tool.",
@@ -143,6 +144,7 @@ type apiOptions struct {
 	vars                                map[string]string
 	domains, tokens, surfaces, restrict []string
 	json, readOnly, only, yes           bool
+	explainHits                         bool // --explain
 	none                                bool // --token none
 }
 

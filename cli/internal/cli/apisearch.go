@@ -7,14 +7,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// search prints what a model gets for a question.
+// search prints what a model gets for a question, or why.
 func (o *apiOptions) search(ctx context.Context, e *Env, query string) error {
 	s, err := o.target.connect(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	text, err := s.Search(ctx, query, o.api)
+	text, err := s.Search(ctx, query, o.api, o.explainHits)
 	if err != nil {
 		return err
 	}

@@ -118,8 +118,7 @@ func missing(w variables) []finding {
 	}{
 		{"UPSTREAM_CA_FILE", false, "the path of a PEM file"},
 		{"SANDBOX_PROGRAMS", true, "the path of a folder"},
-		{"BUCKET_CREDENTIALS_FILE", false, "the path of a file"},
-		{"BUCKET_CA_FILE", false, "the path of a PEM file"},
+		{"DATABASE_CA_FILE", false, "the path of a PEM file"},
 	} {
 		path := w.getenv(s.name)
 		if path == "" {

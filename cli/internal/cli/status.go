@@ -13,7 +13,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -35,9 +34,9 @@ type state struct {
 	Servers []serverstate.Server `json:"servers,omitempty"`
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants *operatorapi.Tenants `json:"tenants,omitempty"`
-	// Buckets are those that several CodeForges share.
-	Buckets *operatorapi.Buckets `json:"buckets,omitempty"`
-	Problem string               `json:"problem,omitempty"`
+	// Database is the Postgres that several CodeForges share.
+	Database *operatorapi.Database `json:"database,omitempty"`
+	Problem  string                `json:"problem,omitempty"`
 }
 
 func statusCommand(e *Env) *cobra.Command {
@@ -122,8 +121,8 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 	if list, err := op.Tenants(ctx); err == nil && (len(list.Tenants) > 0 || list.Problem != "") {
 		s.Tenants = &list
 	}
-	if b, err := op.Buckets(ctx); err == nil && b != (operatorapi.Buckets{}) {
-		s.Buckets = &b
+	if d, err := op.Database(ctx); err == nil && d.Used {
+		s.Database = &d
 	}
 	s.Catalog = &cat
 }
@@ -166,7 +165,7 @@ func printState(e *Env, s state) {
 	}
 	printServers(e.Stdout, s.Servers)
 	printTenants(e.Stdout, s.Tenants)
-	printBuckets(e.Stdout, s.Buckets)
+	printDatabase(e.Stdout, s.Database)
 	printFrozen(e.Stdout, s.Frozen)
 	if s.Problem != "" {
 		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
@@ -200,33 +199,19 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 	}
 }
 
-// printBuckets prints a line for each bucket: its address, what is still to come, and what is wrong.
-func printBuckets(w io.Writer, b *operatorapi.Buckets) {
-	if b == nil {
+// printDatabase prints a line about Postgres: how much waits for it, and what is wrong.
+func printDatabase(w io.Writer, d *operatorapi.Database) {
+	if d == nil {
 		return
 	}
-	for _, of := range []struct {
-		what   string
-		bucket *historyapi.Bucket
-	}{{"skills", b.Skills}, {"runs", b.Runs}} {
-		if of.bucket == nil {
-			continue
-		}
-		line := fmt.Sprintf("  %s are shared through %s", of.what, visible.Line(of.bucket.Address))
-		if of.bucket.Waiting > 0 {
-			line += ", " + count(int(of.bucket.Waiting), "run") + " waiting to be put there"
-		}
-		if of.bucket.Loading {
-			line += ", still loading"
-		}
-		if of.bucket.Lost > 0 {
-			line += ", " + count(int(of.bucket.Lost), "run") + " lost"
-		}
-		if of.bucket.Problem != "" {
-			line += "; problem: " + visible.Line(of.bucket.Problem)
-		}
-		fmt.Fprintln(w, line)
+	line := "  runs and skills are in Postgres"
+	if d.Waiting > 0 {
+		line += ", " + count(int(d.Waiting), "change") + " waiting to be stored there"
 	}
+	if d.Problem != "" {
+		line += "; problem: " + visible.Line(d.Problem)
+	}
+	fmt.Fprintln(w, line)
 }
 
 // printServers prints a line for each MCP server: what it does, how many tools it has, and why it last failed.

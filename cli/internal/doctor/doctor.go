@@ -95,7 +95,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(bounded(ctx, c, running))
 		report(bounded(ctx, c, alarms))
 		report(bounded(ctx, c, mcpServers))
-		report(bounded(ctx, c, buckets))
+		report(bounded(ctx, c, database))
 		report(bounded(ctx, c, checkOutside))
 		return
 	}
@@ -106,7 +106,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 		report(trial(ctx, c))
 	}
 	report(anyMode(all))
-	for _, g := range []group{running, alarms, mcpServers, buckets, port, configuration, files, checkOutside} {
+	for _, g := range []group{running, alarms, mcpServers, database, port, configuration, files, checkOutside} {
 		report(bounded(ctx, c, g))
 	}
 }

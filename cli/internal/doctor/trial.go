@@ -13,7 +13,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
@@ -104,7 +103,7 @@ func runTrialCode(ctx context.Context, state statedir.Dir) error {
 func withoutSettings(environ []string) (kept []string) {
 	for _, kv := range environ {
 		switch name, _, _ := strings.Cut(kv, "="); {
-		case name == "PATH", name == "LANG", name == "LC_ALL", name == "TZ", disarm.Variable(name):
+		case name == "PATH", name == "LANG", name == "LC_ALL", name == "TZ":
 			kept = append(kept, kv)
 		}
 	}

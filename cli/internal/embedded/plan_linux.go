@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
@@ -119,8 +118,8 @@ var (
 	}
 	notForServer = []string{"UPSTREAM_PROXY", "UPSTREAM_CA_FILE", "USER_AGENT", "PACKAGE_REGISTRY_PRIVATE"}
 	notForProxy  = []string{
-		"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "MCP_TOKENS_FILE", "SKILLS_BUCKET", "HISTORY_BUCKET", "BUCKET_ENDPOINT",
-		"BUCKET_REGION", "BUCKET_CREDENTIALS_FILE", "BUCKET_CA_FILE",
+		"MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "MCP_TOKENS_FILE", "DATABASE_URL", "DATABASE_URL_FILE",
+		"DATABASE_CA_FILE",
 	}
 )
 
@@ -149,10 +148,10 @@ func environments(environ []string) (proxy, sandbox, server []string) {
 		if !hiddenProxy(name) && name != "LISTEN_FDS" && name != "LISTEN_FDNAMES" {
 			proxy = append(proxy, kv)
 		}
-		if common(name) || forSandbox(name) || disarm.Variable(name) {
+		if common(name) || forSandbox(name) {
 			sandbox = append(sandbox, kv)
 		}
-		if common(name) || isSetting(name) && !hiddenServer(name) || disarm.Variable(name) {
+		if common(name) || isSetting(name) && !hiddenServer(name) {
 			server = append(server, kv)
 		}
 	}

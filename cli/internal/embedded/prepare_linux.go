@@ -52,8 +52,7 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 		}
 	}
 	p.Keep = append([]string{
-		p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile, c.Settings.BucketCredentialsFile,
-		c.Settings.BucketCAFile,
+		p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile, c.Settings.DatabaseCAFile,
 	}, p.Pythons...)
 	p.Port, err = Port(ctx, c.Port)
 	return p, append(warnings, namesakes(ctx, p)...), err

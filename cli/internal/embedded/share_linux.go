@@ -18,8 +18,7 @@ const shareTime = time.Second
 // the tenants, none of whom has that name, the rest in memory, where it goes with this process.
 var shared = [...]struct{ name, folder, file string }{
 	{"MCP_TOKENS_FILE", "tenants", "tokens.json"},
-	{"BUCKET_CREDENTIALS_FILE", "", "bucket-credentials"},
-	{"BUCKET_CA_FILE", "", "bucket-ca.pem"},
+	{"DATABASE_CA_FILE", "", "database-ca.pem"},
 }
 
 // shareFiles gives mcp-server, which may be a user who cannot read them, copies of the files of shared, and again when

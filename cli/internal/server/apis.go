@@ -14,9 +14,10 @@ func (s *Session) Tools(ctx context.Context, name string) (string, error) {
 	return r.Output, err
 }
 
-// Search is what list_apis answers to a question, about one API if its name is not empty.
-func (s *Session) Search(ctx context.Context, query, api string) (string, error) {
-	args := map[string]any{"query": query}
+// Search is what list_apis answers to a question, about one API if its name is not empty. With explain, it is why each
+// result was found.
+func (s *Session) Search(ctx context.Context, query, api string, explain bool) (string, error) {
+	args := map[string]any{"query": query, "explain": explain}
 	if api != "" {
 		args["api"] = api
 	}

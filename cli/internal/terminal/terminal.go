@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -57,7 +56,8 @@ func (s *Stream) File() *os.File { return s.file }
 
 // Write writes text.
 func (s *Stream) Write(p []byte) (int, error) {
-	if !s.terminal || disarm.Off("terminal") {
+	//defence:terminal permits
+	if !s.terminal {
 		return s.file.Write(p)
 	}
 	if _, err := s.file.WriteString(s.escape(string(p))); err != nil {
@@ -86,7 +86,8 @@ func (s *Stream) escape(text string) string {
 
 // Paint is text in a colour, for this stream; plain if it is not a terminal.
 func (s *Stream) Paint(c Colour, text string) string {
-	if !s.terminal || disarm.Off("terminal") {
+	//defence:terminal permits
+	if !s.terminal {
 		return text
 	}
 	return s.mark + string(c) + "m" + text + s.mark + "0m"

@@ -21,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
@@ -69,7 +69,7 @@ type daemon struct {
 	broker   *broker.Broker
 	executor *execution.Executor
 	skills   *skill.Store
-	bucket   *bucket.Bucket                 // of the skills, or nil
+	database *database.DB                   // Postgres, or nil
 	carried  func(string) map[string]string // skills that runs take with them, or nil
 	history  *history.Store
 	alarms   *alarm.Book
@@ -90,6 +90,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
+	if err := d.openDatabase(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.openSkills(ctx); err != nil {
 		return nil, err
 	}
@@ -107,9 +110,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		d.control = controlapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
 	}
-	if err := d.openHistory(ctx); err != nil {
-		return nil, err
-	}
+	d.openHistory()
 	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)
 	d.catalog = published.New(published.Config{
@@ -239,7 +240,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter)
 		Console:   d.console,
 		Operator: operator.Handler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
-			Console: d.consoleLogin, Tenants: d.tenants.States, Buckets: d.buckets,
+			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.Metrics,
@@ -329,6 +330,9 @@ func (d *daemon) stop() {
 	d.control.Close()
 	_ = d.skills.Close() // opened for reading only
 	d.history.Close(unwind)
+	if d.database != nil {
+		_ = d.database.Close() // it has no users now
+	}
 }
 
 // attend is there for a proxy until ctx ends: as the broker of MCP servers, for its alarms, and to store what it tells.

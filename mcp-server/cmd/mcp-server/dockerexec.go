@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
-	moby "github.com/moby/moby/client"
+	docker "github.com/moby/moby/client"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 )
 
-// execConfig configures the connection of mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in the
-// sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all runs
-// and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over it.
+// execConfig configures the connection of mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in
+// the sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all
+// runs and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over
+// it.
 type execConfig struct {
 	// Socket is the path of docker-shim's socket.
 	Socket string
@@ -29,7 +30,8 @@ type execConfig struct {
 	Log *slog.Logger
 }
 
-// newExecDialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on socket.
+// newExecDialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on
+// socket.
 func newExecDialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
 	return execConfig{Socket: socket, Spec: shim.Sandbox(container)}.Dial
 }
@@ -40,7 +42,7 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	api, err := moby.New(moby.WithHost("unix://" + c.Socket))
+	api, err := docker.New(docker.WithHost("unix://" + c.Socket))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
 	}
@@ -66,19 +68,19 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // open creates the exec, starts it and attaches to it.
-func (c execConfig) open(ctx context.Context, api *moby.Client) (moby.HijackedResponse, error) {
-	if _, err := api.Ping(ctx, moby.PingOptions{NegotiateAPIVersion: true}); err != nil {
-		return moby.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
+func (c execConfig) open(ctx context.Context, api *docker.Client) (docker.HijackedResponse, error) {
+	if _, err := api.Ping(ctx, docker.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return docker.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
 	}
-	made, err := api.ExecCreate(ctx, c.Spec.Container, moby.ExecCreateOptions{
+	made, err := api.ExecCreate(ctx, c.Spec.Container, docker.ExecCreateOptions{
 		User: c.Spec.User, Cmd: c.Spec.Cmd, AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {
-		return moby.HijackedResponse{}, fmt.Errorf("creating the exec: %w", err)
+		return docker.HijackedResponse{}, fmt.Errorf("creating the exec: %w", err)
 	}
-	got, err := api.ExecAttach(ctx, made.ID, moby.ExecAttachOptions{})
+	got, err := api.ExecAttach(ctx, made.ID, docker.ExecAttachOptions{})
 	if err != nil {
-		return moby.HijackedResponse{}, fmt.Errorf("starting the exec: %w", err)
+		return docker.HijackedResponse{}, fmt.Errorf("starting the exec: %w", err)
 	}
 	return got.HijackedResponse, nil
 }

@@ -14,24 +14,18 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
 )
 
 // openHistory opens the store of runs.
-func (d *daemon) openHistory(ctx context.Context) error {
+func (d *daemon) openHistory() {
 	c := history.Config{
 		Dir: d.flags.history, Mode: d.settings.History, Clean: redacted(d.settings.RedactingStrings),
-		Scrub: d.control.Scrub, Log: d.log,
-	}
-	if d.settings.HistoryBucket != nil && c.Mode != history.Off {
-		var err error
-		if c.Bucket, err = d.openStore(ctx, d.settings.HistoryBucket, true); err != nil {
-			return fmt.Errorf("HISTORY_BUCKET: %w", err)
-		}
+		Scrub: d.control.Scrub, Database: d.database, Log: d.log,
 	}
 	d.history = history.Open(c)
-	return nil
 }
 
 // serveHistory is `mcp-server history`: it answers requests on its standard input, which is a socket, with what is kept
@@ -79,7 +73,7 @@ func readable(dir string) (path string, remove func(), err error) {
 		return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
 	}
 	remove = func() { _ = os.RemoveAll(copied) }
-	for _, name := range []string{history.Name, history.Name + "-wal"} {
+	for _, name := range []string{database.Name, database.Name + "-wal"} {
 		err := copyFile(filepath.Join(dir, name), filepath.Join(copied, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			remove()

@@ -21,24 +21,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
 )
 
-// The go-sdk allocates a buffer of 32 KiB for each JSON text it reads, several per call, so on a heap of a few
-// megabytes garbage collection would take a third of a small call's time. Instead the heap may grow to nine times the
-// live data, up to memoryLimit.
-const (
-	gcPercent   = 800
-	memoryLimit = 256 << 20
-)
-
 func main() {
-	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	go paceCollector(ctx, paceEvery)
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-server:", err)

@@ -1,4 +1,3 @@
-// Package meter counts what mcp-server does, for GET /metrics. No label contains anything that clients or code chose.
 package main
 
 import (
@@ -7,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Meter is mcp-server's metrics. Make it with New.
+// meter counts what mcp-server does, for GET /metrics. Clients and code choose no label. Make it with newMeter.
 type meter struct {
 	Registry *prometheus.Registry
 	calls    *prometheus.CounterVec
@@ -18,7 +17,7 @@ type meter struct {
 	serverStarts  *prometheus.CounterVec
 }
 
-// Gauges are read when the metrics are fetched.
+// meterGauges are read when the metrics are fetched.
 type meterGauges struct {
 	// Sessions of the protocol versions that have them, tool calls in progress, and runs waiting for a slot.
 	Sessions, Calls, Waiting func() int
@@ -26,7 +25,7 @@ type meterGauges struct {
 	Servers func() int
 }
 
-// New makes the metrics.
+// newMeter makes the metrics.
 func newMeter(g meterGauges) *meter {
 	m := &meter{
 		Registry: prometheus.NewRegistry(),

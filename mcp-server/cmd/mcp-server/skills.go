@@ -2,30 +2,21 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net/url"
 	"path/filepath"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
-// checkTime bounds the check of a bucket at the start.
-const checkTime = 15 * time.Second
-
-// openSkills opens the operator's skills: those of the directory, or of the bucket.
+// openSkills opens the operator's skills: those of the directory, or of Postgres.
 func (d *daemon) openSkills(ctx context.Context) error {
 	open := d.openFolder
-	if d.settings.SkillsBucket != nil {
-		open = func() error { return d.openBucket(ctx) }
+	if d.database != nil {
+		open = func() error { return d.openShared(ctx) }
 	}
 	if err := open(); err != nil {
 		return err
@@ -46,62 +37,26 @@ func (d *daemon) openFolder() (err error) {
 	return err
 }
 
-// pins is the folder of what skills are pinned to.
+// pins is the folder of the sources that skills are pinned to.
 func (d *daemon) pins() string { return filepath.Join(d.flags.history, "skills") }
 
-// openBucket opens skills that several mcp-servers share. Their copy is not in the directory of the skills, which code
-// may write.
-func (d *daemon) openBucket(ctx context.Context) (err error) {
-	d.bucket, err = d.openStore(ctx, d.settings.SkillsBucket, !d.settings.SkillsReadonly)
-	if err != nil {
-		return fmt.Errorf("SKILLS_BUCKET: %w", err)
-	}
-	d.skills, err = skill.OpenMirror(ctx, d.flags.history, d.bucket, d.settings.SkillsReadonly, d.log)
+// openShared opens skills that several replicas share. Their copy is not in the directory of the skills, which code may
+// write.
+func (d *daemon) openShared(ctx context.Context) (err error) {
+	of := database.Documents{DB: d.database, Folder: database.Skills}
+	d.skills, err = skill.OpenMirror(ctx, d.flags.history, of, d.settings.SkillsReadonly, d.log)
 	if err != nil {
 		return err
 	}
 	d.carried = func(code string) map[string]string { return d.skills.Imported(code, runapi.MaxSkills) }
-	return d.skills.PinInBucket(ctx, d.pins())
-}
-
-// openStore opens a bucket that can be used. One that does not answer is waited for while this serves.
-func (d *daemon) openStore(ctx context.Context, address *url.URL, write bool) (*bucket.Bucket, error) {
-	if d.flags.history == "" {
-		return nil, errors.New("want --history with it")
-	}
-	b, err := bucket.Open(address, d.settings)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	err = b.Check(ctx, write)
-	var away *bucket.UnreachableError
-	if err != nil && !errors.As(err, &away) {
-		return nil, err
-	}
-	return b, nil
+	return d.skills.PinInDatabase(ctx, d.pins(), database.SkillPins)
 }
 
 // openTenantSkills opens the own skills of a tenant.
 func (d *daemon) openTenantSkills(ctx context.Context, dir, name string) (*skill.Store, error) {
-	if d.bucket == nil {
+	if d.database == nil {
 		return skill.Open(dir, d.settings.SkillsReadonly)
 	}
-	of := d.bucket.Under("tenants").Under(name)
+	of := database.Documents{DB: d.database, Folder: database.TenantSkills + name}
 	return skill.OpenMirror(ctx, dir, of, d.settings.SkillsReadonly, d.log)
-}
-
-// buckets is how the buckets that are shared are kept up with.
-func (d *daemon) buckets(ctx context.Context) (out operatorapi.Buckets) {
-	if d.bucket != nil {
-		out.Skills = &historyapi.Bucket{Address: d.bucket.String()}
-		if err := d.skills.Cause(); err != nil {
-			out.Skills.Problem = d.skills.Problem() + ": " + err.Error()
-		}
-	}
-	if s, err := d.history.Status(ctx); err == nil {
-		out.Runs = s.Bucket
-	}
-	return out
 }

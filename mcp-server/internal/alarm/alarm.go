@@ -19,7 +19,6 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -34,12 +33,8 @@ const (
 	mostFrozen = 1000
 )
 
-// file is the book's file. No server has that name: what is accepted of their tools is in the same folder. Earlier
-// versions had it where that of a server called alarms is.
-const (
-	file    = ".alarms.json"
-	oldFile = "alarms.json"
-)
+// file is the book's file. No server has that name: the accepted tools of each server are in the same folder.
+const file = ".alarms.json"
 
 // Book holds alarms. The nil Book is empty, and takes none.
 type Book struct {
@@ -63,9 +58,6 @@ func Open(dir string, added func(operatorapi.Alarm), log *slog.Logger) (*Book, e
 	b.path = filepath.Join(dir, file)
 	text, err := os.ReadFile(b.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = b.old()
-	}
-	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
 	}
 	if err == nil {
@@ -78,22 +70,6 @@ func Open(dir string, added func(operatorapi.Alarm), log *slog.Logger) (*Book, e
 		b.last = max(b.last, a.Number)
 	}
 	return b, nil
-}
-
-// old moves the book of an earlier version to its place, and reads it.
-func (b *Book) old() ([]byte, error) {
-	path := filepath.Join(filepath.Dir(b.path), oldFile)
-	text, err := os.ReadFile(path)
-	var pins struct {
-		Server *string `json:"server"`
-	}
-	if err == nil && json.Unmarshal(text, &pins) == nil && pins.Server != nil {
-		return nil, fs.ErrNotExist
-	}
-	if err == nil {
-		err = os.Rename(path, b.path)
-	}
-	return text, err
 }
 
 // Name tells sessions apart without their ids, which clients use like passwords.
@@ -149,7 +125,8 @@ func (b *Book) store() {
 
 // Frozen returns the alarm that froze a session.
 func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
-	if b == nil || disarm.Off("freeze") {
+	//defence:freeze permits
+	if b == nil {
 		return operatorapi.Alarm{}, false
 	}
 	b.mu.Lock()

@@ -80,35 +80,24 @@ func TestNotStored(t *testing.T) {
 	}
 }
 
-// TestBesidePins: the tools that are accepted of a server called alarms are another file of the same folder. A book that an
-// earlier version left under that name freezes whom it froze, and one that is damaged frees nobody.
+// TestBesidePins: the accepted tools of a server called alarms are another file of the same folder.
 // Promise: canaries
 func TestBesidePins(t *testing.T) {
 	const pins = `{"server":"[]","tools":{"a":{}}}`
-	for old, frozen := range map[string]bool{`[{"number":1,"session":"` + alarm.Name("s") + `","frozen":true}]`: true, pins: false, "{": false} {
-		dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
-		path := filepath.Join(dir, "alarms.json") // as broker names the tools of a server
-		if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 { // also at the start after
-			b, err := alarm.Open(dir, nil, log)
-			if _, ok := b.Frozen("s"); ok != frozen || (err != nil) != (old == "{") {
-				t.Errorf("%s: frozen %t, %v", old, ok, err)
-			}
-			if text, _ := os.ReadFile(path); (string(text) == pins) != (old == pins) {
-				t.Errorf("%s: the tools of the server are %q", old, text)
-			}
-		}
-		if old == "{" {
-			continue
-		}
-		if err := os.WriteFile(path, []byte(pins), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
+	path := filepath.Join(dir, "alarms.json") // as broker names the tools of a server
+	if err := os.WriteFile(path, []byte(pins), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	session := "s"
+	for _, frozen := range []bool{false, true} {
 		b, err := alarm.Open(dir, nil, log)
-		if _, ok := b.Frozen("s"); ok != frozen || err != nil {
-			t.Errorf("%s: after a server has the name: frozen %t, %v", old, ok, err)
+		if _, ok := b.Frozen(session); ok != frozen || err != nil {
+			t.Errorf("frozen %t, %v, want %t", ok, err, frozen)
+		}
+		b.Add(controlapi.Alarm{Run: "r"}, &session, "")
+		if text, _ := os.ReadFile(path); string(text) != pins {
+			t.Errorf("the tools of the server are %q", text)
 		}
 	}
 }

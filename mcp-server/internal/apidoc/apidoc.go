@@ -32,7 +32,7 @@ type Doc struct {
 	types  []string       // names, in order
 	typeAt []uint32       // the line of each
 	groups []string       // what Groups returns
-	ids    map[string]int // operations by their ID, if the language is GraphQL
+	ids    map[string]int // operations by their label, if that is not their method and path
 }
 
 // position is where a line is.
@@ -44,7 +44,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
 	}
-	d := &Doc{Name: name, Head: lines.Head()}
+	d := &Doc{Name: name, Head: lines.Head(), ids: map[string]int{}}
 	p := packer{doc: d}
 	builder := search.NewBuilder(name)
 	var keys []byte
@@ -55,9 +55,6 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	var types []named
 	var typeLines []operation.Line
 	groups := map[string]int{}
-	if d.Head.GraphQL {
-		d.ids = map[string]int{}
-	}
 	for {
 		l, err := lines.Next()
 		if errors.Is(err, io.EOF) {
@@ -70,13 +67,15 @@ func Read(name string, r io.Reader) (*Doc, error) {
 			typeLines = append(typeLines, l)
 			continue
 		}
-		index(builder, l, d.Head.GraphQL)
+		index(builder, d, l)
 		l.Words = ""
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
 		groups[group(l)]++
-		if _, known := d.ids[l.ID]; d.ids != nil && !known {
-			d.ids[l.ID] = d.Len() - 1
+		if label := d.label(l); label != l.Method+" "+l.Path {
+			if _, known := d.ids[label]; !known {
+				d.ids[label] = d.Len() - 1
+			}
 		}
 		if err := p.add(l); err != nil {
 			return nil, err
@@ -174,25 +173,34 @@ func (d *Doc) line(p position) operation.Line {
 	return l
 }
 
+// meantWords is how many words of a description count for the meaning of an operation.
+const meantWords = 20
+
 // index adds an operation to an index: what its path ends in says most, the names in its types say least.
-func index(b *search.Builder, l operation.Line, graphQL bool) {
+func index(b *search.Builder, d *Doc, l operation.Line) {
 	path, last := static(l.Path)
 	does := kind(l)
-	if graphQL {
+	if d.Head.GraphQL {
 		_, last, _ = strings.Cut(l.ID, " ")
 		path, does = last, kindOfField(l)
 	}
-	b.AddLike(does, path, l.Summary,
-		search.Field{Text: last, Weight: 2.2, Bound: 1},
-		search.Field{Text: path, Weight: 1.4, Bound: 3, Most: 40},
-		search.Field{Text: l.Summary, Weight: 2.4, Bound: 8},
-		search.Field{Text: l.ID, Weight: 1.4, Bound: 5},
-		search.Field{Text: l.Words, Weight: 1.1, Bound: 12},
-		search.Field{Text: strings.Join(l.Tags, " "), Weight: 0.8, Bound: 3},
-		search.Field{Text: names(l.Query), Weight: 0.25, Most: 40},
-		search.Field{Text: names(l.Body), Weight: 0.9, Bound: 8, Most: 60},
-		search.Field{Text: references(l.Body + " " + l.Answer), Weight: 0.6, Bound: 4, Most: 20},
-	)
+	tags, words := strings.Join(l.Tags, " "), strings.Fields(l.Words)
+	b.Add(search.Entry{
+		Kind: does, Title: l.Summary,
+		Meaning: strings.Join([]string{d.Name, tags, l.Summary, l.ID, path,
+			strings.Join(words[:min(meantWords, len(words))], " ")}, ". "),
+		Fields: []search.Field{
+			{Text: last, Weight: 2.2, Bound: 1},
+			{Text: path, Weight: 1.4, Bound: 3, Most: 40},
+			{Text: l.Summary, Weight: 2.4, Bound: 8},
+			{Text: l.ID, Weight: 1.4, Bound: 5},
+			{Text: l.Words, Weight: 1.1, Bound: 12},
+			{Text: tags, Weight: 0.8, Bound: 3},
+			{Text: names(l.Query), Weight: 0.25, Most: 40},
+			{Text: names(l.Body), Weight: 0.9, Bound: 8, Most: 60},
+			{Text: references(l.Body + " " + l.Answer), Weight: 0.6, Bound: 4, Most: 20},
+		},
+	})
 }
 
 // static is the words of a path without its parameters, and those of its last segment that has any.
@@ -245,21 +253,29 @@ func references(ts string) string {
 	return b.String()
 }
 
-// each calls f for the words of TypeScript, apart from those of the language. Names of types begin with a capital, or
-// follow on a colon.
+// each calls f for the words of TypeScript, apart from those of the language. A word that follows on a colon, or stands
+// alone, refers to a type; one before a colon is the name of a property.
 func each(ts string, f func(word string, reference bool)) {
 	value, quoted := true, byte(0)
+	var firsts []bool // for each open bracket, whether its parts begin with a type
 	for i := 0; i < len(ts); {
 		c := ts[i]
 		switch {
-		case quoted != 0 && c == quoted:
-			quoted = 0
-		case quoted == 0 && (c == '"' || c == '\''):
+		case quoted != 0:
+			if c == quoted {
+				quoted = 0
+			}
+		case c == '"' || c == '\'':
 			quoted = c
-		case quoted == 0 && (c == ':' || c == '|' || c == '&' || c == '<'):
+		case c == '{' || c == '<' || c == '(' || c == '[':
+			value = c == '<' || c != '{' && value
+			firsts = append(firsts, value)
+		case len(firsts) > 0 && (c == '}' || c == '>' || c == ')' || c == ']'):
+			firsts = firsts[:len(firsts)-1]
+		case len(firsts) > 0 && (c == ';' || c == ','):
+			value = firsts[len(firsts)-1]
+		case c == ':' || c == '|' || c == '&':
 			value = true
-		case quoted == 0 && (c == ';' || c == '{' || c == ','):
-			value = false
 		}
 		if !letter(c) {
 			i++

@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 )
 
-// How long types are in the results of a search, in characters: the nearer the top, the more.
+// How long types are in the results of a search, in characters.
 const (
 	longType  = 300
 	shortType = 100
@@ -27,25 +27,14 @@ const (
 	Long                // types to a few hundred characters
 )
 
-// DetailAt is what the result at a place shows, counted from 0.
-func DetailAt(place int) Detail {
-	switch {
-	case place < 2:
-		return Long
-	case place < 5:
-		return Short
-	}
-	return Plain
-}
-
 // Show is an operation as a result of a search: a line with method, path and summary, then its types.
 func (d *Doc) Show(i int, detail Detail) string {
 	l := d.Operation(i)
-	var b strings.Builder
-	b.WriteString(d.title(l))
 	if detail == Plain {
-		return b.String()
+		return d.title(l, shortSummary)
 	}
+	var b strings.Builder
+	b.WriteString(d.title(l, longSummary))
 	most := longType
 	if detail == Short {
 		most = shortType
@@ -72,17 +61,33 @@ func (d *Doc) queryName() string {
 	return "query"
 }
 
-// title is the first line of an operation.
-func (d *Doc) title(l operation.Line) string {
-	line := l.Method + " " + l.Path
-	if d.Head.GraphQL {
-		line = l.ID
+// Label is how a model names an operation.
+func (d *Doc) Label(i int) string { return d.label(d.Operation(i)) }
+
+// label is the method and path of an operation; its ID in GraphQL; and both if the path says nothing, as in APIs whose
+// operations are values of a header.
+func (d *Doc) label(l operation.Line) string {
+	key := l.Method + " " + l.Path
+	switch {
+	case d.Head.GraphQL:
+		return l.ID
+	case l.Path == "/" && l.ID != "":
+		return key + " " + l.ID
 	}
+	return key
+}
+
+// How long a summary is, in bytes.
+const longSummary, shortSummary = 120, 64
+
+// title is the first line of an operation, with so many bytes of its summary.
+func (d *Doc) title(l operation.Line, most int) string {
+	line := d.label(l)
 	if l.Server != "" {
 		line = l.Method + " " + l.Server + l.Path
 	}
 	if l.Summary != "" {
-		line += "  " + cut(l.Summary, 120)
+		line += "  " + cut(l.Summary, most)
 	}
 	if l.Deprecated {
 		line += "  (deprecated)"
@@ -106,6 +111,14 @@ func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 			b.WriteString(" " + shorten(t.TS, most-len(ts)))
 		}
 	}
+}
+
+// ImportLine is how code imports the API's typed client; empty: there is none.
+func (d *Doc) ImportLine() string {
+	if d.Head.GraphQL {
+		return ""
+	}
+	return fmt.Sprintf("import { %s } from \"/apis/%s.ts\"", Identifier(d.Name), d.Name)
 }
 
 // Header says where an API's requests go, and how they carry its tokens.
@@ -139,7 +152,7 @@ const (
 func (d *Doc) Full(i int) string {
 	l := d.Operation(i)
 	var b strings.Builder
-	b.WriteString(d.title(l))
+	b.WriteString(d.title(l, longSummary))
 	body := "body"
 	if l.BodyMedia != "" {
 		body += " (" + l.BodyMedia + ")"
@@ -197,8 +210,8 @@ const maxNamed = 400
 // named are the types of this document that a type names, in their order.
 func (d *Doc) named(ts string) []string {
 	var out []string
-	each(ts, func(word string, _ bool) {
-		if len(out) == maxNamed {
+	each(ts, func(word string, reference bool) {
+		if !reference || len(out) == maxNamed {
 			return
 		}
 		if _, ok := slices.BinarySearch(d.types, word); ok && !slices.Contains(out, word) {
@@ -275,26 +288,27 @@ func group(l operation.Line) string {
 // shorten makes a type at most about so many characters long: properties that must be given first, then as many as
 // there is room for, and how many there are more.
 func shorten(ts string, most int) string {
-	if len(ts) <= most {
-		return ts
-	}
 	list, ok := members(ts)
 	if !ok {
 		return cut(ts, most)
 	}
+	whole := len(ts) <= most
 	slices.SortStableFunc(list, func(a, b string) int { return optional(a) - optional(b) })
 	var b strings.Builder
 	b.WriteString("{ ")
 	for i, m := range list {
-		if short := brief(m); len(short) < len(m) {
+		if short := brief(m); !whole && len(short) < len(m) {
 			m = short
 		}
-		if b.Len()+len(m) > most && i > 0 {
+		if b.Len()+len(m) > most && i > 0 && !whole {
 			fmt.Fprintf(&b, "…%d more ", len(list)-i)
 			break
 		}
 		b.WriteString(cut(m, most))
-		b.WriteString("; ")
+		if !whole || i < len(list)-1 {
+			b.WriteString(";")
+		}
+		b.WriteString(" ")
 	}
 	return b.String() + "}"
 }

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -306,8 +305,11 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	if f := checked(t, body); f != nil {
 		return nil, f
 	}
-	if c.plan == controlapi.PlanCheck && !disarm.Off("dry-run-approved") ||
-		c.plan == controlapi.PlanRecord && !t.reads && !disarm.Off("dry-run-tools") {
+	//defence:dry-run-approved
+	checks := c.plan == controlapi.PlanCheck
+	//defence:dry-run-tools
+	records := c.plan == controlapi.PlanRecord && !t.reads
+	if checks || records {
 		c.planned = true
 		return []byte("{}"), nil
 	}

@@ -349,9 +349,16 @@ func TestToolThatCame(t *testing.T) {
 		testkit.Must(t, w.broker.Restart("a"))
 		w.call("/a/echo", `{"text":"x"}`)
 	}
-	began := time.Now()
-	if got := w.call("/a/grwn", `{}`); !strings.Contains(string(got.body), "there is no tool") || time.Since(began) > time.Second {
-		t.Errorf("a misspelt name, after %s: %s", time.Since(began), got.body)
+	fastest := time.Hour // of three, because a busy machine adds to single ones
+	for range 3 {
+		began := time.Now()
+		if got := w.call("/a/grwn", `{}`); !strings.Contains(string(got.body), "there is no tool") {
+			t.Errorf("a misspelt name: %s", got.body)
+		}
+		fastest = min(fastest, time.Since(began))
+	}
+	if fastest > listPause/2 {
+		t.Errorf("a misspelt name waits for a listing: %s", fastest)
 	}
 }
 

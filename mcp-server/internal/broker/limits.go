@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"unicode/utf8"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (
@@ -66,7 +64,11 @@ func (c *checker) checkText(s map[string]any, value, path string) {
 	c.checkLength(s, "Length", utf8.RuneCountInString(value), path)
 	source, _ := s["pattern"].(string)
 	p := c.compilePattern(source)
-	if p.matcher == nil || !c.spend(p.size*(1+len(value))/64) && !disarm.Off("pattern-work") {
+	if p.matcher == nil {
+		return
+	}
+	//defence:pattern-work
+	if !c.spend(p.size * (1 + len(value)) / 64) {
 		return
 	}
 	if !p.matcher.MatchString(value) {
@@ -89,7 +91,8 @@ func (c *checker) compilePattern(source string) pattern {
 	}
 	if tree, err := syntax.Parse(source, syntax.Perl); err == nil {
 		program, err := syntax.Compile(tree.Simplify())
-		if err == nil && (len(program.Inst) <= maxProgram || disarm.Off("pattern-work")) {
+		//defence:pattern-work permits
+		if err == nil && len(program.Inst) <= maxProgram {
 			p.size = len(program.Inst)
 			p.matcher, _ = regexp.Compile(source) // syntax.Parse accepted it
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -40,7 +39,7 @@ func (i *instance) question(q frame.Question) {
 		}
 	}
 	form, wrong := formOf(q.Schema)
-	if why == "" && (wrong != forbidden || !disarm.Off("question-secret")) {
+	if why == "" {
 		why = wrong
 	}
 	if why != "" {
@@ -80,7 +79,8 @@ func (i *instance) asking(request uint64) (p *pending, why string) {
 		switch {
 		case !ok:
 			continue
-		case p != nil && of != session && !disarm.Off("question-session"):
+		//defence:question-session
+		case p != nil && of != session:
 			return nil, "calls of several clients are in flight, and the server does not say whose user it asks; " +
 				`with "state": "session" in its config.json it has a process for each`
 		}
@@ -127,6 +127,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	hidden := slices.ContainsFunc(form.Required, hides)
 	for name, field := range form.Properties {
 		hidden = hidden || hides(name) || hidesName(field)
+		//defence:question-secret
 		if field["format"] == "password" || field["writeOnly"] == true {
 			return nil, forbidden
 		}

@@ -21,7 +21,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
@@ -192,9 +191,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-sr
 // ServeHTTP answers.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	if !disarm.Off("console-policy") {
-		h.Set("Content-Security-Policy", policy)
-	}
+	//defence:console-policy
+	h.Set("Content-Security-Policy", policy)
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -208,7 +206,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.Set("Cache-Control", "no-store")
 		s, ok := c.sessions.find(bearer(r))
-		if !ok && !disarm.Off("console-bearer") {
+		//defence:console-bearer
+		if !ok {
 			httpjson.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
 			return
 		}
@@ -300,6 +299,3 @@ func (c *Console) fail(w http.ResponseWriter, err error) {
 	c.cfg.Log.Warn("the console could not answer", logline.Tag("console"), slog.String("error", err.Error()))
 	httpjson.Answer(w, http.StatusBadGateway, refusal{err.Error()})
 }
-
-// codesStay keeps codes good after their first use.
-func codesStay() bool { return disarm.Off("console-code") }

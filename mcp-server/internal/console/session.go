@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (
@@ -82,9 +80,8 @@ func (s *sessions) use(text string) bool {
 	if i < 0 {
 		return false
 	}
-	if !codesStay() {
-		s.codes = slices.Delete(s.codes, i, i+1)
-	}
+	//defence:console-code
+	s.codes = slices.Delete(s.codes, i, i+1)
 	return true
 }
 
@@ -131,10 +128,9 @@ func (s *sessions) end(id string) bool {
 	if i < 0 {
 		return false
 	}
-	if disarm.Off("console-end") {
-		return true
-	}
+	//defence:console-end
 	close(s.open[i].ended)
+	//defence:console-end
 	s.open = slices.Delete(s.open, i, i+1)
 	return true
 }
@@ -156,7 +152,8 @@ func (s *sessions) sweep() {
 	now := s.time()
 	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return over(now, c.until) })
 	s.open = slices.DeleteFunc(s.open, func(o session) bool {
-		over := over(now, o.Until) && !disarm.Off("console-end")
+		//defence:console-end
+		over := over(now, o.Until)
 		if over {
 			close(o.ended)
 		}

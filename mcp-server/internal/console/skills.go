@@ -205,7 +205,7 @@ func skillError(err error) error {
 	case errors.Is(err, skill.ErrFull):
 		return &told{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):
-		return &told{http.StatusServiceUnavailable, "The skills' bucket did not confirm the change. The log says why."}
+		return &told{http.StatusServiceUnavailable, "The skills' database did not confirm the change. The log says why."}
 	}
 	return err
 }

@@ -42,8 +42,6 @@ func (c *Console) status(r *http.Request) (any, error) {
 		kept.Text = err.Error()
 	case s.Problem != "":
 		kept.Text = s.Problem
-	case s.Bucket != nil && s.Bucket.Problem != "":
-		kept.Text = s.Bucket.Problem
 	default:
 		kept.OK, kept.Text = true, cmp.Or(s.Path, "HISTORY is "+s.Mode)
 	}

@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -24,7 +23,8 @@ func (e *Executor) Alarm(a controlapi.Alarm) {
 	run := r.(active)
 	e.cfg.Alarms.Add(a, &run.Session, run.Client)
 	e.runs.Range(func(_, other any) bool {
-		if o := other.(active); o.Session == run.Session && !disarm.Off("alarm-ends-run") {
+		//defence:alarm-ends-run
+		if o := other.(active); o.Session == run.Session {
 			o.stop()
 		}
 		return true

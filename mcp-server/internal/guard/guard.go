@@ -18,7 +18,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
@@ -69,9 +68,11 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 			defer c.served()
 		}
 		switch {
-		case !g.ourHost(r.Host) && !disarm.Off("mcp-host"):
+		//defence:mcp-host
+		case !g.ourHost(r.Host):
 			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can allow it", http.StatusForbidden)
-		case !ownOrigin(r) && !g.opens(r) && !disarm.Off("mcp-origin"):
+		//defence:mcp-origin
+		case !ownOrigin(r) && !g.opens(r):
 			http.Error(w, "Forbidden: requests from other web pages are not allowed", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
@@ -145,7 +146,8 @@ func bearer(r *http.Request) (token string, ok bool) {
 
 // Passes reports whether Bearer passes a request.
 func (g *Guard) Passes(r *http.Request) bool {
-	return !g.needs || g.carriesToken(r) || disarm.Off("mcp-bearer")
+	//defence:mcp-bearer permits
+	return !g.needs || g.carriesToken(r)
 }
 
 func (g *Guard) carriesToken(r *http.Request) bool {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
@@ -41,7 +40,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		uid, err := PeerUID(c)
-		if err == nil && slices.Contains(l.UIDs, uid) || disarm.Off("mcp-owner") {
+		//defence:mcp-owner permits
+		if err == nil && slices.Contains(l.UIDs, uid) {
 			return c, nil
 		}
 		_ = c.Close()

@@ -17,8 +17,12 @@ func (s *Store) AddAlert(a historyapi.Alert) {
 	}
 	a.Number, a.At = s.number(), time.Now().UTC()
 	a.Title, a.Text = s.field(a.Title), s.field(a.Text)
-	s.feed.publish(historyapi.Event{Kind: historyapi.EventAlert, RunID: a.Run, Alert: &a})
-	s.put(job{do: func(ctx context.Context, tx *transaction) error { return putAlert(ctx, tx, a) }})
+	e := historyapi.Event{Kind: historyapi.EventAlert, RunID: a.Run, Alert: &a}
+	s.feed.publish(e)
+	s.put(job{do: func(ctx context.Context, tx *transaction) error {
+		tx.events = append(tx.events, e)
+		return putAlert(ctx, tx, a)
+	}})
 }
 
 // groupTime is how long later alerts with the same cause are added to an alert.
@@ -28,8 +32,8 @@ const groupTime = time.Minute
 func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 	first := a
 	var data string
-	err := tx.QueryRowContext(ctx, `SELECT data FROM alert WHERE seen = 0 AND number > ? AND data ->> '$.kind' = ? AND
-		(data ->> '$.run' = ? OR ?) ORDER BY number LIMIT 1`,
+	err := tx.QueryRowContext(ctx, `SELECT data FROM alert WHERE seen = 0 AND number > $1 AND kind = $2 AND
+		(run = $3 OR $4) ORDER BY number LIMIT 1`,
 		a.At.Add(-groupTime).UnixMicro(), a.Kind, a.Run, isOfNetwork(a.Kind)).Scan(&data)
 	switch {
 	case err == nil:
@@ -46,8 +50,8 @@ func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO alert (number, data) VALUES (?, ?)
-		ON CONFLICT (number) DO UPDATE SET data = excluded.data`, first.Number, string(text))
+	_, err = tx.ExecContext(ctx, `INSERT INTO alert (number, data, kind, run) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (number) DO UPDATE SET data = excluded.data`, first.Number, string(text), a.Kind, first.Run)
 	return err
 }
 
@@ -59,19 +63,26 @@ func isOfNetwork(kind string) bool {
 
 // Alerts lists the latest alerts, latest first; only those that nobody has seen if unseen is set.
 func (s *Store) Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error) {
-	db, err := s.db(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out, err := read[historyapi.Alert](ctx, db, `SELECT json_set(data, '$.seen', json(iif(seen, 'true', 'false')))
-		FROM alert WHERE seen = 0 OR NOT ? ORDER BY number DESC LIMIT 1000`, unseen)
-	return out, s.checked(err)
+	out := []historyapi.Alert{}
+	err := s.each(ctx, func(row *sql.Rows) error {
+		var data string
+		var seen int
+		if err := row.Scan(&data, &seen); err != nil {
+			return err
+		}
+		var a historyapi.Alert
+		err := json.Unmarshal([]byte(data), &a)
+		a.Seen = seen != 0
+		out = append(out, a)
+		return err
+	}, `SELECT data, seen FROM alert WHERE seen = 0 OR NOT $1 ORDER BY number DESC LIMIT 1000`, unseen)
+	return out, err
 }
 
 // SeeAlerts marks alerts up to a number as seen.
 func (s *Store) SeeAlerts(ctx context.Context, upTo int64) error {
 	return s.ask(ctx, func(ctx context.Context, tx *transaction) error {
-		_, err := tx.ExecContext(ctx, `UPDATE alert SET seen = 1 WHERE number <= ?`, upTo)
+		_, err := tx.ExecContext(ctx, `UPDATE alert SET seen = 1 WHERE number <= $1`, upTo)
 		return err
 	})
 }

@@ -213,8 +213,9 @@ func putContent(ctx context.Context, tx *transaction, number int64, c content) e
 	if err != nil {
 		return err
 	}
-	tx.file.grown += int64(len(data))
-	_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO content VALUES (?, ?, ?)`, number, len(data), data)
+	tx.target.grown += int64(len(data))
+	_, err = tx.ExecContext(ctx, `INSERT INTO content VALUES ($1, $2, $3)
+		ON CONFLICT (number) DO UPDATE SET size = excluded.size, data = excluded.data`, number, len(data), data)
 	return err
 }
 

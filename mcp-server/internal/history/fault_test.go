@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,8 +17,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -26,7 +29,11 @@ const writerDir = "CODEFORGE_TEST_HISTORY"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(writerDir); dir != "" {
-		s := Open(Config{Dir: dir, Mode: Full, Log: logline.New(os.Stderr, "text", nil)})
+		cfg := Config{Dir: dir, Mode: Full, Log: logline.New(os.Stderr, "text", nil)}
+		if strings.HasPrefix(dir, "postgres:") {
+			cfg.Database, _ = database.OpenPostgres(secret.New(dir)) // the test's own URL
+		}
+		s := Open(cfg)
 		for i := 0; ; i++ {
 			id := fmt.Sprintf("r%d-%06d", os.Getpid(), i)
 			store(s, id, "// code of "+id+"\n"+strings.Repeat("x", i%5000), strings.Repeat("printed ", i%3000))
@@ -126,7 +133,7 @@ func TestDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			path := filepath.Join(dir, Name)
+			path := filepath.Join(dir, database.Name)
 			s := open(t, dir, nil)
 			for i := range 20 {
 				store(s, fmt.Sprintf("r%d", i), "x", "y")
@@ -275,7 +282,7 @@ func TestSlowDisk(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
 	settle(t, s)
-	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, Name), true))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, database.Name)+"?_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,8 +320,8 @@ func TestMigration(t *testing.T) {
 	store(s, "r1", "x", "y")
 	settle(t, s)
 	shut(t, s)
-	newer := append(append([]string{}, migrations...), `CREATE TABLE added (x); ALTER TABLE run ADD COLUMN extra TEXT`)
-	broken := append(append([]string{}, migrations...), `CREATE TABLE half (x); CREATE TABLE run (x)`)
+	newer := append(slices.Clone(database.Migrations), database.Migration{SQLite: `CREATE TABLE added (x); ALTER TABLE run ADD COLUMN extra TEXT`})
+	broken := append(slices.Clone(database.Migrations), database.Migration{SQLite: `CREATE TABLE half (x); CREATE TABLE run (x)`})
 	s = open(t, dir, func(c *Config) { c.migrations = broken })
 	if _, err := s.Run(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("to version %d", len(broken))) {
 		t.Errorf("a migration that fails: %v", err)
@@ -333,7 +340,7 @@ func TestMigration(t *testing.T) {
 		t.Errorf("half a migration is left: %d %v", left, err)
 	}
 	shut(t, s)
-	before, _ := os.ReadFile(filepath.Join(dir, Name))
+	before, _ := os.ReadFile(filepath.Join(dir, database.Name))
 	s = open(t, dir, nil)
 	store(s, "r2", "x", "y")
 	if _, err := s.Run(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), "a newer CodeForge wrote it") {
@@ -342,31 +349,11 @@ func TestMigration(t *testing.T) {
 		t.Errorf("it says where a newer file is: %v", err)
 	}
 	shut(t, s)
-	if after, _ := os.ReadFile(filepath.Join(dir, Name)); !bytes.Equal(before, after) {
+	if after, _ := os.ReadFile(filepath.Join(dir, database.Name)); !bytes.Equal(before, after) {
 		t.Error("a newer file was changed")
 	}
-	if _, err := Read(dir); !errors.Is(err, errNewer) {
+	if _, err := Read(dir); !errors.Is(err, database.ErrNewer) {
 		t.Errorf("reading a newer file: %v", err)
-	}
-}
-
-// TestMigrationAtOnce: processes that open a new file at the same time each find it as they want it.
-func TestMigrationAtOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), Name)
-	dbs := make([]*sql.DB, 6)
-	for i := range dbs {
-		db, err := sql.Open("sqlite", dsn(path, true))
-		testkit.Must(t, err)
-		t.Cleanup(func() { _ = db.Close() })
-		if have, err := version(db, migrations); err != nil || have != 0 { // what each saw when it began
-			t.Fatalf("%d, %v", have, err)
-		}
-		dbs[i] = db
-	}
-	for _, db := range dbs {
-		if have, err := step(db, migrations); err != nil || have == 0 {
-			t.Errorf("%d, %v", have, err)
-		}
 	}
 }
 
@@ -392,7 +379,7 @@ func TestOthersGiveWay(t *testing.T) {
 		}
 	}
 	settle(t, s)
-	db, err := openFile(s.cfg.Dir, migrations)
+	db, err := openFile(s.cfg.Dir, database.Migrations)
 	testkit.Must(t, err)
 	defer db.Close()
 	s.tidy(db)
@@ -420,7 +407,7 @@ func TestClockAhead(t *testing.T) {
 	tidy := func(s *Store) (runs int64, kept bool) {
 		t.Helper()
 		settle(t, s)
-		db, err := openFile(dir, migrations)
+		db, err := openFile(dir, database.Migrations)
 		testkit.Must(t, err)
 		defer db.Close()
 		s.tidy(db)
@@ -462,7 +449,7 @@ func TestRetention(t *testing.T) {
 			store(s, fmt.Sprintf("r%02d", i), "// zebrawort\n", strings.Repeat(fmt.Sprint(i, time.Now()), 2000))
 		}
 		settle(t, s)
-		db, err := openFile(s.cfg.Dir, migrations)
+		db, err := openFile(s.cfg.Dir, database.Migrations)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,13 +1,14 @@
-// Package history is the store of runs: one SQLite file, written by one goroutine from a bounded queue.
-// mcp-server/historyapi describes its content. With a bucket, several stores share their runs (share.go).
+// Package history is the store of runs: a file of SQLite, or Postgres, which several replicas share (replica.go). One
+// goroutine writes from a bounded queue. mcp-server/historyapi describes the content.
 //
-// Contract: no run ever waits for the store. What does not fit in the queue or on the disk is dropped and counted,
-// first the code and output, then the rest; a damaged file is set aside, and a new one is created.
+// Contract: a run never waits for the store. The store drops and counts jobs that do not fit in the queue or on the
+// disk, first code and output, then the rest. It sets a damaged file aside and creates a new one. While Postgres does
+// not answer, jobs stay in the queue.
 //
-// Threat: whoever may read the file learns what code did. It has mode 0600 in a folder of 0700, and holds no
+// Threat: a reader of the database learns what code did. The file has mode 0600 in a folder of 0700. It holds no
 // credential: code has names, and if a person put a credential itself into code, the proxy replaces it before the code
-// and its output are stored. REDACTING_STRINGS are removed here, as from log lines. What is removed from the file is
-// overwritten.
+// and its output are stored. REDACTING_STRINGS are removed here, as from log lines. SQLite overwrites removed rows;
+// Postgres overwrites them later, when it uses their place again.
 package history
 
 import (
@@ -16,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,11 +26,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 )
-
-// Name is the file's name in its folder.
-const Name = "runs.db"
 
 // The modes: what is kept.
 const (
@@ -55,6 +54,8 @@ var (
 type Config struct {
 	// Dir is the folder of the file. It is made if it is not there.
 	Dir string
+	// Database is the Postgres that replaces the file, or nil.
+	Database *database.DB
 	// Mode is one of the modes above.
 	Mode string
 	// Clean takes out what must not be stored. Nil takes out nothing.
@@ -62,14 +63,13 @@ type Config struct {
 	// Scrub replaces the credentials in texts by their token names. A text is stored only if Scrub succeeds. Nil replaces
 	// nothing.
 	Scrub func(context.Context, []string) ([]string, error)
-	// Bucket has the runs of all stores that share it. With nil the store shares nothing.
-	Bucket *bucket.Bucket
-	Log    *slog.Logger
+	Log   *slog.Logger
 
 	// migrations replace the real ones in tests, limits too.
-	migrations []string
+	migrations []database.Migration
 	limits     limits
 	now        func() time.Time // of what is removed by age
+	lost       time.Duration    // lostTime
 }
 
 // limits are how much is kept.
@@ -96,17 +96,18 @@ type Store struct {
 	first           int64     // the number that this process began with
 	swept           time.Time // by the writer
 	ends            int64     // by the writer: dropped, when tidyEnds has looked for runs without an end
-	share           *share    // nil without a bucket
 	// reached is the time that reckon has believed, in microseconds, and reckoned when it was called last: by the writer.
 	// today is the time by which things are too old.
 	reached  int64
 	reckoned time.Time
 	today    atomic.Int64
-	// floor is the number of the newest run that was removed because the file was too large.
-	floor atomic.Int64
+	// replica is the number that Postgres gave to this process, below maxReplicas. It is in all numbers of the process.
+	replica atomic.Int64
+	parts   sync.WaitGroup // the goroutines besides the writer
+	stop    context.CancelFunc
 
 	mu      sync.Mutex
-	reader  *sql.DB // nil until it is open, and when it cannot be
+	reader  *database.DB // nil until it is open, and when it cannot be
 	problem string
 	dropped int64
 	live    map[string]*Recording
@@ -118,7 +119,7 @@ func Open(cfg Config) *Store {
 		cfg.Clean = func(s string) string { return s }
 	}
 	if cfg.migrations == nil {
-		cfg.migrations = migrations
+		cfg.migrations = database.Migrations
 	}
 	if cfg.limits == (limits{}) {
 		cfg.limits = limits{
@@ -126,26 +127,32 @@ func Open(cfg Config) *Store {
 			content: contentBytes, file: maxFile,
 		}
 	}
+	if cfg.lost == 0 {
+		cfg.lost = lostTime
+	}
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
 	s := &Store{
-		cfg: cfg, queue: make(chan job, maxQueue), sweeps: make(chan chan error),
+		cfg: cfg, queue: make(chan job, queueSize(cfg)), sweeps: make(chan chan error),
 		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}), live: map[string]*Recording{},
 	}
+	s.replica.Store(maxReplicas/2 + rand.Int64N(maxReplicas/2))
 	s.first = s.number()
 	s.feed.begin()
-	if cfg.Mode == Off || cfg.Dir == "" {
+	if cfg.Mode == Off || cfg.Dir == "" && cfg.Database == nil {
 		s.cfg.Mode = Off
 		close(s.opened)
 		close(s.ended)
 		return s
 	}
-	if cfg.Bucket != nil {
-		s.share = newShare(s, cfg.Bucket)
-	}
 	go s.write()
-	s.share.start()
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	if cfg.Database != nil {
+		s.parts.Go(func() { s.beat(ctx) })
+		s.parts.Go(func() { s.followOthers(ctx) })
+	}
 	return s
 }
 
@@ -165,8 +172,13 @@ func (s *Store) Close(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	s.share.close(ctx) // while the file is open
-	s.closer.Do(func() { close(s.closed) })
+	s.closer.Do(func() {
+		if s.stop != nil {
+			s.stop()
+			s.parts.Wait()
+		}
+		close(s.closed)
+	})
 	s.feed.end()
 	select {
 	case <-s.ended:
@@ -176,12 +188,12 @@ func (s *Store) Close(ctx context.Context) {
 
 // Read opens the file of a store for reading, while nobody writes it.
 func Read(dir string) (*Store, error) {
-	reader, err := openReader(dir)
+	reader, err := database.OpenReader(dir)
 	if err == nil {
-		_, err = version(reader, migrations)
+		err = reader.CheckVersion(context.Background(), database.Migrations)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, Name), err)
+		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, database.Name), err)
 	}
 	s := &Store{
 		cfg: Config{Dir: dir, Mode: Full}, reader: reader,
@@ -193,23 +205,26 @@ func Read(dir string) (*Store, error) {
 	return s, nil
 }
 
-// number returns a number greater than all before it: microseconds since 1970, so that it is also a time. It is even:
-// odd numbers are for runs and exchanges of other stores.
+// number returns a number greater than all before it: microseconds since 1970, so that it is also a time. Its remainder
+// is the replica's number, so that two replicas never return the same.
 func (s *Store) number() int64 {
 	for {
-		last := s.last.Load()
-		next := max(last+2, time.Now().UnixMicro()&^1)
+		last, replica := s.last.Load(), s.replica.Load()
+		next := max(last/maxReplicas+1, time.Now().UnixMicro()/maxReplicas)*maxReplicas + replica
 		if s.last.CompareAndSwap(last, next) {
 			return next
 		}
 	}
 }
 
+// statusTime bounds how long Status waits for Postgres.
+const statusTime = 2 * time.Second
+
 // freshTime bounds how long a reader waits for jobs that were queued before.
 const freshTime = 200 * time.Millisecond
 
 // db returns the connection for reading, once the writer has written the queued jobs or freshTime has passed.
-func (s *Store) db(ctx context.Context) (*sql.DB, error) {
+func (s *Store) db(ctx context.Context) (*database.DB, error) {
 	if s.off() {
 		return nil, ErrOff
 	}
@@ -259,8 +274,14 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		return historyapi.Status{Mode: Off}, nil
 	}
 	out := historyapi.Status{
-		Mode: s.cfg.Mode, Path: filepath.Join(s.cfg.Dir, Name),
+		Mode: s.cfg.Mode, Path: filepath.Join(s.cfg.Dir, database.Name),
 		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays, Cursor: s.Now(),
+	}
+	if s.cfg.Database != nil {
+		out.Path, out.Waiting = "Postgres", s.waiting.Load()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, statusTime)
+		defer cancel()
 	}
 	if s.queue != nil { // then all events before the cursor are in the lists
 		_ = s.ask(ctx, func(context.Context, *transaction) error { return nil }) // a problem is reported below
@@ -275,8 +296,9 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 			out.Oldest = time.UnixMicro(oldest.Int64).UTC()
 		}
 	}
-	if err == nil && s.share != nil {
-		out.Bucket, err = s.share.status(ctx, db)
+	if err == nil && db.Postgres {
+		err = db.QueryRowContext(ctx, `SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
+			WHERE relnamespace = 'codeforge'::regnamespace AND relkind = 'r'`).Scan(&out.Bytes)
 	}
 	for _, suffix := range []string{"", "-wal"} {
 		if info, serr := os.Stat(out.Path + suffix); serr == nil {
@@ -287,7 +309,7 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 	defer s.mu.Unlock()
 	out.Problem, out.Dropped = s.problem, s.dropped
 	if err != nil && out.Problem == "" {
-		out.Problem = err.Error()
+		out.Problem = database.Explain(err).Error()
 	}
 	return out, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -23,6 +24,9 @@ import (
 func open(t testing.TB, dir string, change func(*Config)) *Store {
 	t.Helper()
 	cfg := Config{Dir: dir, Mode: Full, Log: logline.New(t.Output(), "text", nil)}
+	if openDatabase != nil {
+		cfg.Database = openDatabase(t)
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -133,7 +137,7 @@ func TestRun(t *testing.T) {
 	if _, err := s.Run(t.Context(), "rzz"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("an unknown run: %v", err)
 	}
-	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, Name): 0o600, filepath.Join(dir, Name+"-wal"): 0o600} {
+	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, database.Name): 0o600, filepath.Join(dir, database.Name+"-wal"): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v %v", path, info.Mode(), err)
 		}
@@ -173,7 +177,7 @@ func TestFresh(t *testing.T) {
 			t.Errorf("%+v %v", d.Run, err)
 		}
 	}
-	db, err := openFile(t.TempDir(), migrations)
+	db, err := openFile(t.TempDir(), database.Migrations)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +190,7 @@ func TestFresh(t *testing.T) {
 			return nil
 		}})
 	}
-	if err := s.transact(db, jobs); err != nil || fmt.Sprint(done) != "[1 2 4 5]" {
+	if err := s.transact(db, jobs, false); err != nil || fmt.Sprint(done) != "[1 2 4 5]" {
 		t.Errorf("done: %v %v", done, err)
 	}
 }
@@ -292,7 +296,7 @@ func TestRemoved(t *testing.T) {
 	store(s, "r2", "// other\n", "other\n")
 	settle(t, s)
 	found := func() (n int) {
-		for _, file := range []string{Name, Name + "-wal"} {
+		for _, file := range []string{database.Name, database.Name + "-wal"} {
 			data, _ := os.ReadFile(filepath.Join(dir, file))
 			n += bytes.Count(data, []byte("zebrawort"))
 		}
@@ -342,7 +346,7 @@ func TestModes(t *testing.T) {
 		t.Errorf("source: %v", err)
 	}
 	shut(t, s)
-	if data, err := os.ReadFile(filepath.Join(dir, Name)); err != nil || bytes.Contains(data, []byte("secret")) {
+	if data, err := os.ReadFile(filepath.Join(dir, database.Name)); err != nil || bytes.Contains(data, []byte("secret")) {
 		t.Errorf("the file has what it must not: %v", err)
 	}
 	empty := t.TempDir()
@@ -395,7 +399,7 @@ func TestClean(t *testing.T) {
 		t.Error(all)
 	}
 	shut(t, s)
-	if data, _ := os.ReadFile(filepath.Join(dir, Name)); bytes.Contains(data, []byte("hush-name")) {
+	if data, _ := os.ReadFile(filepath.Join(dir, database.Name)); bytes.Contains(data, []byte("hush-name")) {
 		t.Error("the file has it")
 	}
 }

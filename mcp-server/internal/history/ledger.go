@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -17,20 +18,20 @@ const quarter = 15 * time.Minute
 
 // The kinds of sums, and what their columns mean.
 const (
-	sumTraffic = "traffic" // a API, b host; n requests, denied, failed, up and down bytes
-	sumName    = "name"    // a token name, b host; n swapped, down scrubbed
-	sumCarried = "carried" // a from, b to; n runs, up bytes
-	sumRuns    = "runs"    // n runs, up bytes that the model was given, down sanitized, denied redacted
+	sumTraffic = "traffic" // source API, target host; counted requests, denied, failed, bytes up and down
+	sumName    = "name"    // source token name, target host; counted swapped, down scrubbed
+	sumCarried = "carried" // source and target API; counted runs, bytes up
+	sumRuns    = "runs"    // counted runs, up bytes that the model was given, down sanitized, denied redacted
 )
 
-// sum is a row of hour.
+// sum is a row of the table total.
 type sum struct {
 	at                          time.Time
-	kind, a, b                  string
+	kind, a, b                  string // a is the source, b the target
 	n, denied, failed, up, down int64
 }
 
-// sumKey is the key of a row of hour.
+// sumKey is the key of a row of total.
 type sumKey struct {
 	at         int64
 	kind, a, b string
@@ -39,11 +40,6 @@ type sumKey struct {
 // add adds to a row, at the end of the transaction.
 func (tx *transaction) add(s sum) {
 	key := sumKey{s.at.Truncate(quarter).UnixMicro(), s.kind, s.a, s.b}
-	if tx.room != nil && tx.sums[key] == nil {
-		if *tx.room--; *tx.room < 0 {
-			key.a, key.b = "", ""
-		}
-	}
 	if have := tx.sums[key]; have != nil {
 		s.n, s.denied, s.failed = s.n+have.n, s.denied+have.denied, s.failed+have.failed
 		s.up, s.down = s.up+have.up, s.down+have.down
@@ -51,10 +47,13 @@ func (tx *transaction) add(s sum) {
 	tx.sums[key] = &s
 }
 
-// putSums writes the rows that add has collected.
+// putSums writes the rows that add has collected. All replicas lock them in the same order: no two wait for each other.
 func (tx *transaction) putSums(ctx context.Context) error {
-	for key, s := range tx.sums {
-		if err := tx.putSum(ctx, key, s); err != nil {
+	order := func(a, b sumKey) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(tx.sums), order) {
+		if err := tx.putSum(ctx, key, tx.sums[key]); err != nil {
 			return err
 		}
 	}
@@ -62,9 +61,10 @@ func (tx *transaction) putSums(ctx context.Context) error {
 }
 
 func (tx *transaction) putSum(ctx context.Context, key sumKey, s *sum) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO hour VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-		n = n + excluded.n, denied = denied + excluded.denied, failed = failed + excluded.failed,
-		up = up + excluded.up, down = down + excluded.down`,
+	_, err := tx.ExecContext(ctx, `INSERT INTO total VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		ON CONFLICT (kind, began, source, target) DO UPDATE SET counted = total.counted + excluded.counted,
+		denied = total.denied + excluded.denied, failed = total.failed + excluded.failed,
+		bytes_up = total.bytes_up + excluded.bytes_up, bytes_down = total.bytes_down + excluded.bytes_down`,
 		key.at, key.kind, key.a, key.b, s.n, s.denied, s.failed, s.up, s.down)
 	return err
 }
@@ -95,14 +95,14 @@ func (s *Store) sum(
 	ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange, alert func(historyapi.Alert),
 ) error {
 	for pair, bytes := range carried(list) {
-		known := tx.file.pairs[pair]
+		known := tx.target.pairs[pair]
 		if !known {
-			err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM hour WHERE kind = ? AND a = ? AND b = ?)`,
+			err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM total WHERE kind = $1 AND source = $2 AND target = $3)`,
 				sumCarried, pair[0], pair[1]).Scan(&known)
 			if err != nil {
 				return err
 			}
-			tx.file.pairs[pair] = true
+			tx.target.pairs[pair] = true
 		}
 		if !known {
 			alert(historyapi.Alert{
@@ -163,8 +163,8 @@ func (s *Store) Ledger(ctx context.Context, since, until time.Time) (historyapi.
 		err := row.Scan(&r.kind, &r.a, &r.b, &r.n, &r.denied, &r.failed, &r.up, &r.down)
 		enter(&out, r)
 		return err
-	}, `SELECT kind, a, b, sum(n), sum(denied), sum(failed), sum(up), sum(down) FROM hour
-		WHERE kind IN ('traffic', 'name', 'carried', 'runs') AND at >= ? AND at < ? GROUP BY kind, a, b`,
+	}, `SELECT kind, source, target, sum(counted), sum(denied), sum(failed), sum(bytes_up), sum(bytes_down) FROM total
+		WHERE kind IN ('traffic', 'name', 'carried', 'runs') AND began >= $1 AND began < $2 GROUP BY kind, source, target`,
 		since.Truncate(quarter).UnixMicro(), until.UnixMicro())
 	if err != nil {
 		return out, s.checked(err)
@@ -175,8 +175,8 @@ func (s *Store) Ledger(ctx context.Context, since, until time.Time) (historyapi.
 	for i := range out.Carried {
 		var first sql.NullInt64
 		c := &out.Carried[i]
-		err := db.QueryRowContext(ctx, `SELECT min(at) FROM hour WHERE kind = 'carried' AND a = ? AND b = ?`, c.From, c.To).
-			Scan(&first)
+		err := db.QueryRowContext(ctx, `SELECT min(began) FROM total WHERE kind = 'carried' AND source = $1 AND
+			target = $2`, c.From, c.To).Scan(&first)
 		if err != nil {
 			return out, s.checked(err)
 		}
@@ -215,8 +215,8 @@ func (s *Store) Hours(ctx context.Context, since, until time.Time, step time.Dur
 		h.At = time.UnixMicro(at).UTC()
 		out = append(out, h)
 		return err
-	}, `SELECT at / ?1 * ?1 AS step, a, sum(n), sum(denied), sum(failed), sum(up), sum(down)
-		FROM hour WHERE kind = 'traffic' AND at >= ?2 AND at < ?3 GROUP BY step, a ORDER BY step, a`,
+	}, `SELECT began / $1 * $1 AS step, source, sum(counted), sum(denied), sum(failed), sum(bytes_up), sum(bytes_down)
+		FROM total WHERE kind = 'traffic' AND began >= $2 AND began < $3 GROUP BY step, source ORDER BY step, source`,
 		step.Microseconds(), since.Truncate(step).UnixMicro(), until.UnixMicro())
 	return out, err
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
@@ -31,14 +32,23 @@ type where struct {
 	args []any
 }
 
+// and adds a condition in which ? stands for each of args.
 func (w *where) and(text string, args ...any) {
+	for _, a := range args {
+		text = strings.Replace(text, "?", w.place(a), 1)
+	}
 	w.text = append(w.text, text)
-	w.args = append(w.args, args...)
+}
+
+// place adds an argument and returns its placeholder.
+func (w *where) place(arg any) string {
+	w.args = append(w.args, arg)
+	return "$" + strconv.Itoa(len(w.args))
 }
 
 func (w *where) String() string {
 	if len(w.text) == 0 {
-		return "1"
+		return "1 = 1"
 	}
 	return strings.Join(w.text, " AND ")
 }
@@ -93,8 +103,9 @@ func page[T any](
 		limit = usualLimit
 	}
 	limit = min(limit, maxLimit)
-	list, err = read[T](ctx, q, "SELECT data FROM "+table+" WHERE "+w.String()+" ORDER BY number "+order+" LIMIT ?",
-		append(w.args, limit+1)...)
+	query := "SELECT data FROM " + table + " WHERE " + w.String() + " ORDER BY number " + order + " LIMIT " +
+		w.place(limit+1)
+	list, err = read[T](ctx, q, query, w.args...)
 	if len(list) > limit {
 		list = list[:limit]
 		next = strconv.FormatInt(number(list[limit-1]), 10)
@@ -109,9 +120,7 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	w.prefix("id", f.Run)
 	w.same("client", f.Client)
 	w.same("session", f.Session)
-	if f.Tenant != "" {
-		w.and("json_extract(data, '$.tenant') = ?", f.Tenant)
-	}
+	w.same("tenant", f.Tenant)
 	w.fact("api", f.API)
 	w.fact("host", f.Host)
 	w.fact("skill", f.Skill)
@@ -121,12 +130,12 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	default:
 		w.same("state", f.State)
 	}
-	if f.Grep != "" {
-		w.and("number IN (SELECT rowid FROM words WHERE words MATCH ?)", match(f.Grep))
-	}
 	var out historyapi.Page
 	number := func(r historyapi.Run) int64 { return r.Number }
 	db, err := s.db(ctx)
+	if err == nil && f.Grep != "" {
+		w.words(db.Postgres, f.Grep)
+	}
 	if err == nil {
 		out.Runs, out.Next, err = page(ctx, db, "run", w, cursor, f.Limit, false, number)
 	}
@@ -138,14 +147,36 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	return out, s.checked(err)
 }
 
-// match is what is searched for words: all of them, each as the beginning of a word or of several in a row.
-func match(text string) string {
+// words adds that a run has all words of a text. Each matches the beginning of a word, or of several words in a row.
+func (w *where) words(postgres bool, text string) {
 	words := strings.Fields(text)
-	var out []string
-	for _, word := range words[:min(len(words), maxWords)] {
-		out = append(out, `"`+strings.ReplaceAll(word, `"`, `""`)+`"*`)
+	words = words[:min(len(words), maxWords)]
+	if postgres {
+		for _, word := range words {
+			if parts := strings.Fields(plainWords(word)); len(parts) > 0 {
+				w.and("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))", strings.Join(parts, " <-> ")+":*")
+			}
+		}
+		return
 	}
-	return strings.Join(out, " AND ")
+	for i, word := range words {
+		words[i] = `"` + strings.ReplaceAll(word, `"`, `""`) + `"*`
+	}
+	w.and("number IN (SELECT rowid FROM words WHERE words MATCH ?)", strings.Join(words, " AND "))
+}
+
+// maxIndexed bounds the text of a run that Postgres indexes, in bytes: a tsvector has room for 1 MiB.
+const maxIndexed = 512 << 10
+
+// plainWords returns the letters and digits of a text, with spaces between words. Postgres would take an address or a
+// path for one word.
+func plainWords(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return ' '
+	}, visible.Cut(text, maxIndexed, ""))
 }
 
 // querier is the store's file, or a transaction on it.
@@ -195,18 +226,13 @@ func read[T any](ctx context.Context, q querier, query string, args ...any) ([]T
 
 // spans reads the first exchanges of a run.
 func spans(ctx context.Context, q querier, run *historyapi.Run) error {
-	return each(ctx, q, func(row *sql.Rows) error {
-		var text, outcome string
-		var took float64
-		if err := row.Scan(&text, &took, &outcome); err != nil {
-			return err
-		}
-		at, err := time.Parse(time.RFC3339Nano, text)
-		begin := float64(at.Sub(run.Began).Microseconds()) / 1000
-		run.Spans = append(run.Spans, historyapi.Span{Begin: begin, End: begin + took, Outcome: outcome})
-		return err
-	}, `SELECT data ->> '$.at', data ->> '$.ms', outcome FROM exchange WHERE run = ? ORDER BY number LIMIT ?`,
+	list, err := read[controlapi.Exchange](ctx, q, `SELECT data FROM exchange WHERE run = $1 ORDER BY number LIMIT $2`,
 		run.ID, maxSpans)
+	for _, x := range list {
+		begin := float64(x.At.Sub(run.Began).Microseconds()) / 1000
+		run.Spans = append(run.Spans, historyapi.Span{Begin: begin, End: begin + x.Milliseconds, Outcome: x.Outcome})
+	}
+	return err
 }
 
 // Run is all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrUnknown: there is none.
@@ -248,7 +274,7 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 		after = 0
 	}
 	out.Exchanges, err = read[historyapi.Exchange](ctx, db,
-		"SELECT data FROM exchange WHERE run = ? AND number > ? ORDER BY number", out.ID, after)
+		"SELECT data FROM exchange WHERE run = $1 AND number > $2 ORDER BY number", out.ID, after)
 	if err != nil {
 		return out, s.checked(err)
 	}
@@ -307,7 +333,7 @@ const maxTexts = 200
 
 // exchangeTexts are what a run is searched by of its exchanges.
 func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, error) {
-	list, err := read[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = ? LIMIT ?", run, maxTexts)
+	list, err := read[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
 	var out []string
 	for _, x := range list {
 		out = append(out, x.URL, x.Code)
@@ -329,6 +355,11 @@ func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []
 	if c != nil {
 		b.WriteString(c.words())
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO words (rowid, text) VALUES (?, ?)", run.Number, b.String())
+	if tx.target.Postgres {
+		_, err := tx.ExecContext(ctx, `INSERT INTO words VALUES ($1, to_tsvector('simple', $2))
+			ON CONFLICT (rowid) DO UPDATE SET text = excluded.text`, run.Number, plainWords(b.String()))
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO words (rowid, text) VALUES ($1, $2)", run.Number, b.String())
 	return err
 }

@@ -83,13 +83,16 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 
 // put stores the run as it is now, and notifies followers.
 func (r *Recording) put(run historyapi.Run) {
-	r.store.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
+	e := historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run}
+	r.store.feed.publish(e)
 	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
 		line, _, err := r.store.scrub(ctx, r.line, nil)
 		if err != nil {
 			r.store.logUnscrubbed(err)
 		}
 		run.Title = r.store.title(line)
+		e.Run = &run
+		tx.events = append(tx.events, e)
 		return putRun(ctx, tx, run, "[]")
 	}})
 }
@@ -266,6 +269,13 @@ func (r *Recording) end(
 	ctx context.Context, tx *transaction, run historyapi.Run, rec controlapi.Receipt, c *content,
 ) error {
 	s := r.store
+	if tx.again {
+		var stored bool
+		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM words WHERE rowid = $1)`, run.Number).Scan(&stored)
+		if err != nil || stored { // sums must not count it twice
+			return err
+		}
+	}
 	sure := s.failed.Load() == r.failed
 	if !sure {
 		clear(r.stored)
@@ -285,7 +295,7 @@ func (r *Recording) end(
 	}
 	kept, texts := len(r.stored), r.texts
 	if !sure {
-		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM exchange WHERE run = ?`, run.ID).Scan(&kept)
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM exchange WHERE run = $1`, run.ID).Scan(&kept)
 		if err != nil {
 			return err
 		}
@@ -317,9 +327,10 @@ func (r *Recording) end(
 		}
 	}
 	tx.last = append(tx.last, func() error { return putWords(ctx, tx, run, texts, c) })
-	if err := s.share.queue(ctx, tx, run.Number); err != nil {
+	if err := putCheckpoint(ctx, tx, run); err != nil {
 		return err
 	}
+	tx.events = append(tx.events, historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
 	return s.sum(ctx, tx, run, rec.Exchanges, s.AddAlert)
 }
 
@@ -329,11 +340,11 @@ func putRun(ctx context.Context, tx *transaction, run historyapi.Run, hints stri
 	if err != nil {
 		return err
 	}
-	tx.file.grown += int64(len(data))
-	_, err = tx.ExecContext(ctx, `INSERT INTO run (number, id, state, denied, client, session, data, hints)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET
+	tx.target.grown += int64(len(data))
+	_, err = tx.ExecContext(ctx, `INSERT INTO run (number, id, state, denied, client, session, tenant, data, hints)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (number) DO UPDATE SET
 		state = excluded.state, denied = excluded.denied, data = excluded.data, hints = excluded.hints`,
-		run.Number, run.ID, run.State, run.Count.Denied, run.Client, run.Session, string(data), hints)
+		run.Number, run.ID, run.State, run.Count.Denied, run.Client, run.Session, run.Tenant, string(data), hints)
 	return err
 }
 
@@ -351,16 +362,14 @@ func putFacts(ctx context.Context, tx *transaction, run historyapi.Run, list []c
 	for _, skill := range run.Skills {
 		facts = append(facts, [2]string{"skill", skill})
 	}
-	if facts == nil {
-		return nil
+	for _, fact := range facts {
+		_, err := tx.ExecContext(ctx, `INSERT INTO fact VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+			fact[0], fact[1], run.Number)
+		if err != nil {
+			return err
+		}
 	}
-	data, err := json.Marshal(facts)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT OR IGNORE INTO fact SELECT value ->> 0, value ->> 1, ? FROM json_each(?)`,
-		run.Number, string(data))
-	return err
+	return nil
 }
 
 // putExchange stores an exchange and adds it to the sums, once. What it caused may be stored later.
@@ -369,7 +378,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	if err != nil {
 		return err
 	}
-	tx.file.grown += int64(len(data))
+	tx.target.grown += int64(len(data))
 	api := ""
 	if len(e.APIs) > 0 {
 		api = e.APIs[0]
@@ -377,7 +386,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	if e.ID == "" {
 		return errors.New("an exchange without an id")
 	}
-	res, err := tx.ExecContext(ctx, `INSERT INTO exchange VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+	res, err := tx.ExecContext(ctx, `INSERT INTO exchange VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`,
 		e.Number, e.ID, e.Run, api, e.Host, e.Outcome, string(data))
 	if err != nil {
 		return err
@@ -388,13 +397,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 		if e.Among == 0 {
 			return nil
 		}
-		caused, err := json.Marshal(e.Caused)
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE exchange SET data = json_set(data, '$.caused', json(?), '$.among', ?)
-			WHERE id = ? AND run = ?`, string(caused), e.Among, e.ID, e.Run)
-		return err
+		return putCaused(ctx, tx, e)
 	}
 	for _, sw := range e.Swapped {
 		if err := putSwap(ctx, tx, e, sw, max(1, sw.Count), 0); err != nil {
@@ -410,11 +413,36 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	return nil
 }
 
+// putCaused adds to a stored exchange what it caused.
+func putCaused(ctx context.Context, tx *transaction, e historyapi.Exchange) error {
+	list, err := read[historyapi.Exchange](ctx, tx, `SELECT data FROM exchange WHERE id = $1 AND run = $2`, e.ID, e.Run)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	stored := list[0]
+	stored.Caused, stored.Among = e.Caused, e.Among
+	data, err := json.Marshal(stored)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `UPDATE exchange SET data = $1 WHERE id = $2`, string(data), e.ID)
+	}
+	return err
+}
+
+// putCheckpoint adds the checkpoint of the ledger that covers a run to those that Postgres never changes or removes.
+func putCheckpoint(ctx context.Context, tx *transaction, run historyapi.Run) error {
+	if !tx.target.Postgres || run.Audit == "" {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO checkpoint (head, run) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+		run.Audit, run.ID)
+	return err
+}
+
 func putSwap(
 	ctx context.Context, tx *transaction, e historyapi.Exchange, sw controlapi.Swap, swapped, scrubbed int,
 ) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO swap VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-		swapped = swapped + excluded.swapped, scrubbed = scrubbed + excluded.scrubbed`,
+	_, err := tx.ExecContext(ctx, `INSERT INTO swap VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name, number, place)
+		DO UPDATE SET swapped = swap.swapped + excluded.swapped, scrubbed = swap.scrubbed + excluded.scrubbed`,
 		sw.Name, e.Number, sw.In, swapped, scrubbed)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ const (
 )
 
 // tidy removes what is too old or too much, in small steps. Waiting jobs are written between the steps.
-func (s *Store) tidy(db *file) {
+func (s *Store) tidy(db *target) {
 	if db == nil {
 		return
 	}
@@ -50,9 +50,12 @@ func (s *Store) tidy(db *file) {
 			}
 			var n int
 			err := s.transact(db, []job{{do: func(ctx context.Context, tx *transaction) (err error) {
+				if mine, err := tx.mayTidy(ctx); err != nil || !mine {
+					return err
+				}
 				n, err = step(ctx, tx)
 				return err
-			}}})
+			}}}, false)
 			if err != nil {
 				s.report(err.Error())
 				return
@@ -82,7 +85,7 @@ func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
 	now := s.cfg.now().UnixMicro()
 	if s.reckoned.IsZero() {
 		var newest sql.NullInt64
-		err := tx.QueryRowContext(ctx, `SELECT max(number) FROM run WHERE number <= ?`, now).Scan(&newest)
+		err := tx.QueryRowContext(ctx, `SELECT max(number) FROM run WHERE number <= $1`, now).Scan(&newest)
 		if err != nil {
 			return 0, err
 		}
@@ -109,21 +112,33 @@ func (s *Store) tidyEnds(ctx context.Context, tx *transaction) (int, error) {
 	if dropped == s.ends {
 		return 0, nil
 	}
-	list, err := json.Marshal(live)
-	if err != nil {
-		return 0, err
-	}
-	res, err := tx.ExecContext(ctx, `UPDATE run SET state = ?, data = json_set(data, '$.state', ?)
-		WHERE number >= ? AND state IN (?, ?) AND id NOT IN (SELECT value FROM json_each(?))`, historyapi.Lost,
-		historyapi.Lost, s.first, historyapi.Waiting, historyapi.Running, string(list))
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
+	n, err := markLost(ctx, tx, func(run historyapi.Run) bool {
+		return run.Number >= s.first && (!tx.target.Postgres || run.Number%maxReplicas == s.replica.Load()) &&
+			!slices.Contains(live, run.ID)
+	})
 	if n == 0 && err == nil { // and what the step before has changed is stored
 		s.ends = dropped
 	}
-	return int(n), err
+	return n, err
+}
+
+// markLost marks unfinished runs as lost if choose returns true, and returns their number.
+func markLost(ctx context.Context, tx *transaction, choose func(historyapi.Run) bool) (n int, err error) {
+	list, err := read[historyapi.Run](ctx, tx, `SELECT data FROM run WHERE state IN ('waiting', 'running')`)
+	for _, run := range list {
+		if err != nil || !choose(run) {
+			continue
+		}
+		run.State = historyapi.Lost
+		var data []byte
+		if data, err = json.Marshal(run); err == nil {
+			_, err = tx.ExecContext(ctx, `UPDATE run SET state = $1, data = $2 WHERE number = $3`, run.State, string(data),
+				run.Number)
+		}
+		tx.events = append(tx.events, historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
+		n++
+	}
+	return n, err
 }
 
 // tidyContent removes code and output that are too old, and the oldest while there is too much.
@@ -141,7 +156,7 @@ func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 			gone, total = append(gone, number), total-size
 		}
 		return err
-	}, `SELECT number, size FROM content ORDER BY number LIMIT ?`, tidyBatch)
+	}, `SELECT number, size FROM content ORDER BY number LIMIT $1`, tidyBatch)
 	if err != nil {
 		return 0, err
 	}
@@ -155,11 +170,11 @@ func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 
 // dropContent removes the content of a run, and the words of that content from the index.
 func dropContent(ctx context.Context, tx *transaction, number int64) error {
-	if _, err := tx.ExecContext(ctx, `DELETE FROM content WHERE number = ?`, number); err != nil {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM content WHERE number = $1`, number); err != nil {
 		return err
 	}
 	var data string
-	if err := tx.QueryRowContext(ctx, `SELECT data FROM run WHERE number = ?`, number).Scan(&data); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT data FROM run WHERE number = $1`, number).Scan(&data); err != nil {
 		return err
 	}
 	var run historyapi.Run
@@ -170,14 +185,21 @@ func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM words WHERE rowid = ?", run.Number); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM words WHERE rowid = $1", run.Number); err != nil {
 		return err
 	}
 	return putWords(ctx, tx, run, texts, nil)
 }
 
-// large reports whether the file is too large.
+// large reports whether the file is too large, or what is stored in Postgres. The size of Postgres' own files says
+// little: it falls long after rows are removed.
 func (s *Store) large(ctx context.Context, tx *transaction) (bool, error) {
+	if tx.target.Postgres {
+		var size int64
+		err := tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(sum(pg_column_size(data)), 0) FROM exchange) +
+			(SELECT coalesce(sum(pg_column_size(data)), 0) FROM run) + (SELECT coalesce(sum(size), 0) FROM content)`).Scan(&size)
+		return size > s.cfg.limits.file, err
+	}
 	var pages, free, size int64
 	for _, p := range []struct {
 		pragma string
@@ -199,7 +221,7 @@ func (s *Store) tidyOthers(ctx context.Context, tx *transaction) (int, error) {
 	}
 	const others = `SELECT number FROM exchange WHERE run NOT IN (SELECT id FROM run) `
 	res, err := tx.ExecContext(ctx, `DELETE FROM exchange WHERE number IN (`+others+`AND number <=
-		(`+others+`ORDER BY number DESC LIMIT 1 OFFSET ?) ORDER BY number LIMIT ?)`, maxOthers, othersBatch)
+		(`+others+`ORDER BY number DESC LIMIT 1 OFFSET $1) ORDER BY number LIMIT $2)`, maxOthers, othersBatch)
 	if err != nil {
 		return 0, err
 	}
@@ -218,18 +240,14 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 		oldest = time.Now().UnixMicro()
 	}
 	var ids []string
-	var number int64
 	err = each(ctx, tx, func(row *sql.Rows) error {
 		var id string
-		err := row.Scan(&id, &number)
+		err := row.Scan(&id)
 		ids = append(ids, id)
 		return err
-	}, `SELECT id, number FROM run WHERE number < ? AND state NOT IN ('waiting', 'running') ORDER BY number LIMIT ?`,
+	}, `SELECT id FROM run WHERE number < $1 AND state NOT IN ('waiting', 'running') ORDER BY number LIMIT $2`,
 		oldest, tidyBatch)
 	if err != nil {
-		return 0, err
-	}
-	if err := s.share.countLost(ctx, tx, number); err != nil {
 		return 0, err
 	}
 	for _, id := range ids {
@@ -237,35 +255,31 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 			return 0, err
 		}
 	}
-	if large {
-		s.floor.Store(max(s.floor.Load(), number))
-	}
 	return len(ids), nil
 }
 
 // tidyRest removes exchanges of MCP servers, sums and alerts that are too old, and all but the latest versions of
 // skills.
 func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
-	clear(tx.file.pairs)
+	clear(tx.target.pairs)
 	oldest := s.oldest(s.cfg.limits.receiptAge)
 	for _, q := range []string{
-		`DELETE FROM exchange WHERE number < ?`, `DELETE FROM hour WHERE at < ?`, `DELETE FROM alert WHERE number < ?`,
-		`DELETE FROM gone WHERE at < ? AND told = 1`,
+		`DELETE FROM exchange WHERE number < $1`, `DELETE FROM total WHERE began < $1`, `DELETE FROM alert WHERE number < $1`,
 	} {
 		if _, err := tx.ExecContext(ctx, q, oldest); err != nil {
 			return 0, err
 		}
 	}
 	_, err := tx.ExecContext(ctx, `DELETE FROM skill_version WHERE version <=
-		(SELECT max(version) FROM skill_version l WHERE l.skill = skill_version.skill) - ?`, maxVersions)
+		(SELECT max(version) FROM skill_version l WHERE l.skill = skill_version.skill) - $1`, maxVersions)
 	return 0, err
 }
 
 // removeRun removes a run with its content, words and exchanges. Sums keep what it sent.
 func removeRun(ctx context.Context, tx *transaction, id string) error {
 	for _, q := range []string{
-		`DELETE FROM words WHERE rowid = (SELECT number FROM run WHERE id = ?)`,
-		`DELETE FROM exchange WHERE run = ?`, `DELETE FROM run WHERE id = ?`,
+		`DELETE FROM words WHERE rowid = (SELECT number FROM run WHERE id = $1)`,
+		`DELETE FROM exchange WHERE run = $1`, `DELETE FROM run WHERE id = $1`,
 	} {
 		if _, err := tx.ExecContext(ctx, q, id); err != nil {
 			return err
@@ -289,9 +303,6 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 				if run.State == historyapi.Waiting || run.State == historyapi.Running {
 					continue
 				}
-				if err := s.share.recordRemoval(ctx, tx, run.ID); err != nil {
-					return err
-				}
 				if err := removeRun(ctx, tx, run.ID); err != nil {
 					return err
 				}
@@ -309,10 +320,7 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
-	if err := s.sweepNow(ctx); err != nil {
-		return n, err
-	}
-	return n, s.share.flush(ctx)
+	return n, s.sweepNow(ctx)
 }
 
 // sweepNow overwrites what was removed, in the file and in its write-ahead log.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -67,9 +68,9 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 			}
 			shut(t, s)
 			for _, suffix := range []string{"", "-wal"} {
-				data, _ := os.ReadFile(filepath.Join(dir, Name+suffix))
+				data, _ := os.ReadFile(filepath.Join(dir, database.Name+suffix))
 				if strings.Contains(string(data), literal[:7]) {
-					t.Errorf("%s has it", Name+suffix)
+					t.Errorf("%s has it", database.Name+suffix)
 				}
 			}
 		})

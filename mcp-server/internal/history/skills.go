@@ -52,7 +52,7 @@ func (s *Store) putVersion(
 	var before historyapi.SkillVersion
 	var data string
 	var packed []byte
-	err := tx.QueryRowContext(ctx, `SELECT data, source FROM skill_version WHERE skill = ? ORDER BY version DESC LIMIT 1`,
+	err := tx.QueryRowContext(ctx, `SELECT data, source FROM skill_version WHERE skill = $1 ORDER BY version DESC LIMIT 1`,
 		v.Skill).Scan(&data, &packed)
 	old := ""
 	switch {
@@ -87,7 +87,7 @@ func (s *Store) putVersion(
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES (?, ?, ?, ?, ?)`,
+	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES ($1, $2, $3, $4, $5)`,
 		number, v.Skill, v.Version, string(text), packed)
 	if err == nil {
 		s.feed.publish(historyapi.Event{Kind: historyapi.EventSkill, RunID: v.Run, Skill: &v})
@@ -130,7 +130,7 @@ func (s *Store) SkillSource(ctx context.Context, name string, version int) (stri
 		return "", err
 	}
 	var packed []byte
-	err = db.QueryRowContext(ctx, "SELECT source FROM skill_version WHERE skill = ? AND version = ?", name, version).
+	err = db.QueryRowContext(ctx, "SELECT source FROM skill_version WHERE skill = $1 AND version = $2", name, version).
 		Scan(&packed)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && packed == nil {
 		return "", ErrUnknown
@@ -152,7 +152,7 @@ func (s *Store) SkillUses(ctx context.Context) ([]historyapi.SkillUse, error) {
 		u.Last = time.UnixMicro(number).UTC()
 		out = append(out, u)
 		return err
-	}, `SELECT value, count(*), sum(state = 'ok'), max(number)
+	}, `SELECT value, count(*), count(*) FILTER (WHERE state = 'ok'), max(number)
 		FROM fact JOIN run USING (number) WHERE kind = 'skill' GROUP BY value ORDER BY count(*) DESC`)
 	return out, err
 }

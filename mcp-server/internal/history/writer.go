@@ -7,17 +7,17 @@ import (
 	"fmt"
 	"time"
 
-	"modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
-
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 )
 
 const (
 	// maxQueue bounds the jobs that wait for the writer, maxQueued the bytes of code and output in them.
 	maxQueue  = 8192
 	maxQueued = 32 << 20
+	// maxQueueAway bounds the jobs that wait for Postgres: about a minute of 100 runs a second.
+	maxQueueAway = 32768
 	// maxBatch bounds the jobs of one transaction, and batchTime the first job's wait for others: a transaction costs more
 	// than the statements in it.
 	maxBatch  = 512
@@ -82,12 +82,64 @@ func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) 
 	}
 }
 
-// write is the writer: it opens the file, and writes jobs until Close.
+// target is the database as the writer has it.
+type target struct {
+	*database.DB
+	// conn is the only connection to SQLite's file, statements are prepared on it, by their texts. Drivers of Postgres
+	// prepare statements themselves.
+	conn       *sql.Conn
+	statements map[string]*sql.Stmt
+	pairs      map[[2]string]bool // of APIs that are known to be in total
+	grown      int64              // bytes of exchanges and runs that were written since tidy
+}
+
+// openFile opens SQLite's file for writing.
+func openFile(dir string, list []database.Migration) (*target, error) {
+	db, err := database.OpenFile(dir, list)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("opening %s: %w", database.Name, err)
+	}
+	return &target{DB: db, conn: conn, statements: map[string]*sql.Stmt{}, pairs: map[[2]string]bool{}}, nil
+}
+
+// Close closes SQLite's file. Postgres stays open for its other users.
+func (t *target) Close() error {
+	if t.Postgres {
+		return nil
+	}
+	for _, st := range t.statements {
+		_ = st.Close()
+	}
+	return errors.Join(t.conn.Close(), t.DB.Close())
+}
+
+// begin begins a transaction.
+func (t *target) begin(ctx context.Context) (*sql.Tx, error) {
+	if t.Postgres {
+		return t.BeginTx(ctx, nil)
+	}
+	return t.conn.BeginTx(ctx, nil)
+}
+
+// checked returns a reader's error. If the file is damaged, it notifies the writer.
+func (s *Store) checked(err error) error {
+	if database.IsDamaged(err) {
+		s.put(job{do: func(context.Context, *transaction) error { return err }})
+	}
+	return database.Explain(err)
+}
+
+// write is the writer: it opens the database, and writes jobs until Close.
 func (s *Store) write() {
 	defer close(s.ended)
 	db := s.open(false)
-	if db != nil {
-		if err := errors.Join(begin(db), s.share.queueAll(db)); err != nil {
+	if s.cfg.Database == nil && db != nil {
+		if err := s.transact(db, []job{{do: beginFile}}, false); err != nil {
 			s.report(err.Error())
 		}
 	}
@@ -99,10 +151,12 @@ func (s *Store) write() {
 	for {
 		select {
 		case j := <-s.queue:
-			if damaged(s.batch(db, j)) {
+			if db == nil && s.cfg.Database != nil {
+				db = s.awaitPostgres()
+			}
+			if database.IsDamaged(s.batch(db, j)) {
 				s.shut(db)
 				db = s.open(true)
-				s.share.reload()
 			}
 			if db != nil && db.grown > max(s.cfg.limits.file/tidyPart, leastGrowth) {
 				s.tidy(db)
@@ -127,53 +181,55 @@ func (s *Store) write() {
 	}
 }
 
-// open opens the file for writing and for reading, and starts a new one if it is damaged. Nil means that it could not,
-// and the reason is logged.
-func (s *Store) open(isDamaged bool) *file {
+// open opens the database for writing and for reading. It starts a new file if the file is damaged. Nil means that it
+// could not, and the reason is logged.
+func (s *Store) open(isDamaged bool) *target {
+	if s.cfg.Database != nil {
+		return s.openPostgres()
+	}
 	var err error
 	if isDamaged {
-		err = setAside(s.cfg.Dir)
-		const text = "it is set aside as " + Name + ".damaged, and a new one is created"
+		err = database.SetAside(s.cfg.Dir)
+		const text = "it is set aside as " + database.Name + ".damaged, and a new one is created"
 		s.cfg.Log.Error("the history was damaged: "+text, logline.Tag("history"))
 		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertHistory, Title: "The history was damaged", Text: text})
 	}
-	var db *file
-	var reader *sql.DB
+	var db *target
+	var reader *database.DB
 	if err == nil {
 		db, err = openFile(s.cfg.Dir, s.cfg.migrations)
 	}
-	if damaged(err) && !isDamaged {
+	if database.IsDamaged(err) && !isDamaged {
 		return s.open(true)
 	}
 	if err == nil {
-		reader, err = openReader(s.cfg.Dir)
+		reader, err = database.OpenReader(s.cfg.Dir)
 	}
 	if err != nil {
 		s.report(err.Error())
 		return nil
 	}
-	s.mu.Lock()
-	s.reader = reader
-	s.mu.Unlock()
+	s.setReader(reader)
 	s.report("")
 	return db
 }
 
-// begin marks the runs that were under way as lost: the process that would have stored their ends is no longer there.
-func begin(db *file) error {
-	_, err := db.ExecContext(context.Background(),
-		`UPDATE run SET state = ?, data = json_set(data, '$.state', ?) WHERE state IN (?, ?)`,
-		historyapi.Lost, historyapi.Lost, historyapi.Waiting, historyapi.Running)
+func (s *Store) setReader(reader *database.DB) (before *database.DB) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.reader = s.reader, reader
+	return before
+}
+
+// beginFile marks the runs that were under way as lost: the process that would have stored their ends has ended.
+func beginFile(ctx context.Context, tx *transaction) error {
+	_, err := markLost(ctx, tx, func(historyapi.Run) bool { return true })
 	return err
 }
 
 // shut closes the file.
-func (s *Store) shut(db *file) {
-	s.mu.Lock()
-	reader := s.reader
-	s.reader = nil
-	s.mu.Unlock()
-	if reader != nil {
+func (s *Store) shut(db *target) {
+	if reader := s.setReader(nil); reader != nil && !reader.Postgres {
 		_ = reader.Close()
 	}
 	if db != nil {
@@ -183,7 +239,7 @@ func (s *Store) shut(db *file) {
 
 // batch writes a job and those that follow it within batchTime in one transaction, without a wait if somebody waits for
 // the job. If one of them is at fault, each is tried on its own. The error is one that affects all of them.
-func (s *Store) batch(db *file, first job) error {
+func (s *Store) batch(db *target, first job) error {
 	jobs := []job{first}
 	timer := time.NewTimer(batchTime)
 	defer timer.Stop()
@@ -205,30 +261,27 @@ collect:
 	if db == nil {
 		return s.written(jobs, errClosed)
 	}
-	err := s.transact(db, jobs)
-	if err == nil || len(jobs) == 1 || general(err) {
+	err := s.transactPatiently(db, jobs)
+	if err == nil || len(jobs) == 1 || database.IsGeneral(err) {
 		return s.written(jobs, err)
 	}
 	for _, j := range jobs {
-		_ = s.written([]job{j}, s.transact(db, []job{j}))
+		_ = s.written([]job{j}, s.transactPatiently(db, []job{j}))
 	}
 	return nil
 }
 
 // sweep overwrites what was removed, in the file, its full-text index and its write-ahead log, and shrinks the file.
-func sweep(db *file) error {
+func sweep(db *target) error {
 	if db == nil {
 		return errClosed
 	}
-	_, err := db.ExecContext(context.Background(), `INSERT INTO words (words) VALUES ('optimize');
+	if db.Postgres { // autovacuum frees the place of removed rows
+		return nil
+	}
+	_, err := db.conn.ExecContext(context.Background(), `INSERT INTO words (words) VALUES ('optimize');
 		PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)`)
 	return err
-}
-
-// general reports whether an error would affect other jobs too: a full disk, a damaged or locked file.
-func general(err error) bool {
-	var e *sqlite.Error
-	return errors.As(err, &e) && e.Code()&0xff != lib.SQLITE_CONSTRAINT
 }
 
 // written passes the error to whoever waits for the jobs, and counts and logs what was not written.
@@ -248,13 +301,13 @@ func (s *Store) written(jobs []job, err error) error {
 	}
 	s.drop(lost)
 	if lost > 0 && !errors.Is(err, errClosed) { // the reason why it is closed is logged already
-		s.report(err.Error())
+		s.report(database.Explain(err).Error())
 	}
 	return err
 }
 
-// transact does jobs in one transaction.
-func (s *Store) transact(db *file, jobs []job) (err error) {
+// transact does jobs in one transaction. again is set if an earlier attempt may have succeeded.
+func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 	ctx := context.Background()
 	defer func() {
 		if err != nil {
@@ -262,11 +315,11 @@ func (s *Store) transact(db *file, jobs []job) (err error) {
 			clear(db.pairs)
 		}
 	}()
-	inner, err := db.BeginTx(ctx, nil)
+	inner, err := db.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("writing the history: %w", err)
 	}
-	tx := &transaction{Tx: inner, file: db, sums: map[sumKey]*sum{}}
+	tx := &transaction{Tx: inner, target: db, again: again, sums: map[sumKey]*sum{}}
 	latest := map[int64]int{} // job by run
 	for i, j := range jobs {
 		latest[j.run] = i
@@ -280,16 +333,13 @@ func (s *Store) transact(db *file, jobs []job) (err error) {
 			return err
 		}
 	}
-	if err := tx.finish(ctx); err != nil {
+	if err := tx.finish(ctx, s.feed.era); err != nil {
 		_ = tx.Rollback()
 		return err
 	}
 	if err := tx.Commit(); err != nil {
 		_ = tx.Rollback()
 		return fmt.Errorf("writing the history: %w", err)
-	}
-	if tx.shares {
-		s.share.wake()
 	}
 	return nil
 }
@@ -298,18 +348,17 @@ func (s *Store) transact(db *file, jobs []job) (err error) {
 // constants.
 type transaction struct {
 	*sql.Tx
-	file *file
-	sums map[sumKey]*sum
-	// shares means that a run is to be uploaded to the bucket.
-	shares bool
-	// room, unless nil, is how many more rows of sums there may be: see roomForSums.
-	room *int64
+	target *target
+	again  bool // an earlier attempt may have succeeded
+	sums   map[sumKey]*sum
+	// events are for the followers at other replicas.
+	events []historyapi.Event
 	// last is done after all jobs: the full-text index is flushed by every statement after the one that changes it.
 	last []func() error
 }
 
 // finish does what jobs left for the end of the transaction.
-func (tx *transaction) finish(ctx context.Context) error {
+func (tx *transaction) finish(ctx context.Context, writer string) error {
 	if err := tx.putSums(ctx); err != nil {
 		return err
 	}
@@ -318,11 +367,14 @@ func (tx *transaction) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return tx.putEvents(ctx, writer)
 }
 
 func (tx *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	st, err := tx.file.statement(ctx, query)
+	if tx.target.Postgres {
+		return tx.Tx.ExecContext(ctx, query, storable(args)...)
+	}
+	st, err := tx.statement(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -330,9 +382,24 @@ func (tx *transaction) ExecContext(ctx context.Context, query string, args ...an
 }
 
 func (tx *transaction) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	st, err := tx.file.statement(ctx, query)
+	if tx.target.Postgres {
+		return tx.Tx.QueryContext(ctx, query, args...)
+	}
+	st, err := tx.statement(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	return st.QueryContext(ctx, args...)
+}
+
+// statement prepares a statement of SQLite, once. It runs in the transaction that the connection is in.
+func (tx *transaction) statement(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st := tx.target.statements[query]; st != nil {
+		return st, nil
+	}
+	st, err := tx.target.conn.PrepareContext(ctx, query)
+	if err == nil {
+		tx.target.statements[query] = st
+	}
+	return st, err
 }

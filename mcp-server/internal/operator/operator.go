@@ -27,8 +27,8 @@ type Config struct {
 	Alarms *alarm.Book
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants func() operatorapi.Tenants
-	// Buckets returns the buckets that several CodeForges share. Nil means that nobody asks about them here.
-	Buckets func(context.Context) operatorapi.Buckets
+	// Database returns the state of Postgres. It is nil without the daemon.
+	Database func(context.Context) operatorapi.Database
 	// Console makes a way in to the console. Nil means none.
 	Console func() operatorapi.ConsoleLogin
 	// Stop, when closed, ends the streams.
@@ -44,8 +44,8 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
 		httpjson.Answer(w, http.StatusOK, c.Tenants())
 	})
-	mux.HandleFunc("GET "+operatorapi.Prefix+"buckets", func(w http.ResponseWriter, r *http.Request) {
-		httpjson.Answer(w, http.StatusOK, c.Buckets(r.Context()))
+	mux.HandleFunc("GET "+operatorapi.Prefix+"database", func(w http.ResponseWriter, r *http.Request) {
+		httpjson.Answer(w, http.StatusOK, c.Database(r.Context()))
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"catalog", func(w http.ResponseWriter, r *http.Request) {
 		forward(w, r, c.Control.Catalog)

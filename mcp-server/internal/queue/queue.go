@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -199,9 +198,11 @@ func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time
 			return l, err
 		}
 	}
-	t := &ticket{ctx: limited, request: request, shared: turn.Share != nil, result: make(chan result, 1)}
+	//defence:tenant-share
+	shared := turn.Share != nil
+	t := &ticket{ctx: limited, request: request, shared: shared, result: make(chan result, 1)}
 	session := turn.Session
-	if t.shared && !disarm.Off("tenant-share") {
+	if shared {
 		session = "tenant " + turn.Share.name
 	}
 	if err := q.enter(session, t); err != nil {
@@ -368,7 +369,7 @@ func (q *Queue) enter(session string, t *ticket) error {
 	}
 	l := q.sessions[session]
 	full := q.waiting >= q.cfg.MaxWaiting || l != nil && q.length(l) >= q.cfg.MaxPerSession
-	if full && (!t.shared || disarm.Off("tenant-share")) {
+	if full && !t.shared {
 		return &BusyError{Waiting: q.waiting}
 	}
 	if l == nil {

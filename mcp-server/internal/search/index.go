@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/wordvector"
 )
 
 // Index is what can be found in one place, e.g. one API. Make it with a Builder; it is immutable.
@@ -23,12 +25,13 @@ type Index struct {
 	counts   []uint32
 	kinds    []Kind
 	likes    []like
+	vectors  []wordvector.Vector
 }
 
-// like says which entries are alike: those with the same family and those with the same text.
+// like says which entries say the same, and how short they are.
 type like struct {
-	family, text uint16
-	length       uint8 // how many stems its first fields have
+	text   uint16 // a hash of the text
+	length uint8  // how many stems its first fields have
 }
 
 // Kind is what an entry does, and whether it is outdated.
@@ -74,13 +77,22 @@ type Field struct {
 	Most   int
 }
 
+// Entry is what can be found.
+type Entry struct {
+	Kind Kind
+	// Title says the same for entries that need not all be found, such as one operation at several paths. It may be empty.
+	Title string
+	// Meaning is what the entry is about, in words. Its vector is compared with that of a question.
+	Meaning string
+	Fields  []Field
+}
+
 // Builder makes an Index.
 type Builder struct {
-	name  string
-	kinds []Kind
-	likes []like
+	index Index
 	lists map[string]*list
 	entry map[string]float32 // of one entry, reused
+	sum   wordvector.Sum
 }
 
 // list are the postings of a term.
@@ -92,7 +104,7 @@ type list struct {
 
 // NewBuilder makes a Builder of an index with this name.
 func NewBuilder(name string) *Builder {
-	return &Builder{name: name, lists: map[string]*list{}, entry: map[string]float32{}}
+	return &Builder{index: Index{name: name}, lists: map[string]*list{}, entry: map[string]float32{}}
 }
 
 // maxTerms bounds the stems of an index, each of which costs some 150 bytes while it is made. The largest documents
@@ -106,27 +118,21 @@ const half = 1.6
 const brief = 3
 
 // Add adds an entry.
-func (b *Builder) Add(kind Kind, fields ...Field) { b.AddLike(kind, "", "", fields...) }
-
-// AddLike adds an entry that is like others with the same family or, even more, the same text.
-func (b *Builder) AddLike(kind Kind, family, text string, fields ...Field) {
-	l := like{uint16(len(b.kinds)), uint16(len(b.kinds)), 0} // like none, but by chance
-	if family != "" {
-		l.family = hash(family)
-	}
-	if text != "" {
-		l.text = hash(text)
+func (b *Builder) Add(e Entry) {
+	n := b.index.Len()
+	l := like{text: uint16(n)} // like none, but by chance
+	if e.Title != "" {
+		l.text = hash(e.Title)
 	}
 	clear(b.entry)
-	for i, f := range fields {
-		b.field(f)
+	for i, f := range e.Fields {
+		b.addField(f)
 		if i == brief-1 {
 			l.length = uint8(min(len(b.entry), math.MaxUint8))
 		}
 	}
-	b.likes = append(b.likes, l)
-	n := len(b.kinds)
-	b.kinds = append(b.kinds, kind)
+	b.index.kinds, b.index.likes = append(b.index.kinds, e.Kind), append(b.index.likes, l)
+	b.index.vectors = append(b.index.vectors, b.sum.Of(e.Meaning, Words))
 	for stem, w := range b.entry {
 		l := b.lists[stem]
 		if l == nil {
@@ -150,8 +156,8 @@ func hash(s string) uint16 {
 	return uint16(sum ^ sum>>16)
 }
 
-// field adds the words of a field to the entry. A word counts once in a field.
-func (b *Builder) field(f Field) {
+// addField adds the words of a field to the entry. A word counts once in a field.
+func (b *Builder) addField(f Field) {
 	if f.Text == "" {
 		return
 	}
@@ -174,9 +180,10 @@ func (b *Builder) field(f Field) {
 
 // Index is everything that was added. The Builder is not used afterwards.
 func (b *Builder) Index() *Index {
-	x := &Index{name: b.name, kinds: slices.Clip(b.kinds), likes: slices.Clip(b.likes),
-		offsets: make([]uint32, 1, len(b.lists)+1)}
-	Words(b.name, func(word string) { x.named = append(x.named, Stem(word)) })
+	x := &b.index
+	x.kinds, x.likes, x.vectors = slices.Clip(x.kinds), slices.Clip(x.likes), slices.Clip(x.vectors)
+	x.offsets = make([]uint32, 1, len(b.lists)+1)
+	Words(x.name, func(word string) { x.named = append(x.named, Stem(word)) })
 	terms := make([]byte, 0, 8*len(b.lists))
 	size := 0
 	for _, l := range b.lists {

@@ -1,19 +1,21 @@
 package search
 
 import (
+	_ "embed" // phrases.txt
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/wordvector"
 )
 
-// question is what was asked.
+// question is a parsed question.
 type question struct {
 	groups []group
+	vector wordvector.Vector
 	kind   Kind
-	// vague means that it has no verb: as a rule it is for something to read.
-	vague bool
 	// many is above zero if it asks for many things, below if for one.
 	many int
 	// places are the indexes that it names.
@@ -26,9 +28,6 @@ type group struct {
 	weight float32 // how much the word tells
 	places []*Index
 }
-
-// names reports whether the word is the name of the index, and so says nothing of its entries.
-func (g group) names(x *Index) bool { return slices.Contains(g.places, x) }
 
 type form struct {
 	stem   string
@@ -64,23 +63,7 @@ const stops = " a an the of to in into on onto for from with without and or not 
 	"what which who whom whose how when where why whether if then than so up out off over about after before between " +
 	"again please want need let lets someone somebody something somewhere them they their "
 
-func stop(word string) bool { return strings.Contains(stops, " "+word+" ") }
-
-// The weights of forms and words.
-const (
-	verbWeight   = 0.45 // of a word that says what is done
-	joinedWeight = 0.9
-	// rarity is the power of a word's rarity that is its weight: below 1, so that one rare word does not outdo several.
-	rarity = 0.8
-	// whoWeight is for the people that "who" asks for.
-	whoWeight = 0.4
-	// verbPhrase is for phrases that say what is done; phraseRest is for the first word of a phrase alone.
-	verbPhrase = 0.7
-	phraseRest = 0.3
-	typoWeight = 0.7
-	// participleWeight is for a verb that describes a thing: "a running call".
-	participleWeight = 0.6
-)
+func isStop(word string) bool { return strings.Contains(stops, " "+word+" ") }
 
 // parse reads a question.
 func parse(all []*Index, text string) (q question) {
@@ -90,80 +73,90 @@ func parse(all []*Index, text string) (q question) {
 			words = append(words, w)
 		}
 	})
-	entries, nouns := 0, 0
+	entries := 0
 	for _, x := range all {
 		entries += x.Len()
 	}
-	lexicon := &lexicon{all: all, entries: float64(entries), left: maxCompared}
-	used := 0        // words before this one are part of a phrase
-	without := false // what something is to be without is not looked for: "a chat without its messages"
+	lexicon := &lexicon{all: all, entries: float64(entries), left: maxCompared, counts: map[string]int{}}
+	var meant []string // the words that make the vector
+	used := 0          // words before this one are part of a phrase
+	without := false   // what something is to be without is not looked for: "a chat without its messages"
 	for i, w := range words {
-		without = (without || w == "without" && nouns > 0) && !strings.Contains(" of in for from on to ", " "+w+" ")
-		if without {
+		without = (without || w == "without" && len(q.groups) > 0) &&
+			!strings.Contains(" of in for from on to ", " "+w+" ")
+		if without || i < used {
 			continue
 		}
-		if i < used {
-			continue
-		}
+		k, g := Verb(w), group{}
+		meant = append(meant, w)
 		if p, behind := phraseAt(words, i); p != nil {
-			if q.kind == 0 && nouns == 0 {
-				q.kind = p.does
-			}
-			if p.does == 0 {
-				nouns++
-			}
-			q.groups = append(q.groups, lexicon.meaning(w, p))
+			k, g = p.does, lexicon.phraseGroup(w, p)
+			meant = append(meant, p.first)
 			if behind == i+1 {
 				used = behind + 1
 			}
-			continue
+		} else {
+			if k == 0 && i == 0 && len(words) > 1 && isArticle(words[1]) { // "refund a charge"
+				k = Create | Change
+			}
+			q.setNumber(w)
+			if !isStop(w) {
+				g = lexicon.wordGroup(w, words[i+1:])
+				q.places = append(q.places, g.places...)
+			}
 		}
-		if w == "who" && i == 0 {
-			defer func() { q.groups = append(q.groups, lexicon.people()) }()
-		}
-		k := Verb(w)
-		if k == 0 && i == 0 && len(words) > 1 && article(words[1]) { // "refund a charge"
-			k = Create | Change
-		}
-		if q.kind == 0 && nouns == 0 {
+		if q.kind == 0 && len(q.groups) == 0 {
 			q.kind = k
 		}
-		q.number(w)
-		if stop(w) {
-			continue
+		if g.forms != nil &&
+			!slices.ContainsFunc(q.groups, func(o group) bool { return o.forms[0].stem == g.forms[0].stem }) {
+			q.groups = append(q.groups, g)
 		}
-		nouns++
-		g := lexicon.group(w, words[i+1:])
-		if len(g.places) > 0 {
-			q.places = append(q.places, g.places...)
-		}
-		if slices.ContainsFunc(q.groups, func(o group) bool { return o.forms[0].stem == g.forms[0].stem }) {
-			continue
-		}
-		switch {
-		case Verb(w) != 0:
-			g.weight *= verbWeight
-		case participle(w):
-			g.weight *= participleWeight
-		}
-		q.groups = append(q.groups, g)
 	}
-	q.vague = q.kind == 0 // "cards of a customer"
+	var sum wordvector.Sum
+	q.vector = sum.Of(strings.Join(meant, " "), Words)
 	return q
 }
 
-// participle reports whether a word is a form of one that Verb knows, other than that itself.
-func participle(w string) bool {
-	base, ing := strings.CutSuffix(w, "ing")
-	if !ing {
-		if base, ing = strings.CutSuffix(w, "ed"); !ing {
-			return false
-		}
-	}
-	return Verb(base) != 0 || Verb(base+"e") != 0 || Verb(undouble(base)) != 0
+// phrasesText has pairs of words that mean together what neither says alone: the pair, joined, then words of that meaning.
+//
+//go:embed phrases.txt
+var phrasesText string
+
+// The weights of the further meanings of a phrase, and of its first word alone. The first meaning counts as a word.
+const (
+	phraseWeight = 0.8
+	phraseRest   = 0.3
+)
+
+// phrase is the meaning of two words together.
+type phrase struct {
+	first string // meaning
+	means []form
+	// does is what the first meaning says is done, or zero.
+	does Kind
 }
 
-// phraseAt finds a phrase of the thesaurus that begins with a word: two words side by side ("virtual machine"), or a
+// phrases are the phrases by their words, joined.
+var phrases = sync.OnceValue(func() map[string]*phrase {
+	out := map[string]*phrase{}
+	for line := range strings.Lines(phrasesText) {
+		words := strings.Fields(line)
+		p := &phrase{first: words[1], does: Verb(words[1])}
+		for i, w := range words[1:] {
+			f := form{Stem(w), phraseWeight}
+			if i == 0 {
+				f.weight = 1
+			}
+			p.means = append(p.means, f)
+		}
+		first, second, _ := strings.Cut(words[0], "_")
+		out[plural(first)+"_"+plural(second)] = p
+	}
+	return out
+})
+
+// phraseAt finds a phrase that begins with a word: two words side by side ("virtual machine"), or a
 // verb with an adverb behind what it is done to ("turn reminders off"). behind is where its second word is.
 func phraseAt(words []string, i int) (p *phrase, behind int) {
 	const far = 5
@@ -178,22 +171,8 @@ func phraseAt(words []string, i int) (p *phrase, behind int) {
 	return nil, 0
 }
 
-// people is the group of "who".
-func (l *lexicon) people() group {
-	var g group
-	best := 0
-	for _, w := range []string{"member", "user", "people", "person"} {
-		if n := l.count(Stem(w)); n > 0 {
-			g.forms = append(g.forms, form{Stem(w), 1})
-			best = max(best, n)
-		}
-	}
-	g.weight = whoWeight * l.weight(best)
-	return g
-}
-
-// meaning is the group of a phrase that begins with a word.
-func (l *lexicon) meaning(word string, p *phrase) group {
+// phraseGroup is the group of a phrase that begins with a word.
+func (l *lexicon) phraseGroup(word string, p *phrase) group {
 	g := group{forms: []form{{Stem(word), phraseRest}}}
 	best := 0
 	for _, f := range p.means {
@@ -202,24 +181,23 @@ func (l *lexicon) meaning(word string, p *phrase) group {
 			best = max(best, n)
 		}
 	}
-	g.weight = l.weight(max(best, int(l.entries)/50))
-	if p.does != 0 {
-		g.weight *= verbPhrase
-	}
+	g.weight = l.weight(max(best, l.usual()))
 	return g
 }
 
-func article(word string) bool { return word == "a" || word == "an" || word == "the" || word == "this" }
+func isArticle(word string) bool {
+	return word == "a" || word == "an" || word == "the" || word == "this"
+}
 
-// number notes whether a word asks for many things or for one.
-func (q *question) number(w string) {
+// setNumber notes whether a word asks for many things or for one.
+func (q *question) setNumber(w string) {
 	switch {
 	case q.many != 0:
 	case w == "all" || w == "list" || w == "many" || w == "every":
 		q.many = 1
 	case w == "a" || w == "an" || w == "one" || w == "this" || w == "single":
 		q.many = -1
-	case !stop(w) && Verb(w) == 0 && plural(w) != w:
+	case !isStop(w) && Verb(w) == 0 && plural(w) != w:
 		q.many = 1
 	}
 }
@@ -237,17 +215,14 @@ const maxCompared = 200_000
 
 // count is how many entries have a stem.
 func (l *lexicon) count(stem string) int {
-	if n, known := l.counts[stem]; known {
+	n, known := l.counts[stem]
+	if known {
 		return n
 	}
-	n := 0
 	for _, x := range l.all {
 		if i, ok := x.find(stem); ok {
 			n += int(x.counts[i])
 		}
-	}
-	if l.counts == nil {
-		l.counts = map[string]int{}
 	}
 	l.counts[stem] = n
 	return n
@@ -255,50 +230,63 @@ func (l *lexicon) count(stem string) int {
 
 // weight is the information in a stem, given how many entries have it.
 func (l *lexicon) weight(count int) float32 {
-	return float32(math.Pow(math.Log(1+(l.entries-float64(count)+0.5)/(float64(count)+0.5)), rarity))
+	return float32(math.Log(1 + (l.entries-float64(count)+0.5)/(float64(count)+0.5)))
 }
 
-// group makes the group of a word. rest are the words after it.
-func (l *lexicon) group(word string, rest []string) group {
+// usual is the count of a word that tells little, which a word counts as if no entry has it.
+func (l *lexicon) usual() int { return int(l.entries) / 50 }
+
+// Words of like meaning: how like they are at least, how much of that is the weight of one, and how many count.
+const (
+	nearLeast  = 0.55
+	nearWeight = 0.7
+	maxNear    = 8
+)
+
+// wordGroup makes the group of a word. rest are the words after it.
+func (l *lexicon) wordGroup(word string, rest []string) group {
 	stem := Stem(word)
 	g := group{forms: []form{{stem, 1}}}
 	n := l.count(stem)
 	for _, x := range l.all {
-		if len(x.named) == 1 && x.named[0] == stem || len(x.named) > 1 && follows(x.named, stem, rest) {
+		if len(x.named) > 0 && x.named[0] == stem && follows(x.named[1:], rest) {
 			g.places = append(g.places, x)
 		}
 	}
-	for _, near := range thesaurus()[stem] {
-		if l.count(near.stem) > 0 {
-			g.forms = append(g.forms, near)
+	for near, likeness := range wordvector.Near(stem) {
+		if likeness < nearLeast || len(g.forms) > maxNear {
+			break
+		}
+		if l.count(near) > 0 {
+			g.forms = append(g.forms, form{near, nearWeight * likeness})
 		}
 	}
 	if len(rest) > 0 { // "cron job" is "cronjob" elsewhere
 		if joined := Stem(word + rest[0]); l.count(joined) > 0 {
-			g.forms = append(g.forms, form{joined, joinedWeight})
+			g.forms = append(g.forms, form{joined, 1})
 		}
 	}
 	if n == 0 && len(g.places) == 0 {
 		g.forms = append(g.forms, l.unknown(word, stem)...)
 	}
-	best := 0
-	for _, f := range g.forms[:min(2, len(g.forms))] {
-		best = max(best, l.count(f.stem))
+	switch {
+	case n > 0:
+	case len(g.forms) > 1:
+		n = l.count(g.forms[1].stem)
+	default: // a word that no entry has tells nothing, but shows in the share
+		n = l.usual()
 	}
-	g.weight = l.weight(max(n, best/2))
-	if len(g.forms) == 1 && n == 0 {
-		g.weight = l.weight(int(l.entries) / 50) // a word that nobody knows tells nothing, but shows in the share
-	}
+	g.weight = l.weight(n)
 	return g
 }
 
-// follows reports whether the words of a name begin with a stem and continue with the words after it.
-func follows(named []string, stem string, rest []string) bool {
-	if named[0] != stem || len(rest) < len(named)-1 {
+// follows reports whether words begin with those of the rest of a name.
+func follows(named, words []string) bool {
+	if len(words) < len(named) {
 		return false
 	}
-	for i, n := range named[1:] {
-		if Stem(rest[i]) != n {
+	for i, n := range named {
+		if Stem(words[i]) != n {
 			return false
 		}
 	}
@@ -310,7 +298,7 @@ func (l *lexicon) unknown(word, stem string) []form {
 	const least = 3
 	for i := least; i <= len(word)-least; i++ {
 		if a, b := Stem(word[:i]), Stem(word[i:]); l.count(a) > 0 && l.count(b) > 0 {
-			return []form{{a, joinedWeight}, {b, joinedWeight}}
+			return []form{{a, 1}, {b, 1}}
 		}
 	}
 	if len(stem) <= least {
@@ -327,10 +315,7 @@ func (l *lexicon) unknown(word, stem string) []form {
 			if s[0] != stem[0] {
 				break
 			}
-			if len(s) < len(stem)-limit || len(s) > len(stem)+limit {
-				continue
-			}
-			if seen[s] {
+			if len(s) < len(stem)-limit || len(s) > len(stem)+limit || seen[s] {
 				continue
 			}
 			seen[s] = true
@@ -338,9 +323,9 @@ func (l *lexicon) unknown(word, stem string) []form {
 				return near
 			}
 			if d := typo.Distance(stem, s, best+1); d < best {
-				best, near = d, []form{{s, typoWeight}}
-			} else if d == best && len(near) < 4 && d <= limit && !slices.Contains(near, form{s, typoWeight}) {
-				near = append(near, form{s, typoWeight})
+				best, near = d, []form{{s, 1}}
+			} else if d == best && len(near) < 4 && d <= limit {
+				near = append(near, form{s, 1})
 			}
 		}
 	}

@@ -1,8 +1,9 @@
 // Package search finds among thousands of operations, tools and skills those that a few words of English mean.
 //
-// The ranking is BM25 over weighted fields. What users say is not what documents say, so words are reduced to their
-// stems, a table names words of like meaning, a word that no entry has is taken for a misspelt one, and what a question
-// is after (to read, create, change or delete) counts.
+// Three things make a score. Words: BM25 over weighted fields, of stems, with words of like meaning and misspelt ones.
+// Meaning: the likeness of the vectors of question and entry. Intent: whether the question is to read, create, change or
+// delete, and one thing or many. The weights were fitted on testdata/questions of package tools; make bench-search
+// measures them.
 package search
 
 import (
@@ -18,38 +19,50 @@ type Hit struct {
 	Index *Index
 	Entry int // in the order in which entries were added
 	Score float32
+	// Words, Meaning and Intent are its parts: (Words + meaningWeight * Meaning) * Intent.
+	Words, Meaning, Intent float32
 	// Share is which part of the question's words the entry has, by their weight, from 0 to 1.
 	Share float32
 }
+
+// Ranker is what a search ranks by.
+type Ranker int
+
+// The rankers. Both is the one in use; the others are for comparison.
+const (
+	Both Ranker = iota
+	ByWords
+	ByMeaning
+)
 
 // MaxQuery bounds the words of a question that count.
 const MaxQuery = 24
 
 // Search returns the entries that fit a question best, no more than most.
-func Search(all []*Index, question string, most int) []Hit {
+func Search(all []*Index, question string, most int) []Hit { return Both.Search(all, question, most) }
+
+// Search is the search of a ranker.
+func (k Ranker) Search(all []*Index, question string, most int) []Hit {
 	q := parse(all, question)
-	if len(q.groups) == 0 {
-		return nil
-	}
 	room := rooms.Get().(*room)
 	defer rooms.Put(room)
 	var hits []Hit
 	for _, x := range all {
-		hits = room.search(x, q, spare*most, hits)
+		hits = room.search(x, q, k, spare*most, hits)
 	}
-	return varied(hits, most)
+	return varyTexts(hits, most)
 }
 
-// How much less an entry counts when better ones are about the same place or say the same.
 const (
-	sameFamily = 0.96
-	sameText   = 0.8
+	// sameText is how much an entry counts for each better one that says the same. Without it 8 of a hundred right answers
+	// of Microsoft Graph are lost behind copies of others.
+	sameText = 0.8
 	// spare is how many more entries than asked for are ranked, so that there are others to choose.
 	spare = 4
 )
 
-// varied chooses the best hits, each of which counts less for every one before it that is like it.
-func varied(hits []Hit, most int) []Hit {
+// varyTexts chooses the best hits, each of which counts less for every one before it that says the same.
+func varyTexts(hits []Hit, most int) []Hit {
 	var out []Hit
 	for len(out) < most && len(hits) > 0 {
 		best, at := float32(-1), 0
@@ -58,19 +71,11 @@ func varied(hits []Hit, most int) []Hit {
 			if score <= best {
 				break // none after it is better
 			}
-			k := h.Index.likes[h.Entry]
 			for _, o := range out {
-				if o.Index != h.Index {
-					continue
-				}
-				ok := o.Index.likes[o.Entry]
-				if ok.text == k.text {
-					// The one that is not below another thing is the usual one: POST /refunds beside POST /charges/{id}/refunds.
-					if o.Index.kinds[o.Entry]&Nested == 0 || h.Index.kinds[h.Entry]&Nested != 0 {
-						score *= sameText
-					}
-				} else if ok.family == k.family {
-					score *= sameFamily
+				// The one that is not below another thing is the usual one: POST /refunds beside POST /charges/{id}/refunds.
+				if o.Index == h.Index && o.Index.likes[o.Entry].text == h.Index.likes[h.Entry].text &&
+					(o.Index.kinds[o.Entry]&Nested == 0 || h.Index.kinds[h.Entry]&Nested != 0) {
+					score *= sameText
 				}
 			}
 			if score > best {
@@ -89,31 +94,28 @@ func varied(hits []Hit, most int) []Hit {
 // words that it has.
 type room struct {
 	sum, best, has []float32
-	touched, found []int
+	found          []int
 }
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
-// How much more or less an entry scores.
 const (
-	rightKind, nearKind, wrongKind = 1.3, 0.95, 0.6
-	vagueRead                      = 1.12 // to read, where the question has no verb
-	outdated                       = 0.6
-	elsewhere                      = 0.45 // in another place than the one that the question names
-	rightNumber                    = 1.12 // many asked for and answered, or one
+	// meaningWeight is how much the likeness counts beside the words.
+	meaningWeight = 0.55
+	// leastMeaning is how like an entry without a word of the question is at least.
+	leastMeaning = 0.2
 	// brevity is for entries of few words, which say little else than what was asked.
 	brevity = 1.5
 )
 
 // search merges the best entries of one index into hits, which are in order, and keeps at most a bounded number.
-func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
+func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []Hit {
 	if n := x.Len(); len(r.sum) < n {
 		r.sum, r.best, r.has = make([]float32, n), make([]float32, n), make([]float32, n)
 	}
-	r.touched = r.touched[:0]
 	total := float32(0)
 	for _, g := range q.groups {
-		if g.names(x) {
+		if slices.Contains(g.places, x) { // the name of the index says nothing of its entries
 			continue
 		}
 		total += g.weight
@@ -124,9 +126,6 @@ func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
 			}
 		}
 		for _, e := range r.found {
-			if r.sum[e] == 0 {
-				r.touched = append(r.touched, e)
-			}
 			r.sum[e] += g.weight * r.best[e]
 			r.has[e] += g.weight * min(1, 2*r.best[e])
 			r.best[e] = 0
@@ -137,30 +136,41 @@ func (r *room) search(x *Index, q question, most int, hits []Hit) []Hit {
 		floor = hits[most-1].Score
 	}
 	from := len(hits)
-	var factors [math.MaxUint8 + 1]float32
-	for k := range factors {
-		factors[k] = q.factor(x, Kind(k))
+	var intents [math.MaxUint8 + 1]float32
+	for k := range intents {
+		intents[k] = q.intent(x, Kind(k))
 	}
-	for _, e := range r.touched { // total is not zero: a word has added to it
-		share := r.has[e] / total
-		score := r.sum[e] * float32(math.Sqrt(float64(share))) * factors[x.kinds[e]] *
-			(1 + brevity/float32(2+x.likes[e].length))
-		r.sum[e], r.has[e] = 0, 0
-		if score > floor {
-			hits = append(hits, Hit{x, e, score, share})
+	for e := range x.kinds {
+		h := Hit{Index: x, Entry: e, Intent: intents[x.kinds[e]]}
+		if r.has[e] > 0 { // so total is not zero
+			h.Share = r.has[e] / total
+			h.Words = r.sum[e] / total * float32(math.Sqrt(float64(h.Share))) *
+				(1 + brevity/float32(2+x.likes[e].length))
+			r.sum[e], r.has[e] = 0, 0
 		}
+		h.Meaning = max(0, q.vector.Likeness(&x.vectors[e]))
+		words, meaning := h.Words, meaningWeight*h.Meaning
+		switch {
+		case by == ByWords:
+			meaning = 0
+		case by == ByMeaning:
+			words = 0
+		case words == 0 && h.Meaning < leastMeaning:
+			continue
+		}
+		if h.Score = (words + meaning) * h.Intent; h.Score <= floor {
+			continue
+		}
+		hits = append(hits, h)
 		if len(hits)-from >= 8*most {
-			hits = keep(hits, from, most)
+			hits = keepBest(hits, from, most)
 			floor = max(floor, hits[len(hits)-1].Score)
 		}
 	}
-	hits = keep(hits, from, most)
+	hits = keepBest(hits, from, most)
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
 	return hits[:min(most, len(hits))]
 }
-
-// best orders the entries of one index.
-func best(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Entry, b.Entry)) }
 
 // read notes for each entry of a term how much the term counts there, if that is more than its other forms.
 func (r *room) read(postings []byte, weight float32) {
@@ -180,23 +190,29 @@ func (r *room) read(postings []byte, weight float32) {
 	}
 }
 
-// keep leaves the best of the hits behind from.
-func keep(hits []Hit, from, most int) []Hit {
+// keepBest leaves the best of the hits behind from.
+func keepBest(hits []Hit, from, most int) []Hit {
 	list := hits[from:]
-	slices.SortStableFunc(list, best)
+	slices.SortStableFunc(list, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Entry, b.Entry))
+	})
 	return hits[:from+min(most, len(list))]
 }
 
-// factor is what an entry's kind makes of its score.
-func (q question) factor(x *Index, k Kind) float32 {
+// How much more or less an entry scores.
+const (
+	nearKind, wrongKind = 0.8, 0.5 // to create in place of to change; to delete in place of to read
+	outdated            = 0.6
+	elsewhere           = 0.45 // in another place than the one that the question names
+	rightNumber         = 1.12 // many asked for and answered, or one
+)
+
+// intent is what an entry's kind makes of its score.
+func (q question) intent(x *Index, k Kind) float32 {
 	f := float32(1)
 	const does = Read | Create | Change | Delete
 	switch {
-	case q.vague && k&Read != 0:
-		f = vagueRead
-	case q.kind == 0 || k&does == 0:
-	case k&q.kind != 0:
-		f = rightKind
+	case q.kind == 0 || k&does == 0 || k&q.kind != 0:
 	case k&(Create|Change) != 0 && q.kind&(Create|Change) != 0:
 		f = nearKind
 	default:

@@ -2,8 +2,6 @@ package shim
 
 import (
 	"sync"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // maxIDs is how many execs are remembered. mcp-server keeps one at a time; older ones are only inspected.
@@ -37,7 +35,8 @@ func (s *ids) has(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.fresh[id]
-	return ok || disarm.Off("shim-ids")
+	//defence:shim-ids permits
+	return ok
 }
 
 // take reports whether this shim created the exec and it has not been started. From then on it counts as started.
@@ -45,7 +44,8 @@ func (s *ids) take(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.fresh[id] {
-		return disarm.Off("shim-ids")
+		//defence:shim-ids permits
+		return false
 	}
 	s.fresh[id] = false
 	return true

@@ -21,8 +21,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Config configures a Server.
@@ -152,10 +150,12 @@ func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
 // create creates the exec of the spec, if the request asks for exactly that.
 func (s *Server) create(ctx context.Context, w http.ResponseWriter, container string, body []byte) error {
 	spec := s.cfg.Spec
-	if container != spec.Container && !disarm.Off("shim-container") {
+	//defence:shim-container
+	if container != spec.Container {
 		return answerError(w, refuse("only the container %q may be used", spec.Container))
 	}
-	if err := spec.checkCreate(body); err != nil && !disarm.Off("shim-body") {
+	//defence:shim-body
+	if err := spec.checkCreate(body); err != nil {
 		return answerError(w, refuse("%v", err))
 	}
 	if _, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {

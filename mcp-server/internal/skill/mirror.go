@@ -14,30 +14,25 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 )
 
 const (
-	// refreshTime is the time between two polls of a bucket.
-	refreshTime = 3 * time.Second
-	// refreshTimeout bounds a poll, firstTimeout the first one, for which the start waits.
-	refreshTimeout = 30 * time.Second
-	firstTimeout   = 5 * time.Second
+	// refreshTimeout bounds a look at the database, firstTimeout the first one, for which the start waits.
+	refreshTimeout = 5 * time.Second
+	firstTimeout   = 4 * time.Second
 	// mirrored is the folder of the copy. Files beside it are left alone.
-	mirrored = ".bucket"
-	// fetches is how many skills are fetched at a time.
-	fetches = 8
+	mirrored = ".shared"
 )
 
-// ErrUnavailable refuses a change that the bucket has not confirmed.
-var ErrUnavailable = errors.New("the skills' bucket cannot be reached")
+// ErrUnavailable refuses a change that the database has not confirmed.
+var ErrUnavailable = errors.New("the skills' database does not answer")
 
-// mirror keeps a directory identical to a bucket. Others write to the bucket, but nobody else to the directory.
+// mirror keeps a directory identical to a folder of documents. Other replicas write the documents, but only the mirror
+// writes the directory.
 type mirror struct {
-	of   *bucket.Bucket
+	of   database.Documents
 	root *os.Root
 	log  *slog.Logger
 
@@ -49,13 +44,13 @@ type mirror struct {
 	last  outcome
 }
 
-// version is the version of an object that a file is a copy of.
+// version is the version of a document that a file is a copy of. 0 is no version.
 type version struct {
-	tag  string
+	tag  int64
 	file Skill // inode, size and time
 }
 
-// outcome is what the last complete poll of the bucket left out of the directory, and the error of a later one.
+// outcome is what the last complete look at the database left out of the directory, and the error of a later one.
 type outcome struct {
 	skipped map[string]int
 	strays  map[string]string
@@ -63,10 +58,12 @@ type outcome struct {
 	asOf    time.Time
 }
 
-// OpenMirror opens a copy of a bucket, in a folder of the directory: changes are made in the bucket first. It waits
-// some seconds for the bucket; until that answers, the copy is as an earlier process left it. Follow keeps it up to
-// date.
-func OpenMirror(ctx context.Context, dir string, of *bucket.Bucket, readOnly bool, log *slog.Logger) (*Store, error) {
+// OpenMirror opens a copy of skills in a database, in a folder of the directory: changes are made in the database
+// first. It waits some seconds for the database. Until the database answers, the copy is as an earlier process left it.
+// Follow keeps it up to date.
+func OpenMirror(
+	ctx context.Context, dir string, of database.Documents, readOnly bool, log *slog.Logger,
+) (*Store, error) {
 	dir = filepath.Join(dir, mirrored)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the skills directory: %w", err)
@@ -76,14 +73,16 @@ func OpenMirror(ctx context.Context, dir string, of *bucket.Bucket, readOnly boo
 		return nil, err
 	}
 	s.mirror = &mirror{of: of, root: s.root, log: log, files: map[string]version{}}
-	s.mirror.first(ctx)
+	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+	defer cancel()
+	s.mirror.refresh(ctx)
 	return s, nil
 }
 
-// Mirrored reports whether skills are kept in a bucket, so that no code reads or writes the directory.
+// Mirrored reports whether skills are kept in a database, so that code neither reads nor writes the directory.
 func (s *Store) Mirrored() bool { return s.mirror != nil }
 
-// Problem says, for a person, since when the bucket has not been read. It is empty if there is no problem.
+// Problem says, for a person, since when the database has not been read. It is empty if there is no problem.
 func (s *Store) Problem() string {
 	if s.mirror == nil {
 		return ""
@@ -94,12 +93,12 @@ func (s *Store) Problem() string {
 		return ""
 	}
 	if s.mirror.last.asOf.IsZero() {
-		return "the skills' bucket has not been read yet"
+		return "the skills' database has not been read yet"
 	}
-	return "the skills' bucket has not been read since " + s.mirror.last.asOf.UTC().Format("15:04:05") + " UTC"
+	return "the skills' database has not been read since " + s.mirror.last.asOf.UTC().Format("15:04:05") + " UTC"
 }
 
-// Cause is why the bucket was not read the last time, for the operator, or nil.
+// Cause is why the database was not read the last time, for the operator, or nil.
 func (s *Store) Cause() error {
 	if s.mirror == nil {
 		return nil
@@ -109,9 +108,10 @@ func (s *Store) Cause() error {
 	return s.mirror.last.problem
 }
 
-// PinInBucket is PinIn for a store whose pins are in its bucket too.
-func (s *Store) PinInBucket(ctx context.Context, dir string) (err error) {
-	if s.pins, err = OpenMirror(ctx, dir, s.mirror.of.Under("pins"), false, s.mirror.log); err != nil {
+// PinInDatabase is PinIn for a store whose pins are in its database too.
+func (s *Store) PinInDatabase(ctx context.Context, dir, folder string) (err error) {
+	of := database.Documents{DB: s.mirror.of.DB, Folder: folder}
+	if s.pins, err = OpenMirror(ctx, dir, of, false, s.mirror.log); err != nil {
 		return fmt.Errorf("opening the folder of pins: %w", err)
 	}
 	return nil
@@ -122,39 +122,36 @@ func (s *Store) Follow(ctx context.Context) {
 	if s.mirror == nil {
 		return
 	}
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	parts.Go(func() { s.mirror.follow(ctx) })
-	if s.pins != nil {
-		parts.Go(func() { s.pins.mirror.follow(ctx) })
-	}
-}
-
-func (m *mirror) follow(ctx context.Context) {
-	tick := time.NewTicker(refreshTime)
-	defer tick.Stop()
+	wake := make(chan struct{}, 1)
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	listener.Go(func() {
+		s.mirror.of.DB.Listen(ctx, func() {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
+	})
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			m.refresh(ctx)
+		case <-wake:
+			s.mirror.refresh(ctx)
+			if s.pins != nil {
+				s.pins.mirror.refresh(ctx)
+			}
 		}
 	}
 }
 
-func (m *mirror) first(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
-	defer cancel()
-	m.refresh(ctx)
-}
-
-// refresh polls the bucket once. A problem is logged once when it begins and once when it is over.
+// refresh copies what has changed. A problem is logged once when it begins and once when it is over.
 func (m *mirror) refresh(ctx context.Context) {
 	short, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	now := outcome{asOf: time.Now()}
-	err := m.pull(short, &now)
+	err := database.Explain(m.pull(short, &now))
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -168,36 +165,38 @@ func (m *mirror) refresh(ctx context.Context) {
 	m.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		m.log.Error("the skills' bucket cannot be read; the copy stays in use", logline.Tag("skill"),
+		m.log.Error("the skills' database cannot be read; the copy stays in use", logline.Tag("skill"),
 			slog.String("error", err.Error()))
 	case err == nil && was != nil:
-		m.log.Info("the skills' bucket can be read again", logline.Tag("skill"))
+		m.log.Info("the skills' database can be read again", logline.Tag("skill"))
 	}
 }
 
-// pull makes the directory identical to the bucket.
+// pull makes the directory identical to the documents.
 func (m *mirror) pull(ctx context.Context, now *outcome) error {
-	before := m.known()
-	list, err := m.of.List(ctx, maxEntries)
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	list, err := m.of.List(ctx)
 	if err != nil {
 		return err
 	}
 	wanted := now.choose(list)
-	unread, err := m.fetch(ctx, wanted, before)
-	if err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if m.version(name).tag == wanted[name].Version {
+			continue
+		}
+		data, tag, err := m.of.Read(ctx, name)
+		if errors.Is(err, database.ErrNotFound) {
+			continue // removed in the meantime: the next look notices it
+		}
+		if err == nil {
+			err = m.place(name, data, tag)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	for _, name := range unread { // its older version stays
-		now.skip(name, "cannot be read")
-	}
-	return m.sweep(wanted, before)
-}
-
-// known are the versions of the files.
-func (m *mirror) known() map[string]version {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.files)
+	return m.sweep(wanted)
 }
 
 func (r *outcome) skip(name, reason string) {
@@ -205,29 +204,18 @@ func (r *outcome) skip(name, reason string) {
 	r.strays[name] = reason
 }
 
-// choose picks the objects that are skills, by file name, with the rules that scan has for files.
-func (r *outcome) choose(list []bucket.Object) map[string]bucket.Object {
+// choose picks the documents that are skills, by file name, with the rules that scan has for files.
+func (r *outcome) choose(list []database.Document) map[string]database.Document {
 	r.skipped, r.strays = map[string]int{}, map[string]string{}
-	if len(list) == maxEntries {
-		r.skipped["too many files"]++
-	}
-	wanted := map[string]bucket.Object{}
+	wanted := map[string]database.Document{}
 	for _, o := range list {
 		name := strings.TrimSuffix(o.Name, extension)
-		folder := strings.HasSuffix(o.Name, "/")
 		switch {
-		case folder && (o.Name == "tenants/" || o.Name == "pins/" || o.Name == "history/"), o.Name == "":
-		case folder, strings.Contains(o.Name, "/"):
-			r.skip(o.Name, "not a regular file")
 		case strings.HasPrefix(o.Name, "."): // our own markers
-		case name == o.Name && !IsPython(name):
-			r.strays[o.Name] = "its name ends neither in " + extension + " nor in " + python
 		case !ValidName(name) || File(name) != o.Name:
 			r.skip(o.Name, "not a skill name")
 		case o.Size > MaxSize:
 			r.skip(o.Name, "too large")
-		case o.Version == "":
-			r.skip(o.Name, "no ETag")
 		case len(wanted) == MaxCount:
 			r.skip(o.Name, "too many skills")
 		default:
@@ -250,64 +238,8 @@ func (m *mirror) addSkipped(l *Listing) {
 	maps.Copy(l.strays, m.last.strays)
 }
 
-// fetch writes the objects whose versions differ from those of the files. It returns the names of those that cannot be
-// read: they do not stop the others.
-func (m *mirror) fetch(
-	ctx context.Context, wanted map[string]bucket.Object, before map[string]version,
-) (unread []string, err error) {
-	var parts errgroup.Group
-	parts.SetLimit(fetches)
-	var mu sync.Mutex
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if before[name].tag == wanted[name].Version {
-			continue
-		}
-		parts.Go(func() error {
-			problem := ctx.Err()
-			if problem == nil {
-				problem = m.fetchOne(ctx, name, before[name].tag)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case problem == nil:
-			case ctx.Err() != nil, errors.Is(problem, errPlace):
-				err = problem
-			default:
-				unread = append(unread, name)
-			}
-			return nil
-		})
-	}
-	_ = parts.Wait()
-	return unread, err
-}
-
-// fetchOne writes one object, unless it was changed here since the bucket was listed.
-func (m *mirror) fetchOne(ctx context.Context, name, before string) error {
-	data, tag, err := m.of.Get(ctx, name, MaxSize)
-	if errors.Is(err, bucket.ErrNotFound) {
-		return nil // removed in the meantime: the next poll notices it
-	}
-	if err != nil {
-		return err
-	}
-	m.busy.Lock()
-	defer m.busy.Unlock()
-	if m.version(name).tag != before {
-		return nil
-	}
-	if err := m.place(name, data, tag); err != nil {
-		return fmt.Errorf("%w: %w", errPlace, err)
-	}
-	return nil
-}
-
-// errPlace is for a directory that cannot be written.
-var errPlace = errors.New("copying a skill")
-
-// sweep removes the files whose objects were removed, unless the files are newer than the listing of the bucket.
-func (m *mirror) sweep(wanted map[string]bucket.Object, before map[string]version) error {
+// sweep removes the files whose documents were removed. The caller holds busy.
+func (m *mirror) sweep(wanted map[string]database.Document) error {
 	dir, err := m.root.Open(".")
 	if err != nil {
 		return err
@@ -317,14 +249,11 @@ func (m *mirror) sweep(wanted map[string]bucket.Object, before map[string]versio
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	m.busy.Lock()
-	defer m.busy.Unlock()
 	for _, e := range entries {
-		name := e.Name()
-		if _, is := wanted[name]; is || m.version(name).tag != before[name].tag {
+		if _, is := wanted[e.Name()]; is {
 			continue
 		}
-		if err := m.removeFile(name); err != nil {
+		if err := m.removeFile(e.Name()); err != nil {
 			return err
 		}
 	}
@@ -340,11 +269,11 @@ func (m *mirror) version(name string) version {
 
 // is reports whether a skill that was read is of this version.
 func (v version) is(read Skill) bool {
-	return v.tag != "" && v.file.inode == read.inode && v.file.Size == read.Size && v.file.Modified.Equal(read.Modified)
+	return v.tag != 0 && v.file.inode == read.inode && v.file.Size == read.Size && v.file.Modified.Equal(read.Modified)
 }
 
-// place writes a version of an object to its file. The caller holds busy. Readers see the old file or the new one.
-func (m *mirror) place(name string, data []byte, tag string) error {
+// place writes a version of a document to its file. The caller holds busy. Readers see the old file or the new one.
+func (m *mirror) place(name string, data []byte, tag int64) error {
 	tmp, err := writeTemporary(m.root, string(data))
 	if err != nil {
 		return err
@@ -374,11 +303,11 @@ func (m *mirror) removeFile(name string) error {
 	return nil
 }
 
-// put changes an object and then its file. of names the version that may be replaced, given that of the file. A
+// put changes a document and then its file. of names the version that may be replaced, given that of the file. A
 // conflict is ErrChanged; the directory is up to date then.
-func (m *mirror) put(name string, data []byte, of func(version) (string, bool)) error {
-	return m.change(name, of, func(ctx context.Context, tag string) error {
-		tag, err := m.of.Put(ctx, name, data, tag)
+func (m *mirror) put(name string, data []byte, of func(version) (int64, bool)) error {
+	return m.change(name, of, func(ctx context.Context, tag int64) error {
+		tag, err := m.of.Write(ctx, name, data, tag)
 		if err != nil {
 			return err
 		}
@@ -386,10 +315,10 @@ func (m *mirror) put(name string, data []byte, of func(version) (string, bool)) 
 	})
 }
 
-// remove removes an object and then its file.
-func (m *mirror) remove(name string, of func(version) (string, bool)) error {
-	return m.change(name, of, func(ctx context.Context, tag string) error {
-		if err := m.of.Remove(ctx, name, tag); err != nil && !errors.Is(err, bucket.ErrNotFound) {
+// remove removes a document and then its file.
+func (m *mirror) remove(name string, of func(version) (int64, bool)) error {
+	return m.change(name, of, func(ctx context.Context, tag int64) error {
+		if err := m.of.Remove(ctx, name, tag); err != nil {
 			return err
 		}
 		return m.removeFile(name)
@@ -398,7 +327,7 @@ func (m *mirror) remove(name string, of func(version) (string, bool)) error {
 
 // change makes one change to the version that of names.
 func (m *mirror) change(
-	name string, of func(version) (string, bool), do func(ctx context.Context, tag string) error,
+	name string, of func(version) (int64, bool), do func(ctx context.Context, tag int64) error,
 ) error {
 	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
 	defer cancel()
@@ -410,11 +339,12 @@ func (m *mirror) change(
 	}
 	m.busy.Unlock()
 	switch {
-	case errors.Is(err, bucket.ErrConflict), errors.Is(err, ErrChanged):
+	case errors.Is(err, database.ErrConflict), errors.Is(err, ErrChanged):
 		m.refresh(ctx)
 		return ErrChanged
 	case err != nil:
-		m.log.Error("a skill could not be changed in the bucket", logline.Tag("skill"), slog.String("file", name),
+		err = database.Explain(err)
+		m.log.Error("a skill could not be changed in the database", logline.Tag("skill"), slog.String("file", name),
 			slog.String("error", err.Error()))
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -422,9 +352,9 @@ func (m *mirror) change(
 }
 
 // The versions that a change may replace.
-func absent(version) (string, bool)   { return bucket.Absent, true }
-func whatever(version) (string, bool) { return bucket.Any, true }
-func thatOf(read Skill) func(version) (string, bool) {
-	return func(v version) (string, bool) { return v.tag, v.is(read) }
+func absent(version) (int64, bool)   { return database.Absent, true }
+func whatever(version) (int64, bool) { return database.Any, true }
+func thatOf(read Skill) func(version) (int64, bool) {
+	return func(v version) (int64, bool) { return v.tag, v.is(read) }
 }
-func present(v version) (string, bool) { return v.tag, v.tag != "" }
+func present(v version) (int64, bool) { return v.tag, v.tag != 0 }

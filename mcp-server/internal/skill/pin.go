@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
@@ -36,7 +35,8 @@ func (s *Store) PinIn(dir string) error {
 func (s *Store) Pinned(name string) bool { return s.isPinned(name) || s.isPinned(twin(name)) }
 
 func (s *Store) isPinned(name string) bool {
-	if s.pins == nil || !ValidName(name) || disarm.Off("skill-pin") {
+	//defence:skill-pin permits
+	if s.pins == nil || !ValidName(name) {
 		return false
 	}
 	_, err := s.pins.root.Lstat(File(name))
@@ -45,7 +45,8 @@ func (s *Store) isPinned(name string) bool {
 
 // Pins returns the sources of the pinned skills of a language, by file name. A run imports these.
 func (s *Store) Pins(python bool) (map[string]string, error) {
-	if s.pins == nil || disarm.Off("skill-pin") {
+	//defence:skill-pin permits
+	if s.pins == nil {
 		return nil, nil
 	}
 	l, err := s.pins.own()
@@ -71,7 +72,8 @@ func (s *Store) Pins(python bool) (map[string]string, error) {
 
 // hidePinned lists the pinned skills. It moves the files that they replace from Skills to hidden.
 func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
-	if s.pins == nil || disarm.Off("skill-pin") {
+	//defence:skill-pin permits
+	if s.pins == nil {
 		return nil, nil
 	}
 	pinned, err := s.pins.own()

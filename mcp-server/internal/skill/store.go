@@ -12,7 +12,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (
@@ -80,7 +77,7 @@ type Store struct {
 	making   sync.Mutex // held from room to the end of the write
 	dir      string
 	readOnly bool
-	pins     *Store // of PinIn or PinInBucket
+	pins     *Store // of PinIn or PinInDatabase
 	shared   *Store // of Share, which may allows
 	may      func(name string) bool
 	mirror   *mirror // of OpenMirror
@@ -269,12 +266,13 @@ func byName(a, b Skill) int { return strings.Compare(a.Name, b.Name) }
 // refuse returns why a file is not a skill, or an empty string.
 func refuse(info fs.FileInfo) string {
 	switch {
-	case disarm.Off("skill-links"):
-		return ""
+	//defence:skill-links
 	case info.Mode()&fs.ModeSymlink != 0:
 		return "symbolic link"
+	//defence:skill-links
 	case !info.Mode().IsRegular():
 		return "not a regular file"
+	//defence:skill-links
 	case links(info) > 1:
 		return "hard link"
 	case info.Size() > MaxSize:
@@ -326,7 +324,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-	case disarm.Off("skill-links"):
+	//defence:skill-links
 	case !os.SameFile(before, info), links(info) == 0:
 		err = ErrChanged
 	case refuse(info) != "":
@@ -342,15 +340,15 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 // openFile opens an entry of the directory that is not a symbolic link. os.Root would follow a link that stays inside:
 // it opens with O_NOFOLLOW itself, but then resolves the link.
 func (s *Store) openFile(entry string) (*os.File, error) {
-	if disarm.Off("skill-links") {
-		return os.Open(filepath.Join(s.dir, entry))
-	}
 	dir, err := s.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), entry, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	flags := unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
+	//defence:skill-links
+	flags |= unix.O_NOFOLLOW
+	fd, err := unix.Openat(int(dir.Fd()), entry, flags, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "openat", Path: entry, Err: err}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bucket"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 )
 
@@ -192,7 +192,7 @@ const seeded = ".codeforge-seeded"
 // user deleted do not come back. It returns how many were written.
 func (s *Store) Seed(shipped fs.FS) (int, error) {
 	if s.mirror != nil {
-		return s.seedBucket(shipped)
+		return s.seedDatabase(shipped)
 	}
 	mark, err := s.root.OpenFile(seeded, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if errors.Is(err, fs.ErrExist) {
@@ -207,23 +207,19 @@ func (s *Store) Seed(shipped fs.FS) (int, error) {
 	return s.seed(shipped)
 }
 
-// seedBucket is Seed for a bucket: the marker is an object.
-func (s *Store) seedBucket(shipped fs.FS) (int, error) {
-	if s.readOnly { // the access key may not allow writing
+// seedDatabase is Seed for a database: the marker is a document.
+func (s *Store) seedDatabase(shipped fs.FS) (int, error) {
+	if s.readOnly {
 		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
 	defer cancel()
-	// Not every server honours conditions under all circumstances, and what a person removed would come back.
-	if _, _, err := s.mirror.of.Get(ctx, seeded, 0); err == nil {
-		return 0, nil
-	}
-	_, err := s.mirror.of.Put(ctx, seeded, nil, bucket.Absent)
-	if errors.Is(err, bucket.ErrConflict) {
+	_, err := s.mirror.of.Write(ctx, seeded, nil, database.Absent)
+	if errors.Is(err, database.ErrConflict) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("seeding skills: %w", err)
+		return 0, fmt.Errorf("seeding skills: %w", database.Explain(err))
 	}
 	return s.seed(shipped)
 }

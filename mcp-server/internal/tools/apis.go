@@ -78,11 +78,12 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 		example += fmt.Sprintf(` or {"api": %q}`, name)
 	}
 	a := readArguments(req.Params.Arguments, argumentSpec{
-		Tool: "list_apis", Names: []string{"query", "api", "operation"}, Example: example,
+		Tool: "list_apis", Names: []string{"query", "api", "operation", "explain"}, Example: example,
 	})
 	only := a.Text("api", "the name of one API as a string", false)
 	query := a.Text("query", "what to do, in a few words", false)
 	operation := a.Text("operation", `a method and path, a tool or a type, e.g. "POST /v1/refunds"`, false)
+	explain := a.Flag("explain") // for codeforge api search --explain
 	if query != "" && operation != "" {
 		a.Mistake("operation: found with query; want one of them")
 	}
@@ -106,7 +107,9 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 		return failure("The proxy has not answered yet. Try again in a moment."), nil
 	}
 	if query != "" || operation != "" {
-		return text(s.find(ctx, cat, only, query, operation)), nil
+		if found := s.find(ctx, cat, findRequest{only, query, operation, explain}); found != "" {
+			return text(found), nil
+		}
 	}
 	if len(list) > maxListed {
 		return text(append([]string{shortList(list)}, s.listNotes(ctx, cat, list, only)...)...), nil

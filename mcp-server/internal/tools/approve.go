@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
@@ -88,10 +87,12 @@ func answered(a question.Answer) execution.Answer {
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {
 		return execution.Unanswered
 	}
+	//defence:explicit-approval permits
+	once := content[decision] == approveOnce
 	switch {
 	case a.Action == question.Decline:
 		return execution.Refused
-	case a.Action == question.Accept && (content[decision] == approveOnce || disarm.Off("explicit-approval")):
+	case a.Action == question.Accept && once:
 		return execution.Approved
 	case a.Action == question.Accept && content[decision] == approvePath:
 		return execution.ApprovedPath

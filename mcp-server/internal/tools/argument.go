@@ -1,8 +1,3 @@
-// Package argument reads the arguments of a tool call and reports mistakes so that a model can correct them: all
-// mistakes at once, each naming the argument, what was found and what is wanted, and one correct example.
-//
-// Threat: arguments of any size and number. Their sizes are checked before they are parsed, and the number of mistakes
-// reported is bounded.
 package tools
 
 import (
@@ -15,25 +10,24 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Spec is what a tool takes.
+// argumentSpec is what a tool takes.
 type argumentSpec struct {
 	Tool string
 	// Names lists every argument.
 	Names []string
 	// Example is one right arguments object, as JSON.
 	Example string
-	// MaxBytes is how long the arguments may be as JSON. Zero means MaxBytes.
+	// MaxBytes is how long the arguments may be as JSON. Zero means maxArgumentBytes.
 	MaxBytes int
 }
 
 const (
-	// MaxBytes is how long the arguments of a tool may be as JSON when its Spec does not say.
+	// maxArgumentBytes is how long the arguments of a tool may be as JSON if its argumentSpec does not say.
 	maxArgumentBytes = 16 << 10
-	// MaxMistakes is how many mistakes of one call are reported.
+	// maxArgumentMistakes is how many mistakes of one call are reported.
 	maxArgumentMistakes = 10
 	// maxArguments is how many arguments are read, wrong ones included.
 	maxArguments = 100
@@ -43,7 +37,7 @@ const (
 	maxNumber = 64
 )
 
-// Error lists the mistakes of one call.
+// argumentError lists the mistakes of one call.
 type argumentError struct {
 	Spec     argumentSpec
 	Mistakes []string
@@ -54,7 +48,11 @@ func (e *argumentError) Error() string {
 		strings.Join(e.Mistakes, "\n- ") + "\nExample: " + e.Spec.Example
 }
 
-// Reader reads arguments one by one and collects the mistakes. Make it with Read.
+// argumentReader reads the arguments of a tool call one by one and collects the mistakes, so that a model can correct
+// all of them at once: each names the argument, what was found and what is wanted. Make it with readArguments.
+//
+// Threat: arguments of any size and number. Their sizes are checked before they are parsed, and the number of mistakes
+// reported is bounded.
 type argumentReader struct {
 	spec       argumentSpec
 	values     map[string]json.RawMessage
@@ -62,13 +60,14 @@ type argumentReader struct {
 	unreported int
 }
 
-// Read begins to read raw, which is an object or absent. Unknown arguments are mistakes.
+// readArguments begins to read raw, which is an object or absent. Unknown arguments are mistakes.
 func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 	r := &argumentReader{spec: spec}
 	if len(raw) == 0 || string(raw) == "null" {
 		return r
 	}
-	if most := cmp.Or(spec.MaxBytes, maxArgumentBytes); len(raw) > most && !disarm.Off("tool-bounds") {
+	//defence:tool-bounds
+	if most := cmp.Or(spec.MaxBytes, maxArgumentBytes); len(raw) > most {
 		r.Mistake(fmt.Sprintf("found %d bytes of arguments, want at most %d", len(raw), most))
 		return r
 	}
@@ -100,7 +99,7 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 	return r
 }
 
-// members reads an object, no further than maxArguments members. It is nil for anything else.
+// readMembers reads an object, no further than maxArguments members. It is nil for anything else.
 func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more bool) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
@@ -108,7 +107,8 @@ func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more b
 	}
 	values = map[string]json.RawMessage{}
 	for n := 0; dec.More(); n++ {
-		if n == maxArguments && !disarm.Off("tool-bounds") {
+		//defence:tool-bounds
+		if n == maxArguments {
 			return values, true
 		}
 		key, err := dec.Token()
@@ -148,13 +148,15 @@ func (r *argumentReader) Texts(name, want string, most int) []string {
 	if !ok {
 		return nil
 	}
-	if len(raw) > most*maxEntry && !disarm.Off("tool-bounds") {
+	//defence:tool-bounds
+	if len(raw) > most*maxEntry {
 		r.Mistake(fmt.Sprintf("%s: found %d bytes, want %s, at most %d", name, len(raw), want, most))
 		return nil
 	}
 	var list []string
 	if json.Unmarshal(raw, &list) == nil {
-		if len(list) > most && !disarm.Off("tool-bounds") {
+		//defence:tool-bounds
+		if len(list) > most {
 			r.Mistake(fmt.Sprintf("%s: found %d entries, want at most %d", name, len(list), most))
 			return nil
 		}
@@ -214,7 +216,7 @@ func (r *argumentReader) value(name string) (json.RawMessage, bool) {
 	return raw, ok && string(raw) != "null"
 }
 
-// Mistake adds a mistake. Those beyond MaxMistakes are only counted.
+// Mistake adds a mistake. Those beyond maxArgumentMistakes are only counted.
 func (r *argumentReader) Mistake(text string) {
 	if len(r.mistakes) == maxArgumentMistakes {
 		r.unreported++
@@ -223,21 +225,22 @@ func (r *argumentReader) Mistake(text string) {
 	r.mistakes = append(r.mistakes, text)
 }
 
-// Full reports whether MaxMistakes mistakes are known, so that no further one is reported.
+// Full reports whether maxArgumentMistakes mistakes are known, so that no further one is reported.
 func (r *argumentReader) Full() bool { return len(r.mistakes) == maxArgumentMistakes }
 
-// Err is all mistakes as an *Error, or nil.
+// Err is all mistakes as an *argumentError, or nil.
 func (r *argumentReader) Err() error {
 	if len(r.mistakes) == 0 {
 		return nil
 	}
+	list := slices.Clone(r.mistakes)
 	if r.unreported > 0 {
-		return &argumentError{Spec: r.spec, Mistakes: append(slices.Clone(r.mistakes), fmt.Sprintf("and %d more", r.unreported))}
+		list = append(list, fmt.Sprintf("and %d more", r.unreported))
 	}
-	return &argumentError{Spec: r.spec, Mistakes: r.mistakes}
+	return &argumentError{Spec: r.spec, Mistakes: list}
 }
 
-// found describes a JSON value in a few words.
+// describeJSON describes a JSON value in a few words.
 func describeJSON(raw json.RawMessage) string {
 	s := strings.TrimSpace(string(raw[:min(len(raw), maxDescribed)]))
 	kind := "nothing"
@@ -257,12 +260,12 @@ func describeJSON(raw json.RawMessage) string {
 	return strings.TrimSpace(kind + " " + cutShort(s))
 }
 
-// maxFound is how much of a value is looked at to describe it, in bytes: 40 characters and white space before them.
+// maxDescribed is how much of a value is looked at to describe it, in bytes: 40 characters and white space before them.
 const maxDescribed = 400
 
 func quoteShort(s string) string { return strconv.Quote(cutShort(s)) }
 
-// cut is the first 40 characters.
+// cutShort is the first 40 characters.
 func cutShort(s string) string {
 	n := 0
 	for i := range s {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // MaxParams bounds everything in a message except the arguments of a tool, in bytes of JSON: names, URIs, cursors,
@@ -32,7 +30,8 @@ func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 			params = &rest
 		}
 		text, err := json.Marshal(params)
-		if (err != nil || len(text) > MaxParams) && !disarm.Off("message-bounds") {
+		//defence:message-bounds
+		if err != nil || len(text) > MaxParams {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
 				Message: fmt.Sprintf("the params of %.40q have more than %d bytes", method, MaxParams)}
 		}

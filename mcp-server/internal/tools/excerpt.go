@@ -1,6 +1,3 @@
-// Package excerpt keeps what a run printed, in bounded memory: all of a short output, head and tail of a long one.
-//
-// Lengths are counted in characters (Unicode code points), since that is the unit of OUTPUT_LIMIT.
 package tools
 
 import (
@@ -9,7 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Buffer collects one stream of valid UTF-8. Make it with New; it is not safe for concurrent use.
+// excerptBuffer keeps what a run printed on one stream, in valid UTF-8 and bounded memory: all of a short output, head
+// and tail of a long one. Lengths are counted in characters (Unicode code points), the unit of OUTPUT_LIMIT. Make it
+// with newExcerpt; it is not safe for concurrent use.
 type excerptBuffer struct {
 	limit int
 	head  strings.Builder // the first limit characters
@@ -19,7 +18,7 @@ type excerptBuffer struct {
 	total int             // characters written
 }
 
-// New makes a buffer from which up to limit characters can be shown. A limit below 1 shows nothing.
+// newExcerpt makes a buffer from which up to limit characters can be shown. A limit below 1 shows nothing.
 func newExcerpt(limit int) *excerptBuffer { return &excerptBuffer{limit: max(limit, 0)} }
 
 // WriteString adds to the end.
@@ -50,7 +49,7 @@ func (b *excerptBuffer) Len() int { return b.total }
 
 // Text is what was written, if that is at most limit characters; otherwise its head and tail, limit characters in all,
 // and between them a line with the number of characters left out, which is also the second result. limit may not exceed
-// the one given to New.
+// the one given to newExcerpt.
 func (b *excerptBuffer) Text(limit int) (string, int) {
 	limit = min(max(limit, 0), b.limit)
 	if b.total <= limit {
@@ -70,7 +69,7 @@ func (b *excerptBuffer) Text(limit int) (string, int) {
 	return fmt.Sprintf("%s\n[... %d characters left out ...]\n%s", head, left, tail), left
 }
 
-// prefix is the length in bytes of the first n characters of s, which has total of them.
+// prefixLength is the length in bytes of the first n characters of s, which has total of them.
 func prefixLength(s string, total, n int) int {
 	switch {
 	case n <= 0:

@@ -14,7 +14,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
@@ -38,8 +37,6 @@ const (
 const (
 	// maxNamed is how many APIs a run may be narrowed to.
 	maxNamed = 200
-	// maxAPIName is the longest name of an API, in bytes.
-	maxAPIName = 64
 	// escaped is how many bytes of JSON one byte of a string can become.
 	escaped = 6
 	// leastTimeout is the shortest time limit of a run: sandboxd counts milliseconds.
@@ -107,9 +104,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	}
 	r.Session, r.Ask, r.Traceparent = s.caller(req), ask, traceparent(req.Params.Meta)
 	r.Tenant = s.cfg.Tenant
-	if s.cfg.Debug {
-		s.cfg.Log.Debug(">>> "+r.Code, logline.Tag("debug"))
-	}
+	s.logText(ctx, ">>> ", r.Code)
 	report := s.report(ctx, req)
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
@@ -144,10 +139,27 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		s.recordVersions(req, "", all)
 	}
 	s.end(recording, o, err, res)
-	if s.cfg.Debug {
-		s.cfg.Log.Debug("<<< "+res.Content[0].(*mcp.TextContent).Text, logline.Tag("debug"))
-	}
+	s.logText(ctx, "<<< ", res.Content[0].(*mcp.TextContent).Text)
 	return res
+}
+
+// scrubTime bounds how long the proxy may take to scrub a text for the log.
+const scrubTime = 2 * time.Second
+
+// logText logs code or output for DEBUG_MODE, with token names in place of credentials. It leaves a text out if the
+// proxy does not scrub it.
+func (s *Surface) logText(ctx context.Context, mark, text string) {
+	if !s.cfg.Debug {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrubTime) // a stopped run has output, too
+	defer cancel()
+	scrubbed, err := s.cfg.Control.Scrub(ctx, []string{text})
+	if err != nil || len(scrubbed) != 1 {
+		s.cfg.Log.Debug(mark+"(not logged: the proxy could not scrub it)", logline.Tag("debug"))
+		return
+	}
+	s.cfg.Log.Debug(mark+scrubbed[0], logline.Tag("debug"))
 }
 
 // private reports whether runs share no files and are given copies of the skills that they import: tenants' runs, and
@@ -246,7 +258,8 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 		case seen[name]:
 		case is[name]:
 			out = append(out, name)
-		case a.Full() && !disarm.Off("tool-bounds"):
+		//defence:tool-bounds
+		case a.Full():
 			a.Mistake("")
 		default:
 			a.Mistake(noSuchAPI("apis", name, known))
@@ -259,10 +272,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 // noSuchAPI is the mistake of naming an API that is not active.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
-	near := ""
-	if len(name) <= maxAPIName {
-		near = typo.Nearest(name, len(name)/2, known)
-	}
+	near := typo.Nearest(name, len(name)/2, known)
 	switch {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
@@ -20,21 +20,28 @@ import (
 )
 
 const (
-	// results is how many results a search shows, and maxCost what they may cost at most, in tokens.
-	results = 8
-	maxCost = 860
-	// weakShare is the share of a question's words below which nothing fits well.
-	weakShare = 0.45
+	// results is how many results a search shows, typed how many of them with types; the others are a line each.
+	results = 16
+	typed   = 3
+	// maxCost is what results may cost at most, and maxTyped what each one with types may, in tokens.
+	maxCost  = 640
+	maxTyped = 140
+	// An answer whose best result has less than weakShare of the question's words, and is less like it than
+	// weakMeaning, does not fit well.
+	weakShare   = 0.45
+	weakMeaning = 0.5
 	// maxQuestion bounds a question, in bytes.
 	maxQuestion = 1000
 )
 
-// finder keeps the indexes of tools and skills.
+// finder keeps the indexes of tools, skills, and APIs of which only the configuration is known.
 type finder struct {
 	mu     sync.Mutex
 	tools  map[string]toolIndex // by server
 	skills *search.Index
 	listed []skill.Skill // that skills is of
+	apis   *search.Index
+	bare   []controlapi.API // that apis is of
 }
 
 type toolIndex struct {
@@ -42,13 +49,15 @@ type toolIndex struct {
 	index *search.Index
 }
 
-// source is where something can be found: exactly one of doc, server and skills is set.
+// source is where something can be found: exactly one of doc, server, skills and apis is set.
 type source struct {
 	index  *search.Index
 	doc    *apidoc.Doc
 	server string
 	tools  []signature.Tool
 	skills []skill.Skill
+	apis   []controlapi.API // without a document, or servers that have not started
+	store  *skill.Store     // of skills
 }
 
 // places are all of them, or those of one API.
@@ -61,19 +70,33 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 	}
 	s.finder.mu.Lock()
 	defer s.finder.mu.Unlock()
+	var bare []controlapi.API
 	for _, api := range cat.APIs {
-		if api.Server == nil || s.cfg.Servers == nil || only != "" && api.Name != only {
+		if only != "" && api.Name != only {
 			continue
 		}
-		if tools, known := s.cfg.Servers.Tools(api.Name); known {
-			out = append(out, source{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
+		known := false
+		if api.Server != nil && s.cfg.Servers != nil {
+			var tools []signature.Tool
+			if tools, known = s.cfg.Servers.Tools(api.Name); known {
+				out = append(out, source{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
+			}
+		}
+		if !known && !slices.ContainsFunc(out, func(p source) bool { return p.doc != nil && p.doc.Name == api.Name }) {
+			bare = append(bare, api)
 		}
 	}
 	maps.DeleteFunc(s.finder.tools, func(server string, _ toolIndex) bool {
 		return !slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == server })
 	})
-	if l, err := s.cfg.Skills.List(); err == nil && only == "" {
-		out = append(out, source{index: s.finder.ofSkills(l.Skills), skills: l.Skills})
+	if only != "" {
+		return out
+	}
+	if len(bare) > 0 {
+		out = append(out, source{index: s.finder.ofAPIs(bare), apis: bare})
+	}
+	if l, err := s.cfg.Skills.List(); err == nil {
+		out = append(out, source{index: s.finder.ofSkills(l.Skills), skills: l.Skills, store: s.cfg.Skills})
 	}
 	return out
 }
@@ -101,11 +124,13 @@ func (f *finder) ofTools(server string, tools []signature.Tool) *search.Index {
 				kind = search.Verb(w)
 			}
 		})
-		b.Add(kind,
-			search.Field{Text: t.Name, Weight: 3.2, Bound: 4},
-			search.Field{Text: signature.FirstSentence(t.Description), Weight: 2.4, Bound: 10},
-			search.Field{Text: t.Description, Weight: 0.5, Bound: 20, Most: 100},
-			search.Field{Text: signature.Arguments(t.InputSchema), Weight: 0.3, Most: 60})
+		first := signature.FirstSentence(t.Description)
+		b.Add(search.Entry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
+			{Text: t.Name, Weight: 3.2, Bound: 4},
+			{Text: first, Weight: 2.4, Bound: 10},
+			{Text: t.Description, Weight: 0.5, Bound: 20, Most: 100},
+			{Text: signature.Arguments(t.InputSchema), Weight: 0.3, Most: 60},
+		}})
 	}
 	if f.tools == nil {
 		f.tools = map[string]toolIndex{}
@@ -120,52 +145,116 @@ func (f *finder) ofSkills(list []skill.Skill) *search.Index {
 	if f.skills == nil || !slices.EqualFunc(f.listed, list, same) {
 		b := search.NewBuilder("skill")
 		for _, k := range list {
-			b.Add(0, search.Field{Text: k.Name, Weight: 3.2, Bound: 4},
-				search.Field{Text: k.Description, Weight: 2.4, Bound: 10})
+			b.Add(nameAndText(k.Name, k.Description))
 		}
 		f.skills, f.listed = b.Index(), list
 	}
 	return f.skills
 }
 
-// find answers a question, or shows an operation, a tool or a type in full.
-func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, only, query, operation string) string {
-	places := s.places(ctx, cat, only)
-	if operation != "" {
-		return s.full(ctx, cat, places, only, operation)
+// nameAndText is an entry that has a name, a text, and more words.
+func nameAndText(name, text string, more ...string) search.Entry {
+	return search.Entry{Meaning: name + ". " + text, Fields: []search.Field{
+		{Text: name, Weight: 3.2, Bound: 4}, {Text: text, Weight: 2.4, Bound: 10},
+		{Text: strings.Join(more, " "), Weight: 1.2},
+	}}
+}
+
+// ofAPIs is the index of APIs by what their configuration says. The caller holds the lock.
+func (f *finder) ofAPIs(list []controlapi.API) *search.Index {
+	same := func(a, b controlapi.API) bool {
+		return a.Name == b.Name && a.Description == b.Description && slices.Equal(a.Domains, b.Domains)
 	}
-	query = visible.Cut(query, maxQuestion, "")
-	var indexes []*search.Index
+	if f.apis == nil || !slices.EqualFunc(f.bare, list, same) {
+		b := search.NewBuilder("")
+		for _, a := range list {
+			more := a.Domains
+			if a.Server != nil {
+				more = append(slices.Clone(more), a.Server.Package, a.Server.URL)
+			}
+			b.Add(nameAndText(a.Name, a.Description, more...))
+		}
+		f.apis, f.bare = b.Index(), list
+	}
+	return f.apis
+}
+
+// findRequest is what list_apis is asked to find: an operation by its name, or what fits a query.
+type findRequest struct {
+	api, query, operation string
+	explain               bool
+}
+
+// find answers a question, or shows an operation, a tool, a skill or a type in full. It is empty for a question about an
+// API of which only the configuration is known.
+func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, r findRequest) string {
+	places := s.places(ctx, cat, r.api)
+	if r.operation != "" {
+		return s.full(cat, places, r.operation)
+	}
+	if r.api != "" && len(places) == 0 && !s.cfg.Library.Behind() {
+		return ""
+	}
+	hits := search.Search(indexes(places), visible.Cut(r.query, maxQuestion, ""), results)
+	notes := strings.Join(s.findNotes(cat, places, r.api, hits), "\n")
+	switch {
+	case len(hits) == 0:
+		return "Nothing was found. " + notes
+	case r.explain:
+		return explainHits(places, hits)
+	}
+	return strings.TrimRight(show(cat, places, hits)+"\n"+notes, "\n")
+}
+
+func indexes(places []source) []*search.Index {
+	var out []*search.Index
 	for _, p := range places {
-		indexes = append(indexes, p.index)
+		out = append(out, p.index)
 	}
-	hits := search.Search(indexes, query, results)
-	notes := s.findNotes(cat, places, only, hits)
-	if len(hits) == 0 {
-		return "Nothing was found. " + strings.Join(notes, " ")
+	return out
+}
+
+// explainHits is why results were found, a line each.
+func explainHits(places []source, hits []search.Hit) string {
+	var b strings.Builder
+	b.WriteString("score  words  meaning  intent  share\n")
+	for _, h := range hits {
+		p := sourceOf(places, h)
+		fmt.Fprintf(&b, "%5.2f  %5.2f  %7.2f  %6.2f  %4.0f%%  %s%s\n", h.Score, h.Words, h.Meaning, h.Intent, 100*h.Share,
+			strings.TrimSpace(h.Index.Name()+" "), " "+p.title(h.Entry))
 	}
-	return strings.TrimRight(show(cat, places, hits)+"\n"+strings.Join(notes, "\n"), "\n")
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func sourceOf(places []source, h search.Hit) source {
+	return places[slices.IndexFunc(places, func(p source) bool { return p.index == h.Index })]
 }
 
 // show is the results, those of one place together.
 func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
 	var b strings.Builder
-	cost, last := 0, (*search.Index)(nil)
+	cost, last, imported := 0, (*search.Index)(nil), false
 	for _, h := range together(hits) {
-		p := places[slices.IndexFunc(places, func(p source) bool { return p.index == h.Index })]
-		text := ""
-		for detail := apidoc.DetailAt(h.place); ; detail-- {
-			text = p.show(h.Entry, detail)
-			if detail == apidoc.Plain || cost+tokens(text) <= maxCost*(h.place+3)/(results+2) {
-				break
-			}
+		p := sourceOf(places, h.Hit)
+		detail := apidoc.Plain
+		if h.place < typed {
+			detail = apidoc.Long
+		}
+		text := p.show(h.Entry, detail)
+		for ; detail > apidoc.Plain && tokens(text) > maxTyped; text = p.show(h.Entry, detail) {
+			detail--
 		}
 		if p.index != last {
-			text = p.header(cat) + text
+			header := p.header(cat)
+			if p.doc != nil && !imported && p.doc.ImportLine() != "" {
+				header = strings.TrimSuffix(header, "\n") + "  " + p.doc.ImportLine() + "\n"
+			}
+			text = header + text
 		}
 		if cost += tokens(text); cost > maxCost {
-			continue
+			break
 		}
+		imported = imported || p.doc != nil
 		last = p.index
 		b.WriteString(text + "\n")
 	}
@@ -207,11 +296,26 @@ func (p source) header(cat controlapi.Catalog) string {
 	return ""
 }
 
+// title is how a model names a result to see all of it.
+func (p source) title(entry int) string {
+	switch {
+	case p.doc != nil:
+		return p.doc.Label(entry)
+	case p.tools != nil:
+		return p.server + "." + signature.Words(p.tools[entry].Name, maxQuestion)
+	case p.apis != nil:
+		return p.apis[entry].Name
+	}
+	return p.skills[entry].Name
+}
+
 // show is one result.
 func (p source) show(entry int, detail apidoc.Detail) string {
 	switch {
 	case p.doc != nil:
 		return p.doc.Show(entry, detail)
+	case p.apis != nil:
+		return apiLine(p.apis[entry])
 	case p.tools != nil:
 		line := p.tools[entry].ShortLine()
 		if detail == apidoc.Long {
@@ -221,7 +325,30 @@ func (p source) show(entry int, detail apidoc.Detail) string {
 		}
 		return p.callable(p.tools[entry], line)
 	}
-	return skillLine(p.skills[entry])
+	line := skillLine(p.skills[entry])
+	if detail != apidoc.Plain {
+		line += signatures(p.store, p.skills[entry], maxBrief)
+	}
+	return line
+}
+
+// apiLine is an API of which only the configuration is known, and how code reaches it.
+func apiLine(a controlapi.API) string {
+	line := fmt.Sprintf("API %s  %s", a.Name, signature.Clean(a.Description, 120))
+	for _, t := range a.Credentials {
+		line += fmt.Sprintf("  %s (%s)", t.Name, strings.Join(t.In, ", "))
+	}
+	if a.Server != nil {
+		return line + fmt.Sprintf("  MCP server: list_apis({\"api\": %q}) starts it and lists its tools; then await mcp%s.<tool>({...})",
+			a.Name, member(a.Name))
+	}
+	if len(a.Domains) > 0 {
+		line += "  fetch(\"https://" + a.Domains[0] + "/...\")"
+	}
+	if a.Reference != "" {
+		line += "  " + a.Reference
+	}
+	return line
 }
 
 // callable is the line of a tool as code calls it.
@@ -234,6 +361,30 @@ func (p source) callable(t signature.Tool, line string) string {
 func skillLine(k skill.Skill) string {
 	return fmt.Sprintf("SKILL /skills/%s  %s", skill.File(k.Name), told(k))
 }
+
+// exported finds what a module exports, in TypeScript and in Python.
+var exported = regexp.MustCompile(`(?m)^(?:export (?:default )?(?:async )?(?:function\*?|const|class|type|interface) .+|(?:async )?def [^_].+|class [^_].+)`)
+
+// signatures are the first lines of what a skill exports, up to so many.
+func signatures(store *skill.Store, k skill.Skill, most int) string {
+	if store == nil || signature.Addressing(k.Description) {
+		return ""
+	}
+	_, source, err := store.Read(k.Name)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, line := range exported.FindAllString(source, most) {
+		line = strings.TrimRight(strings.TrimPrefix(signature.Words(line, maxExport), "export "), " {:=>")
+		b.WriteString("\n  " + line)
+	}
+	return b.String()
+}
+
+// maxExports is how many signatures of a skill are shown, maxBrief how many in a result, and maxExport how long each is, in
+// characters.
+const maxExports, maxBrief, maxExport = 20, 2, 160
 
 // told is a skill's description as a model reads it. A run may have written it that obeyed a hostile text.
 func told(k skill.Skill) string {
@@ -274,49 +425,39 @@ func tokenNames(cat controlapi.Catalog, api string) []string {
 
 // findNotes say what else the model must know of a search.
 func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string, hits []search.Hit) []string {
-	var notes, dark, plain []string
+	var notes, dark []string
 	if s.cfg.Library.Behind() {
 		notes = append(notes, "Operations of APIs are still being read: ask again in a few seconds.")
 	}
-	if len(hits) > 0 && hits[0].Share < weakShare {
+	if len(hits) > 0 && hits[0].Share < weakShare && hits[0].Meaning < weakMeaning {
 		note := "Nothing fits well."
-		if i := slices.IndexFunc(places, func(p source) bool { return p.index == hits[0].Index && p.doc != nil }); i >= 0 {
-			groups := places[i].doc.Groups()
-			note += fmt.Sprintf(" Groups of %s: %s.", places[i].doc.Name, clip(strings.Join(groups, ", "), 240))
+		if p := sourceOf(places, hits[0]); p.doc != nil {
+			note += fmt.Sprintf(" Groups of %s: %s.", p.doc.Name, clip(strings.Join(p.doc.Groups(), ", "), 240))
 		}
 		notes = append(notes, note)
 	}
 	for _, api := range cat.APIs {
-		switch {
-		case only != "" && api.Name != only, slices.ContainsFunc(places, func(p source) bool { return p.holds(api.Name) }):
-		case api.Server != nil:
+		if api.Server != nil && (only == "" || api.Name == only) &&
+			!slices.ContainsFunc(places, func(p source) bool { return p.server == api.Name }) {
 			dark = append(dark, api.Name)
-		case api.Operations == "":
-			plain = append(plain, api.Name)
 		}
 	}
 	if len(dark) > 0 {
 		notes = append(notes, "Not searched, because their tools are not known yet: "+
 			clip(strings.Join(dark, ", "), 160)+`. list_apis({"api": "name"}) starts a server.`)
 	}
-	if len(plain) > 0 && (len(hits) == 0 || hits[0].Share < weakShare) {
-		notes = append(notes, "Without a list of operations: "+clip(strings.Join(plain, ", "), 160)+".")
-	}
 	return notes
 }
-
-func (p source) holds(api string) bool { return p.doc != nil && p.doc.Name == api || p.server == api }
 
 // clip cuts a list of names.
 func clip(s string, most int) string { return visible.Cut(s, most, "…") }
 
-// maxNear is with how many names one that is unknown is compared.
-const maxNear = 30_000
+// maxNear is how many names are offered in place of an unknown one.
+const maxNear = 5
 
-// full is all of an operation, a tool or a type, in whatever API has it.
-func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []source, only, name string) string {
+// full is all of an operation, a tool, a skill or a type, in whatever API has it.
+func (s *Surface) full(cat controlapi.Catalog, places []source, name string) string {
 	var found []string
-	var near []string
 	for _, p := range places {
 		switch {
 		case p.doc != nil:
@@ -329,9 +470,6 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 			if ok {
 				found = append(found, p.header(cat)+text)
 			}
-			for i := range min(p.doc.Len(), max(0, maxNear-len(near))) {
-				near = append(near, p.doc.Key(i))
-			}
 		case p.tools != nil:
 			for _, t := range p.tools {
 				full := p.server + "." + t.Name
@@ -339,19 +477,26 @@ func (s *Surface) full(ctx context.Context, cat controlapi.Catalog, places []sou
 					found = append(found, p.header(cat)+p.callable(t, t.Line())+"\n"+
 						signature.Words(t.Description, signature.MaxText)+answers(t))
 				}
-				near = append(near, full)
+			}
+		case p.skills != nil:
+			for _, k := range p.skills {
+				if file := skill.File(k.Name); name == k.Name || name == file || name == "/skills/"+file {
+					found = append(found, skillLine(k)+signatures(p.store, k, maxExports))
+				}
 			}
 		}
 	}
 	if len(found) > 0 {
 		return strings.Join(found[:min(len(found), 4)], "\n\n")
 	}
-	if len(name) > maxQuestion {
-		name = name[:maxQuestion]
+	name = visible.Cut(name, maxQuestion, "")
+	text := fmt.Sprintf("No operation, tool, skill or type is called %q.", signature.Clean(name, 80))
+	var near []string
+	for _, h := range search.Search(indexes(places), name, maxNear) {
+		near = append(near, signature.Words(sourceOf(places, h).title(h.Entry), maxQuestion))
 	}
-	text := fmt.Sprintf("No operation, tool or type is called %q.", signature.Clean(name, 80))
-	if n := typo.Nearest(name, len(name)/3, near); n != "" {
-		text += " The nearest is " + signature.Words(n, maxQuestion) + "."
+	if len(near) > 0 {
+		text += " The nearest: " + strings.Join(near, ", ") + "."
 	}
 	return text + " list_apis({\"query\": \"...\"}) searches."
 }

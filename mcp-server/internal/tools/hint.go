@@ -156,7 +156,7 @@ var (
 // anything, so a host or a skill counts only if its name is valid.
 func refusals(printed string, r rendering) []voice.Text {
 	printed, out := ofServers(printed, r.catalog)
-	out = append(out, hostRefusals(printed, r.catalog)...)
+	out = append(out, r.hostRefusals(printed)...)
 	add := func(is bool, template string, values ...string) {
 		if is {
 			out = append(out, voice.Say(template, values...))
@@ -195,7 +195,8 @@ func refusals(printed string, r rendering) []voice.Text {
 }
 
 // hostRefusals are the hints for hosts that Deno did not let code reach.
-func hostRefusals(printed string, cat controlapi.Catalog) []voice.Text {
+func (r rendering) hostRefusals(printed string) []voice.Text {
+	cat := r.catalog
 	var out []voice.Text
 	seen := map[string]bool{}
 	refused := netRefusal.FindAllStringSubmatch(printed, 50)
@@ -220,11 +221,18 @@ func hostRefusals(printed string, cat controlapi.Catalog) []voice.Text {
 			if !slices.Contains(out, t) {
 				out = append(out, t)
 			}
-		default:
+		case r.triedHost(host):
 			out = append(out, noAPI(host, cat))
 		}
 	}
 	return out
+}
+
+// triedHost reports whether the run appears to have tried to reach a host. A run that succeeded may have printed the
+// text of a server, which could recommend a host to the user in this way: then the code must name the host.
+func (r rendering) triedHost(h hostname.Host) bool {
+	exit := r.outcome.Exit
+	return exit.Reason != runapi.Exited || exit.Code != 0 || strings.Contains(strings.ToLower(r.code), h.Name())
 }
 
 // noAPI is why code cannot reach a host.

@@ -1,5 +1,3 @@
-// Package pattern finds regular expressions in long texts that hardly ever match. Each expression has words of which a
-// match contains one; a text without them is not given to the expression, which would take 30 ns a byte.
 package tools
 
 import (
@@ -9,14 +7,15 @@ import (
 	"strings"
 )
 
-// Pattern is a regular expression and the words of which a match contains at least one. Without words it is always
-// tried.
+// pattern is a regular expression for long texts that it hardly ever matches, and words of which a match contains at
+// least one. A text without them is not given to the expression, which would take 30 ns a byte. A pattern without words
+// is always tried.
 type pattern struct {
 	expr  *regexp.Regexp
 	words []string
 }
 
-// MustCompile is regexp.MustCompile.
+// mustCompile is regexp.MustCompile.
 func mustCompile(expr string) *pattern {
 	p := &pattern{expr: regexp.MustCompile(expr)}
 	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil { // as regexp has parsed it
@@ -25,7 +24,7 @@ func mustCompile(expr string) *pattern {
 	return p
 }
 
-// words are texts of which everything that matches contains one; nil if none are known.
+// requiredWords are texts of which everything that matches contains one; nil if none are known.
 func requiredWords(re *syntax.Regexp) []string {
 	switch re.Op { //nolint:exhaustive // what is not named can match without a certain text
 	case syntax.OpLiteral:

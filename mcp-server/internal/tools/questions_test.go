@@ -28,14 +28,9 @@ type asked struct {
 // sets are the files of testdata/questions.
 var sets = []string{"drawn", "graph", "graph2", "graph3", "blind", "tuning"}
 
-// TestQuestions asks the questions of testdata/questions about imported documents, and writes what it saw for
-// make bench-tokens. CODEFORGE_CORPUS is a folder with apis/ and a folder for the results, out/.
-func TestQuestions(t *testing.T) {
-	home := os.Getenv("CODEFORGE_CORPUS")
-	if home == "" {
-		t.Fatal("CODEFORGE_CORPUS is not set: make bench-tokens sets it")
-	}
-	var all []asked
+// readQuestions reads sets of questions.
+func readQuestions(t *testing.T, sets []string) (all []asked) {
+	t.Helper()
 	for _, set := range sets {
 		text, err := os.ReadFile(filepath.Join("testdata/questions", set+".txt"))
 		if err != nil {
@@ -47,6 +42,17 @@ func TestQuestions(t *testing.T) {
 			}
 		}
 	}
+	return all
+}
+
+// TestQuestions asks the questions of testdata/questions about imported documents, and writes what it saw for
+// make bench-tokens. CODEFORGE_CORPUS is a folder with apis/ and a folder for the results, out/.
+func TestQuestions(t *testing.T) {
+	home := os.Getenv("CODEFORGE_CORPUS")
+	if home == "" {
+		t.Fatal("CODEFORGE_CORPUS is not set: make bench-tokens sets it")
+	}
+	all := readQuestions(t, sets)
 	operations := map[string]string{}
 	docs := map[string]*apidoc.Doc{}
 	var apis []controlapi.API
@@ -117,7 +123,7 @@ func placeOf(docs map[string]*apidoc.Doc, a asked, together bool) int {
 		slices.SortFunc(places, func(a, b *search.Index) int { return strings.Compare(a.Name(), b.Name()) })
 	}
 	return slices.IndexFunc(search.Search(places, a.text, 10), func(h search.Hit) bool {
-		return h.Index.Name() == a.api && slices.Contains(a.right, docs[a.api].Key(h.Entry))
+		return h.Index.Name() == a.api && slices.Contains(a.right, docs[a.api].Label(h.Entry))
 	})
 }
 

@@ -1,7 +1,3 @@
-// Package progress tells a client what a run prints while it runs, and that it is still running.
-//
-// A client that does not read must not delay a run: printing never blocks, and what has not been sent yet is bounded,
-// so that lines are dropped.
 package tools
 
 import (
@@ -15,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
-// Config configures a Reporter. Zero durations get the defaults named there.
+// reporterConfig configures a reporter. Zero durations get the defaults named there.
 type reporterConfig struct {
 	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil means the
 	// client asked for no notifications.
@@ -26,13 +22,17 @@ type reporterConfig struct {
 	Heartbeat time.Duration
 }
 
-// maxMessage is how much of the output one notification contains, in bytes: the end of what was printed.
+// maxProgressMessage is how much of the output one notification contains, in bytes: the end of what was printed.
 const maxProgressMessage = 600
 
-// stopTime is how long Stop waits for a notification in progress.
+// stopTimeout is how long Stop waits for a notification in progress.
 const stopTimeout = 250 * time.Millisecond
 
-// Reporter notifies one client of one run. Make it with Start, end it with Stop.
+// reporter tells one client what one run prints while it runs, and that it is still running. Make it with
+// startReporter, end it with Stop.
+//
+// A client that does not read must not delay a run: printing never blocks, and text that has not been sent yet is
+// bounded, so that lines are dropped.
 type reporter struct {
 	cfg     reporterConfig
 	started time.Time
@@ -46,7 +46,7 @@ type reporter struct {
 	urgent  string // a message that goes out before all others
 }
 
-// Start begins to report until Stop or the end of ctx.
+// startReporter begins to report until Stop or the end of ctx.
 func startReporter(ctx context.Context, cfg reporterConfig) *reporter {
 	if cfg.Batch == 0 {
 		cfg.Batch = 500 * time.Millisecond
@@ -153,7 +153,7 @@ func (r *reporter) heartbeat() string {
 	return fmt.Sprintf("%s, %.0f s", r.state, time.Since(r.started).Seconds())
 }
 
-// last returns the end of s, at most maxMessage bytes, from the start of a line if possible.
+// lastLines returns the end of s, at most maxMessage bytes, from the start of a line if possible.
 func lastLines(s string) string {
 	if len(s) <= maxProgressMessage {
 		return s

@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -202,6 +203,26 @@ func TestPortHints(t *testing.T) {
 	}
 	if got := refusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, rendering{catalog: cat}); len(got) != 1 {
 		t.Errorf("said %d times: %q", len(got), got)
+	}
+}
+
+// TestRecommendedHost: a text that a run which succeeded has printed recommends no host that its code does not name.
+func TestRecommendedHost(t *testing.T) {
+	const printed = `Requires net access to "evil.example.com:443"`
+	for _, c := range []struct {
+		code   int
+		reason runapi.Reason
+		text   string
+		hints  int
+	}{
+		{code: 0, reason: runapi.Exited, text: `console.log(await (await fetch(url)).text())`},
+		{code: 0, reason: runapi.Exited, text: `try { fetch("https://Evil.example.com") } catch (e) { console.log(e) }`, hints: 1},
+		{code: 1, reason: runapi.Exited, text: `await fetch(next)`, hints: 1},
+	} {
+		r := rendering{code: c.text, outcome: execution.Outcome{Exit: runapi.Exit{Reason: c.reason, Code: c.code}}}
+		if got := refusals(printed, r); len(got) != c.hints {
+			t.Errorf("%s: %q", c.text, got)
+		}
 	}
 }
 

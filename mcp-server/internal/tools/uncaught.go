@@ -1,7 +1,3 @@
-// Package uncaught shortens what Deno prints about an error that ended a run to what its reader can use.
-//
-// Contract: what code itself has printed stays, except for colours. Of Deno's own words, the frames of its inside go,
-// advice on flags and files that do not exist here, and the heap dump of V8.
 package tools
 
 import (
@@ -13,13 +9,14 @@ import (
 // colours are what Deno writes for terminals even when it is told not to.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// dumps are where V8 begins to tell how it ran out of memory.
+// heapDumps are where V8 begins to tell how it ran out of memory.
 var heapDumps = []string{"\n<--- Last few GCs --->", "\n#\n# Fatal JavaScript ", "\n==== C stack trace"}
 
-// start is how Deno begins its words about an error, at the start of a line.
+// errorStart is how Deno begins its words about an error, at the start of a line.
 const errorStart = "error: "
 
-// Split parts what code printed on standard error from Deno's words about the error that ended it, which come last.
+// splitError parts what code printed on standard error from Deno's words about the error that ended it, which come
+// last.
 func splitError(stderr string) (printed, words string) {
 	if at := strings.LastIndex("\n"+stderr, "\n"+errorStart); at >= 0 {
 		return stderr[:at], stderr[at:]
@@ -27,7 +24,11 @@ func splitError(stderr string) (printed, words string) {
 	return stderr, ""
 }
 
-// Shorten shortens standard error. Where a note explains the error, place and message are enough.
+// shortenError shortens what Deno prints about an error that ended a run. If a note explains the error, place and
+// message are enough.
+//
+// Contract: text that code itself has printed stays, except for colours. Of Deno's own words, the frames of its inside
+// go, advice on flags and files that do not exist here, and the heap dump of V8.
 func shortenError(stderr string, explained bool) string {
 	stderr = colours.ReplaceAllString(stderr, "")
 	for _, dump := range heapDumps {
@@ -49,9 +50,9 @@ func shortenError(stderr string, explained bool) string {
 }
 
 var (
-	// inside are frames of Deno and V8.
+	// insideFrame matches a frame of Deno and V8.
 	insideFrame = regexp.MustCompile(`^\s+at (?:.*\((?:ext:|node:|<anonymous>\)).*|ext:\S+)$`)
-	// advice begins a paragraph about package.json, npm and flags.
+	// adviceStart begins a paragraph about package.json, npm and flags.
 	adviceStart = regexp.MustCompile(`^\s+(?:info: Deno |hint: (?:Rewrite this module|If you want to use)|` +
 		`docs: https://docs\.deno\.com)`)
 	stackFrame = regexp.MustCompile(`^\s+at `)

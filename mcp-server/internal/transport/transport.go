@@ -23,7 +23,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
@@ -163,7 +162,8 @@ func (h *Handler) stopping(s *stream) bool {
 // serveSession serves a request of a revision with sessions.
 func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 	switch id := r.Header.Get(sessionHeader); {
-	case id != "" && h.cfg.Elsewhere != nil && h.cfg.Elsewhere(id) && !disarm.Off("tenant-sessions"):
+	//defence:tenant-sessions
+	case id != "" && h.cfg.Elsewhere != nil && h.cfg.Elsewhere(id):
 		http.Error(s, "session not found", http.StatusNotFound)
 		return
 	case r.Method == http.MethodDelete:
@@ -270,7 +270,8 @@ func (h *Handler) refuse(body []byte) string {
 	if batch && messages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
 		return "the batch has more messages than are allowed"
 	}
-	if len(body) <= tools.MaxParams || disarm.Off("message-bounds") {
+	//defence:message-bounds permits
+	if len(body) <= tools.MaxParams {
 		return ""
 	}
 	all := []json.RawMessage{first}

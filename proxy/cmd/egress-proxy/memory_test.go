@@ -283,3 +283,47 @@ func (b *besieged) attack(ctx context.Context, id slot.ID, request func(context.
 		all.Wait()
 	})
 }
+
+// mostGrowth is how many bytes of resident memory may come with many runs. The collector's pace alone moves it by some
+// MiB, so over the 2,000 runs of make test-all it allows 4 KiB of each.
+const mostGrowth = 8 << 20
+
+// TestGrowth verifies that the proxy keeps nothing of the runs that have ended.
+// Promise: one-memory-budget
+func TestGrowth(t *testing.T) {
+	b := besiege(t)
+	serve := func(runs int) {
+		var all sync.WaitGroup
+		for id := range honestSlot {
+			all.Go(func() {
+				for range runs / int(honestSlot) {
+					rec, err := b.run(t.Context(), id, func() {
+						c := b.browser(id)
+						defer c.CloseIdleConnections()
+						resp, err := c.Get("https://api.demo.test/")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_, _ = io.Copy(io.Discard, resp.Body)
+						_ = resp.Body.Close()
+					})
+					if err != nil || rec.Count.Exchanges != 1 {
+						t.Errorf("%d exchanges in the receipt, %v", rec.Count.Exchanges, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	runs := testkit.ChooseRepeats(200, 2000)
+	serve(runs / 2) // fills what is made once
+	before := proc.Memory(b.cmd.Process.Pid)
+	serve(runs)
+	after := proc.Memory(b.cmd.Process.Pid)
+	t.Logf("%d runs: %d to %d KiB", runs, before>>10, after>>10)
+	if before == 0 || after-before > mostGrowth {
+		t.Errorf("the memory grew by %d bytes a run", (after-before)/int64(runs))
+	}
+}

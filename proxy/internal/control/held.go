@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -30,7 +29,8 @@ func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	list := s.conf.Room.List()
 	i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return h.ID == id })
-	if i >= 0 && list[i].Operator && !disarm.Off("held-by") {
+	//defence:held-by
+	if i >= 0 && list[i].Operator {
 		httpjson.Fail(w, http.StatusForbidden,
 			"Only the operator may decide about this request: codeforge approve, in a terminal.")
 		return

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -34,7 +33,8 @@ func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator && !disarm.Off("plan-by") {
+	//defence:plan-by
+	if p, err := s.conf.Plans.Get(id); err == nil && p.Operator {
 		httpjson.Fail(w, http.StatusForbidden,
 			"Only the operator may decide about this plan: codeforge plan approve, in a terminal.")
 		return

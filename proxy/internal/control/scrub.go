@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -17,11 +16,10 @@ func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
 		httpjson.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
 		return
 	}
-	if !disarm.Off("scrub-stored") {
-		scrubber := s.conf.Current().Scrub
-		for i, text := range texts {
-			texts[i] = scrubber.Loggable(text)
-		}
+	scrubber := s.conf.Current().Scrub
+	for i, text := range texts {
+		//defence:scrub-stored
+		texts[i] = scrubber.Loggable(text)
 	}
 	httpjson.Answer(w, http.StatusOK, texts)
 }

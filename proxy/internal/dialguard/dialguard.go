@@ -13,8 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // ErrRefused is for an address that may not be dialled.
@@ -97,12 +95,13 @@ func (g Guard) Check(a netip.Addr) error {
 		return err
 	}
 	switch {
-	case disarm.Off("dialguard"):
-		return nil
+	//defence:dialguard
 	case in(never, inner) || g.Sandbox.Contains(inner):
 		return &RefusedError{Addr: a, Why: "is a special address"}
+	//defence:dialguard
 	case own(inner):
 		return &RefusedError{Addr: a, Why: "belongs to this machine"}
+	//defence:dialguard
 	case in(private, inner):
 		if g.opens(inner) {
 			return nil
@@ -136,7 +135,8 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	if inner.IsLoopback() && to.Port() == g.Endpoint && g.Endpoint != 0 && !disarm.Off("dialguard") {
+	//defence:dialguard
+	if inner.IsLoopback() && to.Port() == g.Endpoint && g.Endpoint != 0 {
 		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's own endpoint at this port"}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
@@ -25,14 +24,12 @@ type compression struct {
 
 // compressionOf derives it from all APIs that hold a host, whether or not they are in this run.
 func compressionOf(holders []*catalog.API) compression {
-	if disarm.Off("compression") {
-		return compression{asked: true, accepted: true}
-	}
 	c := compression{asked: len(holders) > 0, accepted: true}
 	for _, a := range holders {
 		c.asked = c.asked && a.Compress
 		c.accepted = c.accepted && (a.Compress || len(a.Credentials) == 0)
 	}
+	//defence:compression instead compression{asked: true, accepted: true}
 	return c
 }
 
@@ -52,7 +49,8 @@ func (c compression) judge(resp *http.Response, method string) error {
 func (c compression) negotiate(h http.Header) {
 	gzip := c.asked && accepts(h, "gzip")
 	for name := range h {
-		if choosesEncoding(name) && !disarm.Off("compression") {
+		//defence:compression
+		if choosesEncoding(name) {
 			delete(h, name)
 		}
 	}

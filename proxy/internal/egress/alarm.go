@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
@@ -24,7 +23,8 @@ const (
 
 // Guarded is the Swapper of a snapshot for a run: it refuses the run's canaries too.
 func Guarded(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
-	if l.Canaries == nil || disarm.Off("canaries") {
+	//defence:canaries permits
+	if l.Canaries == nil {
 		return snap.Swap
 	}
 	return snap.Swap.Guarding(l.Canaries())
@@ -40,7 +40,8 @@ func Alarm(j *receipt.Journal, l *lease.Lease, c swap.Carried, method, host stri
 		a.Kind = controlapi.AlarmCanary
 	}
 	j.Alarm(int(l.Slot), l.Recorder, a)
-	if l.Kind() == policy.KindRun && !disarm.Off("alarm-ends-run") {
+	//defence:alarm-ends-run
+	if l.Kind() == policy.KindRun {
 		l.Revoke()
 	}
 }

@@ -412,10 +412,13 @@ func TestInstallReaches(t *testing.T) {
 	}
 }
 
-// TestInstallHints: when the registry cannot be reached, the receipt says which setting helps.
+// TestInstallHints: when the registry cannot be reached, the receipt says which setting helps. Its address is for a
+// person alone.
+// Promise: no-private-address
 func TestInstallHints(t *testing.T) {
-	for addr, says := range map[string]string{
-		"203.0.113.80": "=203.0.113.80/32 in .env opens it", "169.254.169.254": "No setting opens it.",
+	for addr, says := range map[string][2]string{
+		"203.0.113.80":    {"PACKAGE_REGISTRY_PRIVATE in .env opens its range", "=203.0.113.80/32 in .env opens it"},
+		"169.254.169.254": {"an address that no setting opens", "No setting opens it."},
 	} {
 		r := newRig(t, setup{registry: "registry.demo.test"})
 		r.upstreams.addrs["registry.demo.test"] = []netip.Addr{netip.MustParseAddr(addr)}
@@ -424,8 +427,9 @@ func TestInstallHints(t *testing.T) {
 		check(t, err)
 		_ = body(t, resp)
 		rec := end()
-		if len(rec.Hints) != 1 || rec.Hints[0].Code != "address_refused" || !strings.Contains(rec.Hints[0].Text, addr) ||
-			!strings.Contains(rec.Hints[0].Text, says) {
+		if len(rec.Hints) != 1 || rec.Hints[0].Code != "address_refused" || strings.Contains(rec.Hints[0].Text, addr) ||
+			!strings.Contains(rec.Hints[0].Text, says[0]) || !strings.Contains(rec.Hints[0].Person, addr) ||
+			!strings.Contains(rec.Hints[0].Person, says[1]) {
 			t.Errorf("%s: %+v", addr, rec.Hints)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
@@ -310,7 +309,8 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
 		x.cancel(errReloaded)
 	}
-	if err := x.announce(q, out); err != nil && !disarm.Off("ledger-required") {
+	//defence:ledger-required
+	if err := x.announce(q, out); err != nil {
 		x.refuse(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
 		return
 	}

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // hopByHop are the headers of one connection (RFC 9110, section 7.6.1).
@@ -34,7 +32,8 @@ func stripConnection(h http.Header) (protocol string, err error) {
 	for _, v := range h["Connection"] {
 		for _, option := range strings.Split(v, ",") {
 			option = strings.ToLower(strings.Trim(option, " \t"))
-			if !slices.Contains(options, option) && !disarm.Off("final-headers") {
+			//defence:final-headers
+			if !slices.Contains(options, option) {
 				return "", errConnection
 			}
 			upgrades = upgrades || option == "upgrade"
@@ -55,21 +54,9 @@ func stripConnection(h http.Header) (protocol string, err error) {
 	case len(h[":protocol"]) > 0:
 		protocol = "extended CONNECT"
 	}
-	if !disarm.Off("final-headers") {
-		strip(h)
-	}
-	return protocol, nil
-}
-
-// stripNamed removes what Connection names, as a proxy does that judges nothing. It is only for a build with disarmed
-// defences.
-func stripNamed(h http.Header) {
-	for _, v := range h["Connection"] {
-		for _, name := range strings.Split(v, ",") {
-			h.Del(strings.TrimSpace(name))
-		}
-	}
+	//defence:final-headers
 	strip(h)
+	return protocol, nil
 }
 
 // lookalike reports whether a name differs from a framing header's only in characters that some servers, such as those

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -87,10 +86,12 @@ func (x *exchange) endAttempt() {
 	if x.attempted == nil {
 		return
 	}
+	//defence:idempotency permits
 	known := x.answered != 0 || x.unsent()
 	switch x.answered {
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		known = disarm.Off("idempotency")
+		//defence:idempotency
+		known = false
 	}
-	x.attempted(known || disarm.Off("idempotency"))
+	x.attempted(known)
 }

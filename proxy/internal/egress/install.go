@@ -3,26 +3,29 @@ package egress
 import (
 	"errors"
 
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
 // installHint is what the operator can do when an installation cannot reach the package registry: the settings are not
-// those of an API. No code sees it.
-func installHint(code string, err error, otherwise string) string {
+// those of an API. The text for the model names settings only. Code may see it, and must not learn the network's
+// addresses.
+func installHint(code string, err error, otherwise voice.Text) voice.Text {
 	var refused *dialguard.RefusedError
 	switch {
+	case code == upstream.CodeAddress && errors.As(err, &refused) && refused.Private.IsValid():
+		return voice.Say("The registry's name resolves to {a private address|%ADDR, which "+refused.Why+"}. If that is "+
+			"meant, PACKAGE_REGISTRY_PRIVATE{|=%RANGE} in .env opens {its range|it}, from the next start on.",
+			"%ADDR", refused.Addr.String(), "%RANGE", refused.Private.String())
 	case code == upstream.CodeAddress && errors.As(err, &refused):
-		leads := "The registry's name leads to " + refused.Addr.String() + ", which " + refused.Why
-		if !refused.Private.IsValid() {
-			return leads + ". No setting opens it."
-		}
-		return leads + ". If that is meant, PACKAGE_REGISTRY_PRIVATE=" + refused.Private.String() +
-			" in .env opens it, from the next start on."
+		return voice.Say("The registry's name resolves to {an address that no setting opens|%ADDR, which "+
+			refused.Why+". No setting opens it}.", "%ADDR", refused.Addr.String())
 	case code == upstream.CodeTLS:
-		return "UPSTREAM_CA_FILE can name the authority of the registry's certificate."
+		return voice.Say("UPSTREAM_CA_FILE can name the authority of the registry's certificate.")
 	case code == upstream.CodeResolve, code == upstream.CodeConnect, code == upstream.CodeTimeout:
-		return "PACKAGE_REGISTRY, or registry in its config.json, must name a registry that can be reached from here."
+		return voice.Say("PACKAGE_REGISTRY, or registry in its config.json, must name a registry that can be reached " +
+			"from here.")
 	}
 	return otherwise
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
@@ -31,7 +30,8 @@ func (x *exchange) useFraming() {
 
 // framingOf returns the framing by which a body with these headers leaves.
 func (x *exchange) framingOf(h http.Header) framing.Kind {
-	if !x.byMessage && !disarm.Off("message-framing") {
+	//defence:message-framing
+	if !x.byMessage {
 		return framing.None
 	}
 	return framing.Of(h)

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
@@ -80,7 +79,8 @@ func (u *mintedUse) sign(name string, signature []byte) {
 
 // ownSignature finds the signature of the request. Nil means none.
 func (x *exchange) ownSignature() *scrub.Scrubber {
-	if len(x.minted.signed) == 0 || disarm.Off("signature") {
+	//defence:signature permits
+	if len(x.minted.signed) == 0 {
 		return nil
 	}
 	return scrub.New(x.minted.signed)

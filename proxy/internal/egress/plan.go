@@ -12,7 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -29,7 +28,8 @@ func (e *notPlannedError) Error() string { return e.v.Refusal.Error }
 // records reports whether a request of a dry run is recorded in place of being sent: one that writes, or that has a
 // body, which may say what the method does not.
 func (x *exchange) records(q policy.Request, out *http.Request) bool {
-	return x.lease.Plan != nil && (q.Writes() || out.Body != nil && out.Body != http.NoBody) && !disarm.Off("dry-run")
+	//defence:dry-run
+	return x.lease.Plan != nil && (q.Writes() || out.Body != nil && out.Body != http.NoBody)
 }
 
 // record makes a request a step of the run's plan, if policy would let it leave, or a person could.

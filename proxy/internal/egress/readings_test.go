@@ -298,7 +298,7 @@ func TestReadingsMutated(t *testing.T) {
 }
 
 var (
-	mutations = flag.Int("readings.mutations", 2000, "how many mutations TestReadingsMutated tries")
+	mutations = flag.Int("readings.mutations", testkit.ChooseRepeats(500, 2000), "how many mutations TestReadingsMutated tries")
 	seed      = flag.Uint64("readings.seed", 1, "what TestReadingsMutated begins with")
 )
 

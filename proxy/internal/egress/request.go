@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -55,11 +54,10 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 // methods returns the method of a request and the overrides in its head.
 func methods(r *http.Request) []string {
 	out := []string{r.Method}
-	if !disarm.Off("override") {
-		out = append(out, policy.HeaderOverrides(r.Header)...)
-		out = append(out, policy.ParameterOverrides(r.URL.RawQuery)...)
-		out = append(out, policy.PathOverrides(r.URL.EscapedPath())...)
-	}
+	out = append(out, policy.HeaderOverrides(r.Header)...)
+	out = append(out, policy.ParameterOverrides(r.URL.RawQuery)...)
+	out = append(out, policy.PathOverrides(r.URL.EscapedPath())...)
+	//defence:override instead out[:1]
 	return out
 }
 
@@ -80,8 +78,8 @@ func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
 	switch {
 	case err != nil:
 		return x.conn.Host(), policy.CodeHostInvalid
-	case !ported && host.Port() != 0 && !disarm.Off("host-agreement"),
-		x.conn.TLS() && host != x.conn.Host() && !disarm.Off("host-agreement"):
+	//defence:host-agreement
+	case !ported && host.Port() != 0, x.conn.TLS() && host != x.conn.Host():
 		return x.conn.Host(), policy.CodeHostMismatch
 	}
 	return host, ""
@@ -92,7 +90,8 @@ func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
 func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
 	q.Methods, q.Path = methods(out), out.URL.EscapedPath()
 	holders := x.snap.Rules.Catalog.Match(q.Host)
-	if policy.Restricts(holders) && !disarm.Off("body-override") {
+	//defence:body-override
+	if policy.Restricts(holders) {
 		permits := func(method string) bool {
 			judged := q
 			judged.Methods = []string{method}
@@ -161,9 +160,6 @@ func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	u.Scheme, u.Host, u.User, u.Fragment = scheme, x.note.Host, nil, ""
 	out.URL, out.Host, out.RequestURI = &u, x.note.Host, ""
 	out.Close, out.Trailer, out.TransferEncoding, out.GetBody = false, nil, nil, nil
-	if disarm.Off("final-headers") {
-		stripNamed(out.Header)
-	}
 	if protocol != "" {
 		out.Header.Set("Connection", "Upgrade")
 		out.Header.Set("Upgrade", "websocket")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
+	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -194,8 +195,8 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 		}
 		v = policy.Verdict{Status: upstream.Status(code), Refusal: failure.Refusal()}
 		if x.lease.Kind() == policy.KindInstall {
-			v.Refusal.Hint = installHint(code, err, v.Refusal.Hint)
-			v.Refusal.Person = v.Refusal.Hint
+			hint := installHint(code, err, voice.Text{Model: v.Refusal.Hint, Person: v.Refusal.Person})
+			v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
 		}
 	}
 	v = v.For(x.lease)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/text/encoding/charmap"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // attackForms are ways to write a value that the promise every-echoed-form names, written without Forms and Pattern.
@@ -194,7 +196,7 @@ func TestAttackBorders(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(seed, 4))
 	began, streams, planted := time.Now(), 0, 0
-	for round := 0; round < 4 || time.Since(began) < long; round++ {
+	for round := 0; round < testkit.ChooseRepeats(2, 4) || time.Since(began) < long; round++ {
 		n := []int{1, 2, 8, 64, 500}[r.IntN(5)]
 		if long == 0 {
 			n = min(n, 64)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // naive is the first match whose core begins in buf[from:], found by trying every pattern at every place in every way
@@ -189,7 +191,7 @@ func TestNaive(t *testing.T) {
 	}
 	r := scribe{rand.New(rand.NewPCG(seed, 2))}
 	began, n := time.Now(), 0
-	for ; n < 300 || time.Since(began) < long; n++ {
+	for ; n < testkit.ChooseRepeats(100, 300) || time.Since(began) < long; n++ {
 		var ps []Pattern
 		first := r.value()
 		ps = append(ps, Forms(first, 1)...)

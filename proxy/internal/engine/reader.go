@@ -3,8 +3,6 @@ package engine
 import (
 	"bytes"
 	"io"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Reader replaces the patterns of a Set in what it reads, in constant memory. Its error is sticky. When the source ends
@@ -126,9 +124,7 @@ func (r *Reader) decided() int {
 
 // held returns how many of the last bytes must wait for what may follow.
 func (s *Set) held() int {
-	if disarm.Off("hold-back") {
-		return 0
-	}
+	//defence:hold-back instead 0
 	return s.Hold()
 }
 

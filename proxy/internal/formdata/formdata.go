@@ -12,8 +12,6 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Error is for a body, or its type, that servers read in different ways. Reason is a constant: it contains no text of
@@ -221,7 +219,8 @@ func (c *content) plain(held []byte) (int, error) {
 	if i > 0 {
 		last = held[i-1]
 	}
-	if (last == '\n' || last == '\r') && !disarm.Off("multipart") {
+	//defence:multipart
+	if last == '\n' || last == '\r' {
 		return 0, &Error{"a line begins with the boundary after something other than CRLF"}
 	}
 	return i + 1, nil

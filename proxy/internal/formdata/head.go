@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Part is the head of a part.
@@ -55,7 +53,8 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 		if err != nil {
 			return nil, n, err
 		}
-		if slices.Contains(seen, name) && !disarm.Off("multipart") {
+		//defence:multipart
+		if slices.Contains(seen, name) {
 			return nil, n, &Error{"a part has the same header twice"}
 		}
 		seen = append(seen, name)
@@ -109,7 +108,8 @@ func (p *Part) disposition(value string) error {
 			p.Name = q.value
 		case q.name == "filename":
 			p.FileName, p.File = q.value, true
-		case p.form && !disarm.Off("multipart"):
+		//defence:multipart
+		case p.form:
 			return &Error{"a part has a parameter other than name and filename"}
 		}
 	}
@@ -144,7 +144,8 @@ func (p *Part) check() error {
 // write writes the head and the blank line. The head of a form field is written only from what was parsed.
 func (p *Part) write(out *bytes.Buffer) {
 	lines := p.lines
-	if p.form && !disarm.Off("multipart") {
+	//defence:multipart
+	if p.form {
 		lines = []string{`Content-Disposition: form-data; name="` + p.Name + `"`}
 		if p.File {
 			lines[0] += `; filename="` + p.FileName + `"`

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Type is a Content-Type that every server reads alike.
@@ -112,12 +110,10 @@ const minBoundary = 32
 // Fresh returns the type with a new random boundary, which nobody can know before the body leaves. It is as long as the
 // old one, if that is long enough. A form's type keeps no other parameter.
 func (t Type) Fresh() Type {
-	if disarm.Off("multipart") {
-		return t
-	}
 	n := max(len(t.Boundary()), minBoundary)
 	random := make([]byte, (n+1)/2)
 	_, _ = rand.Read(random) // it never fails
+	//defence:multipart instead t
 	return t.With(strings.ToUpper(hex.EncodeToString(random))[:n])
 }
 
@@ -183,7 +179,9 @@ func parameters(s, file string) (word string, list []param, err error) {
 // parameter parses the first parameter of a text. more means that a semicolon follows it.
 func parameter(s, file string) (p param, rest string, more bool, err error) {
 	name, s, found := strings.Cut(s, "=")
-	if !found || !isToken(name) || strings.ContainsAny(name, "*%'") && !disarm.Off("multipart") {
+	//defence:multipart
+	unusual := strings.ContainsAny(name, "*%'")
+	if !found || !isToken(name) || unusual {
 		return p, "", false, &Error{"a header has a parameter with an unusual name, or none"}
 	}
 	p.name = strings.ToLower(name)
@@ -201,7 +199,9 @@ func parameter(s, file string) (p param, rest string, more bool, err error) {
 			n = len(s)
 		}
 		p.value, rest = s[:n], s[n:]
-		if !isToken(p.value) || strings.ContainsAny(p.value, "'%*") && !disarm.Off("multipart") {
+		//defence:multipart
+		unusual := strings.ContainsAny(p.value, "'%*")
+		if !isToken(p.value) || unusual {
 			return p, "", false, &Error{"a header has a parameter whose value needs quotes"}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -77,7 +76,8 @@ func checkScope(e *entry, a approvalapi.Answer) error {
 	switch {
 	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.Wide():
 		return &credentialapi.Refused{Code: "bad_scope", Text: "The scope is once, path or rule."}
-	case a.Approve && a.Scope.Wide() && e.request.Ended == nil && !disarm.Off("approval-run"):
+	//defence:approval-run
+	case a.Approve && a.Scope.Wide() && e.request.Ended == nil:
 		return &credentialapi.Refused{Code: "no_run",
 			Text: "The request belongs to no run, so you can approve only this one request."}
 	case a.Approve && a.Scope.Wide() && !e.Waiting:

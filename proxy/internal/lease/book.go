@@ -12,7 +12,6 @@ import (
 	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -103,7 +102,8 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	defer s.change.Unlock()
 	s.mu.Lock()
 	old, last := s.lease, s.last
-	if r.Generation <= last && !disarm.Off("fence") {
+	//defence:fence
+	if r.Generation <= last {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%w: generation %d, the slot has had %d", ErrFenced, r.Generation, last)
 	}

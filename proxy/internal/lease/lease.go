@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -111,7 +110,10 @@ func (l *Lease) Server() string {
 }
 
 // Closed reports whether the run, or a tenant's server, may not learn of an API that it does not include.
-func (l *Lease) Closed() bool { return l.closed && !disarm.Off("tenant-hosts") }
+func (l *Lease) Closed() bool {
+	//defence:tenant-hosts
+	return l.closed
+}
 
 // Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
 func Apart(run, tenant string, apis []string, memory *membudget.Budget) (l *Lease, close func()) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -36,8 +35,9 @@ func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls)
 	runs := b.Leases()
 	find := func(run string) *Lease {
 		i := slices.IndexFunc(runs, func(r *Lease) bool {
-			return r.kind == policy.KindRun && r.Run == run && r.Includes(server) &&
-				(r.Tenant == l.Tenant || disarm.Off("call-tenant"))
+			//defence:call-tenant permits
+			same := r.Tenant == l.Tenant
+			return r.kind == policy.KindRun && r.Run == run && r.Includes(server) && same
 		})
 		if i < 0 {
 			return nil
@@ -108,8 +108,9 @@ func (l *Lease) Origin() Origin {
 		return o
 	}
 	last := o.calls[len(o.calls)-1]
+	//defence:call-run
 	several := slices.ContainsFunc(o.calls, func(c *serverCall) bool { return c.Run != last.Run || c.run != last.run })
-	if last.Run == "" || several && !disarm.Off("call-run") {
+	if last.Run == "" || several {
 		return o
 	}
 	o.Cause = &controlapi.Cause{Run: last.Run, Among: len(o.calls)}
@@ -154,9 +155,6 @@ func (o Origin) Pause() (resume func()) {
 // answered: the request may be that run's.
 func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
-	if disarm.Off("call-end") {
-		return bound, func() { cancel(nil) }
-	}
 	var left atomic.Int64
 	left.Store(int64(len(o.calls)))
 	alone := o.Cause != nil
@@ -167,6 +165,7 @@ func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()
 			end = c.run.ctx
 		}
 		stops = append(stops, context.AfterFunc(end, func() {
+			//defence:call-end
 			if left.Add(-1) == 0 || !alone && c.open.Load() {
 				cancel(ErrEnded)
 			}

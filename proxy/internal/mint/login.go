@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -116,16 +115,17 @@ func (m *Minter) loginState(name string) (*state, *oauth2) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.conf.Mint.Logins() {
+	o := s.conf.Login()
+	if o == nil {
 		return nil, nil
 	}
-	return s, &oauth2{s.conf.Mint.OAuth2}
+	return s, &oauth2{o}
 }
 
 func (s *state) digest() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conf.Mint.Digest()
+	return s.conf.MintDigest()
 }
 
 // requester sends requests for a credential.
@@ -227,7 +227,8 @@ func (ls *logins) take(id, state string, now time.Time) (*login, error) {
 	if l == nil || l.over(now) || l.device != "" {
 		return nil, errNoLogin
 	}
-	if subtle.ConstantTimeCompare([]byte(l.state), []byte(state)) != 1 && !disarm.Off("login-state") {
+	//defence:login-state
+	if subtle.ConstantTimeCompare([]byte(l.state), []byte(state)) != 1 {
 		if l.guesses++; l.guesses >= maxGuesses {
 			delete(ls.byID, id)
 		}
@@ -278,15 +279,15 @@ func (m *Minter) Finish(ctx context.Context, r credentialapi.Redirect) error {
 func (l *login) issuedBy(issuer string) bool {
 	c := l.client
 	switch {
-	case disarm.Off("login-issuer"):
-		return true
 	case c.Issuer != "":
+		//defence:login-issuer permits
 		return issuer == c.Issuer || issuer == "" && !c.IssuerNamed
 	case issuer == "":
 		return true
 	}
 	u, err := url.Parse(issuer)
 	auth, err2 := url.Parse(c.AuthURL)
+	//defence:login-issuer permits
 	return err == nil && err2 == nil && u.Scheme == "https" && strings.EqualFold(u.Host, auth.Host)
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -19,7 +18,7 @@ import (
 // Value returns a credential that is in force, to be put in place of its name. It obtains one if need be, and waits for
 // that until ctx ends. It fails for a key that signs. Its error is an *Error, or that of ctx.
 func (m *Minter) Value(ctx context.Context, c catalog.Credential) (string, error) {
-	if c.Mint.Signs() {
+	if c.Signs() {
 		return "", &Error{Name: c.Name, Code: policy.CodeNotSignable, Detail: detailNoValue}
 	}
 	return m.current(ctx, c)
@@ -118,7 +117,8 @@ func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string
 
 // renew starts a renewal, or returns the one under way. The caller holds the state's mu.
 func (m *Minter) renew(s *state) *flight {
-	if s.flight != nil && !disarm.Off("single-flight") {
+	//defence:single-flight
+	if s.flight != nil {
 		return s.flight
 	}
 	f := &flight{done: make(chan struct{})}
@@ -176,7 +176,7 @@ func (m *Minter) fly(s *state, f *flight) {
 func (m *Minter) attempt(ctx context.Context, s *state) error {
 	s.mu.Lock()
 	unstored, k, serial, old := s.unstored, s.kind, s.serial, s.kept
-	digest := s.conf.Mint.Digest()
+	digest := s.conf.MintDigest()
 	s.mu.Unlock()
 	switch {
 	case k == nil:
@@ -273,7 +273,8 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 		if minted.Problem(text) != nil {
 			return kept{}, unavailable(detailUnusable)
 		}
-		if echoes(known, text, next, old) && !disarm.Off("mint-echo") {
+		//defence:mint-echo
+		if echoes(known, text, next, old) {
 			return kept{}, unavailable(detailEcho)
 		}
 	}
@@ -316,11 +317,10 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	s.mu.Unlock()
 	now := m.now()
 	values := append(s.over(old, now), s.values(next, now)...) // what both have stays
+	var published error
 	step("publish")
-	published := error(nil)
-	if !disarm.Off("publish-first") {
-		published = m.conf.Values.Add(values...)
-	}
+	//defence:publish-first
+	published = m.conf.Values.Add(values...)
 	step("use")
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,7 +346,8 @@ func (m *Minter) save(s *state, serial int, next kept, commit func(kept) error) 
 		return unavailable(detailChanged)
 	}
 	var err error
-	if commit != nil && !disarm.Off("store-first") {
+	//defence:store-first
+	if commit != nil {
 		err = commit(next)
 	}
 	s.mu.Lock()

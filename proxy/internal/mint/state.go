@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
@@ -68,7 +67,7 @@ func (s *state) load(st *store, now time.Time) []minted.Value {
 		s.unload()
 		return nil
 	}
-	if k.Digest == s.conf.Mint.Digest() {
+	if k.Digest == s.conf.MintDigest() {
 		s.kept, s.renewAt = k, renewal(k)
 	}
 	return values
@@ -135,9 +134,7 @@ func (s *state) usable(now time.Time) bool {
 	if k.Access == "" {
 		return false
 	}
-	if disarm.Off("stale-token") {
-		return true
-	}
+	//defence:stale-token permits
 	return k.Expires == nil || now.Before(*k.Expires) && now.After(k.Minted.Add(-skew))
 }
 

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
@@ -254,7 +253,8 @@ func (v *Values) Len() int {
 // Above returns a set that finds what s finds, and the values in force in all their forms, with ids for which Name
 // knows what is shown.
 func (v *Values) Above(s *engine.Set) *engine.Set {
-	if v == nil || disarm.Off("minted-layer") {
+	//defence:minted-layer permits
+	if v == nil {
 		return s
 	}
 	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().set })
@@ -262,7 +262,8 @@ func (v *Values) Above(s *engine.Set) *engine.Set {
 
 // AboveLower is Above for texts whose case does not matter.
 func (v *Values) AboveLower(s *engine.Set) *engine.Set {
-	if v == nil || disarm.Off("minted-layer") {
+	//defence:minted-layer permits
+	if v == nil {
 		return s
 	}
 	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().lower })

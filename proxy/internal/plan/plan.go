@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
@@ -281,10 +280,12 @@ func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 	if e == nil {
 		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
 	}
-	if e.state != planapi.Open && !disarm.Off("plan-once") {
+	//defence:plan-once
+	if e.state != planapi.Open {
 		return planapi.Plan{}, refused("plan_decided", "Nothing can be decided about this plan any more: "+words[e.state]+".")
 	}
-	if (a.Digest != e.digest || digest(e.id, e.run, e.version, e.steps) != e.digest) && !disarm.Off("plan-digest") {
+	//defence:plan-digest
+	if a.Digest != e.digest || digest(e.id, e.run, e.version, e.steps) != e.digest {
 		return planapi.Plan{}, refused(CodeChanged, "This is not the plan that was shown. Look at it again.")
 	}
 	steps, err := chosen(a.Steps, len(e.steps))

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -31,7 +30,8 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 	switch {
 	case !q.IsCall():
 		return refuse(CodeNoPolicy, q.Host, ""), ""
-	case run.Kind() != KindRun && !disarm.Off("server-calls"):
+	//defence:server-calls
+	case run.Kind() != KindRun:
 		return refuse(CodeCallsClosed, q.Host, ""), ""
 	case !q.TLS:
 		v := refuse(CodePlainHTTP, q.Host, "")
@@ -61,7 +61,8 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 // checkCall judges a call of a tool by the rules of its server.
 func checkCall(q Request, server *catalog.API, tool string) Verdict {
 	v := Verdict{Allow: true}
-	if server.ToolRules != nil && !disarm.Off("rules") {
+	//defence:rules
+	if server.ToolRules != nil {
 		switch rule, err := catalog.DecideCall(server.ToolRules, tool, q.content()); {
 		case errors.Is(err, catalog.ErrUnread):
 			v = unread(q.Host)
@@ -69,7 +70,8 @@ func checkCall(q Request, server *catalog.API, tool string) Verdict {
 			v = refuse(CodeRuleUnreadable, q.Host, server.Name)
 		case rule == nil || rule.Then == catalog.ActionRefuse:
 			v = refuseRule(server.Name, server.ToolRules, rule, q)
-		case rule.Then == catalog.ActionApprove && !disarm.Off("approval"):
+		//defence:approval
+		case rule.Then == catalog.ActionApprove:
 			v = refuse(CodeApprovalNeeded, q.Host, server.Name)
 			v.Hold = v.Hold.with(server.Name, rule.String(), rule.ByAny)
 		}
@@ -138,7 +140,9 @@ func (r Rules) servers(run Run) []*catalog.API {
 
 // mayCall reports whether an API is an active server that the run may use.
 func mayCall(run Run, a *catalog.API) bool {
-	return a.Active && a.Server != nil && (run.Includes(a.Name) || disarm.Off("server-in-run"))
+	//defence:server-in-run permits
+	included := run.Includes(a.Name)
+	return a.Active && a.Server != nil && included
 }
 
 // notFound says why a name is not one of the run's servers. It repeats only names of the catalog.
@@ -157,12 +161,11 @@ func (r Rules) notFound(run Run, name string) voice.Text {
 		return voice.Say("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use this "+
 			"server.", "%NAME", a.Name)
 	}
-	best, distance := "", 4 // at most three edits
+	var servers []string
 	for _, a := range r.servers(run) {
-		if d := typo.Distance(name, a.Name, distance); d < distance && d < len(a.Name) {
-			best, distance = a.Name, d
-		}
+		servers = append(servers, a.Name)
 	}
+	best := typo.Nearest(name, 3, servers)
 	if best == "" {
 		return voice.Say(shown)
 	}

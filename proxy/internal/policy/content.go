@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -47,14 +48,17 @@ type Content struct {
 // field is one name with its value, decoded.
 type field struct{ name, value string }
 
-// parsedCost is how many bytes a byte of JSON takes once it is parsed, at most.
+// parsedCost is how many bytes a byte of JSON, or of a query, takes once it is parsed, at most.
 const parsedCost = 64
 
 // ReadContent reads a request's body, which then leaves as it was read. A body that no rule can judge is marked as
 // such, without an error. An error comes from reading the body, or is membudget.ErrFull. The caller calls Release when
 // the rules have read the content.
 func ReadContent(r *http.Request) (*Content, error) {
-	c := &Content{}
+	c := &Content{held: membudget.From(r.Context())}
+	if err := c.acquire(r.Context(), len(r.URL.RawQuery)); err != nil {
+		return nil, err
+	}
 	c.query, c.bad = fields(r.URL.RawQuery)
 	for pair := range cookies(strings.Join(r.Header["Cookie"], ";")) {
 		name, _, _ := strings.Cut(pair, "=")
@@ -89,9 +93,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 		io.Reader
 		io.Closer
 	}{bytes.NewReader(text), r.Body}
-	c.held, c.size = membudget.From(r.Context()), parsedCost*int64(len(text))
-	if err := c.held.Acquire(r.Context(), c.size); err != nil {
-		c.size = 0
+	if err := c.acquire(r.Context(), len(text)); err != nil {
 		return nil, err
 	}
 	whole := string(text)
@@ -103,7 +105,17 @@ func ReadContent(r *http.Request) (*Content, error) {
 	return c, nil
 }
 
-// Release gives the memory of the parsed body back to the request's account.
+// acquire takes the memory for so many bytes of text that will be parsed.
+func (c *Content) acquire(ctx context.Context, size int) error {
+	n := parsedCost * int64(size)
+	err := c.held.Acquire(ctx, n)
+	if err == nil {
+		c.size += n
+	}
+	return err
+}
+
+// Release gives the memory of the parsed query and body back to the request's account.
 func (c *Content) Release() {
 	c.held.Give(c.size)
 	c.size = 0

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Kind is what asks. The zero Kind may reach nothing.
@@ -22,10 +21,12 @@ const (
 // APIs.
 func (r Rules) own(run Run, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
 	mine := func(a *catalog.API) bool { return run.Includes(a.Name) }
+	//defence:server-hosts permits
+	included := slices.ContainsFunc(holders, mine)
 	switch kind := run.Kind(); {
 	case catalog.Own(h):
 		return refuse(CodeHostUnknown, h, ""), false
-	case kind == KindRun, kind == KindServer && (slices.ContainsFunc(holders, mine) || disarm.Off("server-hosts")):
+	case kind == KindRun, kind == KindServer && included:
 		return Verdict{}, true
 	case kind == KindServer:
 		return refuse(CodeHostNotServers, h, ""), false

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 )
@@ -18,7 +17,8 @@ import (
 func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 	var out []budget.Need
 	for _, a := range holders {
-		if a.Limits == nil || disarm.Off("limits") {
+		//defence:limits permits
+		if a.Limits == nil {
 			continue
 		}
 		need := func(kind string, l *catalog.Limit, amount int64) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
@@ -49,7 +48,8 @@ func breaksLine(escaped string) bool {
 func checkOperation(method string, q Request, holders []*catalog.API) (Verdict, bool) {
 	m := strings.ToUpper(strings.TrimSpace(method))
 	for _, a := range holders {
-		if a.Only == nil || a.Only.Allow(q.Host.String(), m, q.Path) || disarm.Off("operations") {
+		//defence:operations permits
+		if a.Only == nil || a.Only.Allow(q.Host.String(), m, q.Path) {
 			continue
 		}
 		v := refuse(CodeOperationUnknown, q.Host, a.Name)

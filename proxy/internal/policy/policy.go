@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -195,7 +194,8 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if v, ok := checkUpgrade(q); !ok {
 		return v
 	}
-	if len(holders) > 0 && breaksLine(q.Path) && !disarm.Off("one-reading") {
+	//defence:one-reading
+	if len(holders) > 0 && breaksLine(q.Path) {
 		return Ambiguous("The path has an escaped line break.", q.Host)
 	}
 	for _, m := range q.Methods {
@@ -209,7 +209,8 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if len(q.Methods) == 0 {
 		return refuse(CodeBadRequest, q.Host, "")
 	}
-	if q.Moved && slices.ContainsFunc(holders, judgesPath) && !disarm.Off("moved-path") {
+	//defence:moved-path
+	if q.Moved && slices.ContainsFunc(holders, judgesPath) {
 		return Ambiguous("A header names another path.", q.Host)
 	}
 	hold, v, ok := checkRules(q, holders)
@@ -233,20 +234,14 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 
 // holders are the active APIs that hold a host at its port.
 func (r Rules) holders(h catalog.Host) []*catalog.API {
-	list := r.Catalog.Match(h)
-	if disarm.Off("host-port") {
-		list = slices.Clone(list)
-		for _, p := range r.Catalog.Elsewhere(h) {
-			list = append(list, r.Catalog.Match(h.At(p.Port()))...)
-		}
-	}
-	return list
+	return r.Catalog.Match(h)
 }
 
 // reachable are the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
-	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) || disarm.Off("server-host") {
+	//defence:server-host permits
+	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) {
 		return holders
 	}
 	return slices.DeleteFunc(slices.Clone(holders), closed) // the catalog's own list stays as it is

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // RegistryName is what the package registry is called on receipts and in logs. No API can have the name.
@@ -78,8 +77,6 @@ func (r Rules) install(q Request, holders []*catalog.API) Verdict {
 			return v
 		}
 	}
-	if disarm.Off("install-credential") {
-		registry = append(registry, holders...)
-	}
+	//defence:install-credential instead Verdict{Allow: true, APIs: append(registry, holders...)}
 	return Verdict{Allow: true, APIs: registry}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
@@ -17,7 +16,8 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	var hold *Hold
 	path := judgedPath(q, holders)
 	for _, a := range holders {
-		if a.Rules == nil || disarm.Off("rules") {
+		//defence:rules permits
+		if a.Rules == nil {
 			continue
 		}
 		for _, m := range q.Methods {
@@ -33,7 +33,8 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 				return nil, refuse(CodeRuleUnreadable, q.Host, a.Name), false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
 				return nil, refuseRule(a.Name, a.Rules, rule, q), false
-			case rule.Then != catalog.ActionAllow && !disarm.Off("approval"):
+			//defence:approval
+			case rule.Then != catalog.ActionAllow:
 				hold = hold.with(a.Name, rule.String(), rule.ByAny)
 			}
 		}
@@ -44,7 +45,8 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 // judgedPath is the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
 // matches too. Then a path that servers read in different ways changes no decision, so the proxy need not refuse it.
 func judgedPath(q Request, holders []*catalog.API) string {
-	if slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) && !disarm.Off("rule-path") {
+	//defence:rule-path
+	if slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) {
 		return q.Path
 	}
 	return "/"

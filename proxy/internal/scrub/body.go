@@ -20,6 +20,7 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 	b := &body{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
 	b.text = charset.NewReader(b.decoded, how, scrubbed)
 	b.scrubbed = x.options.Framing.Through(b.text, scrubbed)
+	//defence:codings
 	resp.Header.Del("Content-Encoding")
 	how.Label(resp.Header)
 	if len(x.options.Sent) > 0 {
@@ -125,6 +126,7 @@ func (b *body) Close() error {
 
 // trailer scrubs the trailers, which have arrived once the body has ended.
 func (x *response) trailer() {
+	//defence:scrub-headers
 	x.header(x.resp.Trailer, "trailer:")
 	if len(x.options.Sent) > 0 || x.report.Count() > 0 {
 		x.dropDigests(x.resp.Trailer, true)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
@@ -38,6 +37,7 @@ func (x *response) text(s string) string {
 func (x *response) head() {
 	x.part = "status"
 	x.resp.Status = x.text(x.resp.Status)
+	//defence:scrub-headers
 	x.header(x.resp.Header, "header:")
 	x.part, x.name = "body", ""
 }
@@ -45,9 +45,6 @@ func (x *response) head() {
 // header scrubs the values, and removes headers whose name contains a credential. A name has lost its case when it
 // arrives, so it is searched without case.
 func (x *response) header(h http.Header, part string) {
-	if disarm.Off("scrub-headers") {
-		return
-	}
 	for name, values := range h {
 		if x.scrubber.lower.ContainsFold(name) {
 			delete(h, name)
@@ -89,7 +86,8 @@ func (x *response) dropDigests(h http.Header, etag bool) {
 			delete(h, name)
 		}
 	}
-	if etag && len(h["Etag"]) > 0 && !x.options.KeepETag && !disarm.Off("etag") {
+	//defence:etag
+	if etag && len(h["Etag"]) > 0 && !x.options.KeepETag {
 		h.Del("Etag")
 		x.report.etagged.Store(true)
 	}

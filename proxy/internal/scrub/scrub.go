@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
@@ -107,7 +106,8 @@ func (s *Scrubber) String(text string) string {
 // Loggable is String for what is logged or reported about a request: it also finds credentials in lower case, as they
 // are in host names.
 func (s *Scrubber) Loggable(text string) string {
-	if s == nil || disarm.Off("last-scrub") {
+	//defence:last-scrub permits
+	if s == nil {
 		return text
 	}
 	text, _ = s.lower.Replace(s.String(text), func(id int) string { return s.name(id, nil) })
@@ -193,9 +193,6 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	}
 	x := &response{scrubber: s, options: o, report: report, resp: resp}
 	x.head()
-	if disarm.Off("scrub-body") || disarm.Off("codings") && resp.Header.Get("Content-Encoding") != "" {
-		return report, nil
-	}
 	if !hasBody(resp, o.Method) {
 		x.noBody()
 		return report, nil
@@ -208,14 +205,14 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	if err != nil {
 		return report, err
 	}
+	//defence:scrub-body instead report, nil
+	//defence:codings instead report, x.body(nil, how)
 	return report, x.body(encodings, how)
 }
 
 // reading returns how a body's characters are decoded.
 func reading(h http.Header) (charset.Reading, error) {
-	if disarm.Off("charset") {
-		return charset.Reading{}, nil
-	}
+	//defence:charset instead charset.Reading{}, nil
 	return charset.Parse(h)
 }
 

@@ -12,8 +12,6 @@ import (
 	"errors"
 	"net"
 	"sync/atomic"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // The bounds of HTTP/1 requests, in bytes.
@@ -67,11 +65,8 @@ type Conn struct {
 
 // New returns a connection that checks what is read from c.
 func New(c net.Conn) *Conn {
-	s := &Conn{Conn: c}
-	if disarm.Off("strict") {
-		s.Raw()
-	}
-	return s
+	//defence:strict instead &Conn{Conn: c, state: stateRaw}
+	return &Conn{Conn: c}
 }
 
 // Bad returns why the n-th request of the connection was refused, counted from 1; nil is good. It may be called while

@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 var (
@@ -35,7 +34,8 @@ func (x *rewrite) basic(coded string) (string, error) {
 		text += ":" + newPassword
 	}
 	divided := !colon || !strings.Contains(newUser, ":") && (swappedPassword || !strings.Contains(password, ":"))
-	if (!divided || !utf8.Valid(plain) || strings.ContainsFunc(string(plain), isControl)) && !disarm.Off("one-reading") {
+	//defence:one-reading
+	if !divided || !utf8.Valid(plain) || strings.ContainsFunc(string(plain), isControl) {
 		return "", errBasic
 	}
 	return base64.StdEncoding.EncodeToString([]byte(text)), nil
@@ -86,7 +86,8 @@ func (x *rewrite) parameters(value string) (string, error) {
 	}
 	x.reportNames(rest, CodeInside, inAuthorization)
 	out.WriteString(rest)
-	if swapped && !isParameters(value) && !disarm.Off("one-reading") {
+	//defence:one-reading
+	if swapped && !isParameters(value) {
 		return "", errParameters
 	}
 	return out.String(), nil

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
@@ -55,10 +54,8 @@ func (x *rewrite) body() error {
 // of their own for Range, such as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and its
 // answer has no ranges; the same holds for Content-Range and the ranges of a source.
 func DropRange(req *http.Request) {
-	if disarm.Off("range") {
-		return
-	}
 	for _, name := range Ranges(req) {
+		//defence:range
 		delete(req.Header, name)
 	}
 }

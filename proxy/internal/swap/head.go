@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // headers swaps in all headers, in Authorization first.
@@ -21,7 +20,8 @@ func (x *rewrite) headers() error {
 	for _, name := range names {
 		values := x.req.Header[name]
 		for i, v := range values {
-			if catalog.SinkHeader(name) && !disarm.Off("sink-headers") {
+			//defence:sink-headers
+			if catalog.SinkHeader(name) {
 				x.reportNames(v, CodeSink, spot{kind: catalog.SurfaceHeader, field: name})
 				continue
 			}
@@ -48,7 +48,8 @@ func (x *rewrite) twice(name string) bool {
 			n += len(values)
 		}
 	}
-	return n > 1 && !disarm.Off("one-reading")
+	//defence:one-reading
+	return n > 1
 }
 
 // header returns one value after swapping.
@@ -129,9 +130,10 @@ func (x *rewrite) path() error {
 		return nil
 	}
 	switch before := strings.Join(strings.Split(escaped, "/")[:last], "/"); {
-	case disarm.Off("one-reading"):
+	//defence:one-reading
 	case !plainPath(escaped):
 		return errPath
+	//defence:one-reading
 	case beginsQuery(before, "?&;"):
 		return errPathQuery
 	}

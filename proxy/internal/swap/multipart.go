@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
@@ -48,14 +47,16 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 		if !alikeName(looseName(url.QueryEscape(p.Name)), looseName(url.QueryEscape(name))) {
 			continue
 		}
-		if slices.Contains(f.seen, name) && !disarm.Off("multipart") {
+		//defence:multipart
+		if slices.Contains(f.seen, name) {
 			return nil, &formdata.Error{Reason: "the field that a credential belongs in is there twice, " +
 				"perhaps in another case or with brackets"}
 		}
 		f.seen = append(f.seen, name)
 	}
 	f.operations, f.mapped = f.operations || p.Name == "operations", f.mapped || p.Name == "map"
-	if f.operations && f.mapped && len(f.seen) > 0 && !disarm.Off("multipart") { // Strawberry takes fields for files
+	//defence:multipart
+	if f.operations && f.mapped && len(f.seen) > 0 { // Strawberry takes fields for files
 		return nil, &formdata.Error{Reason: "the map of a GraphQL request may put the field that a credential belongs in " +
 			"into any variable"}
 	}

@@ -15,7 +15,6 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -124,7 +123,8 @@ type use struct {
 func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if u := (use{s.Name, surface}); !slices.Contains(r.used, u) || disarm.Off("once") {
+	//defence:once permits
+	if u := (use{s.Name, surface}); !slices.Contains(r.used, u) {
 		r.used = append(r.used, u)
 		r.swapped = append(r.swapped, s)
 		return true
@@ -231,7 +231,8 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 		return x.report, x.failed
 	}
 	// Some servers decode the URL by the charset of the body's type.
-	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before && !disarm.Off("one-reading") {
+	//defence:one-reading
+	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before {
 		return x.report, bad
 	}
 	if x.report.count() > 0 {
@@ -296,12 +297,13 @@ func (x *rewrite) use(name string, at spot) (string, bool) {
 			continue
 		}
 		surface, ok := declared(c, at)
-		ok = ok || disarm.Off("surface")
 		switch {
 		case x.o.Insecure:
 			code = CodeInsecure
+		//defence:surface
 		case !ok && at.whole:
 			code = CodeUndeclared
+		//defence:surface
 		case !ok:
 			if code = CodeUndeclared; names(c, at) {
 				code = CodeInside

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // words holds back a run of letters, digits and underscores until its end is seen, up to the length of a name, and the
@@ -39,7 +38,8 @@ func (w *words) holding() bool { return w.held }
 
 // spoils ends swapping.
 func (w *words) spoils(why *Ambiguity) {
-	if disarm.Off("one-reading") || w.bad != nil {
+	//defence:one-reading permits
+	if w.bad != nil {
 		return
 	}
 	if w.bad = why; w.swapped && w.err == nil {

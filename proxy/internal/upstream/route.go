@@ -12,8 +12,6 @@ import (
 	"sync"
 
 	"golang.org/x/net/http2"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // kind is the protocol of a transport's connections, and who may use them.
@@ -71,7 +69,9 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 
 // send sends a request over a connection of one kind.
 func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
-	if k.http1() && (w.Login || hasBody(req) && !disarm.Off("last-body")) {
+	//defence:last-body
+	body := hasBody(req)
+	if k.http1() && (w.Login || body) {
 		req.Close = true // also over HTTP/2, where the server could have chosen either
 	}
 	resp, err := p.transport(w, k).RoundTrip(once(req))

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 const (
@@ -141,6 +140,7 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 	p.wake()
 	pools := p.pools
 	if !k.shared() {
+		//defence:run-connections instead p.ownedBy(nil)
 		pools = p.ownedBy(w.Owner)
 	}
 	if t := pools[string(text)]; t != nil {
@@ -162,9 +162,6 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 
 // ownedBy returns the map of an owner's transports, which are kept until it ends. The caller holds mu.
 func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
-	if disarm.Off("run-connections") {
-		o = nil
-	}
 	pools := p.owned[o]
 	if len(pools) >= maxOwned { // with that many sets of APIs an owner starts over
 		closeIdle(pools)
@@ -247,12 +244,14 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 		}
 	}
 	d := &dialer{pool: p, guard: p.guard(r.private)}
+	//defence:upstream-tls permits
+	unverified := false
 	t := &http.Transport{
 		DialContext: d.dial,
 		TLSClientConfig: &tls.Config{
 			RootCAs: roots, Certificates: certs, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
 			VerifyConnection:   func(s tls.ConnectionState) error { return agreed(k, s) },
-			InsecureSkipVerify: disarm.Off("upstream-tls"), //nolint:gosec // false in what is shipped
+			InsecureSkipVerify: unverified,
 		},
 		TLSHandshakeTimeout:    handshakeTime,
 		DisableCompression:     true,

@@ -5,7 +5,6 @@
 package values
 
 import (
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
@@ -31,19 +30,12 @@ func New(list []secret.Value) *Known {
 		}
 		id := len(v.ids)
 		v.ids[text] = id
-		all = append(all, forms(text, id)...)
+		//defence:forms instead append(all, engine.Pattern{Text: text, ID: id})
+		all = append(all, engine.Forms(text, id)...)
 		lower = append(lower, engine.LowerForms(text, id)...)
 	}
 	v.Set, v.Lower = engine.New(all), engine.New(lower)
 	return v
-}
-
-// forms are the forms of a value that are searched for.
-func forms(value string, id int) []engine.Pattern {
-	if disarm.Off("forms") {
-		return []engine.Pattern{{Text: value, ID: id}}
-	}
-	return engine.Forms(value, id)
 }
 
 // Len is the number of values.

@@ -25,7 +25,6 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/countdown",  // of runs
 	"github.com/codeforge-mcp/codeforge/internal/mtls",       // of pods
 	"github.com/codeforge-mcp/codeforge/skills",              // texts, for pods
-	"github.com/codeforge-mcp/codeforge/internal/disarm",     // constantly false
 	"github.com/codeforge-mcp/codeforge/internal/version",
 	"github.com/vishvananda/", "github.com/coreos/go-iptables/", // hold
 	"golang.org/x/sys/", "golang.org/x/net/", "golang.org/x/text/",

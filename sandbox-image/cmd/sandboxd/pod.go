@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/httpjson"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -139,9 +138,7 @@ func checkClosed(ctx context.Context, address string) error {
 	default:
 		return fmt.Errorf("checking whether the pod can connect to %s: %w", address, err)
 	}
-	if disarm.Off("network-closed") {
-		return nil
-	}
+	//defence:network-closed instead nil
 	return fmt.Errorf("the pod can connect to %s: the cluster's network does not enforce the NetworkPolicy of the "+
 		"sandboxes, and code would reach any address without the proxy", address)
 }

@@ -19,9 +19,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// soakRuns is the number of runs of a soak test. SANDBOX_SOAK sets another one; a full soak is 2000.
+// soakRuns is the number of runs of a soak test: 2000 if testkit.IsThorough. SANDBOX_SOAK sets another one.
 func soakRuns(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("SANDBOX_SOAK"))
+	if err != nil && testkit.IsThorough() {
+		return 2000
+	}
 	if err != nil || n < 1 {
 		t.Log("short: SANDBOX_SOAK=2000 for the whole")
 		return 60

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
@@ -31,7 +30,8 @@ const umask = 0o007
 func (p Plan) Exec() error {
 	runtime.LockOSThread() // never unlocked: exec makes this thread the process
 	parent := os.Getppid()
-	if p.NetNS >= 0 && !disarm.Off("netns") {
+	//defence:netns
+	if p.NetNS >= 0 {
 		if err := unix.Setns(p.NetNS, unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("entering the slot's network namespace: %w", err)
 		}
@@ -75,16 +75,19 @@ func (p Plan) limits() error {
 		{"processes", unix.RLIMIT_NPROC, p.Processes},
 		{"file size", unix.RLIMIT_FSIZE, p.FileSize},
 		{"open files", unix.RLIMIT_NOFILE, p.OpenFiles},
-		{"pending signals", unix.RLIMIT_SIGPENDING, pendingSignals},
 	} {
-		if l.value == 0 || l.resource == unix.RLIMIT_SIGPENDING && disarm.Off("pending-signals") {
+		if l.value == 0 {
 			continue
 		}
 		if err := setLimit(l.resource, l.value); err != nil {
 			return fmt.Errorf("limiting %s to %d: %w", l.name, l.value, err)
 		}
 	}
-	return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return err
+	}
+	//defence:pending-signals instead nil
+	return setLimit(unix.RLIMIT_SIGPENDING, pendingSignals)
 }
 
 // setLimit sets both limits. syscall.Setrlimit, not unix.Setrlimit, so that the Go runtime does not put its own

@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // reads are the Landlock rights that the ruleset grants path by path. For a file only readFile applies.
@@ -62,7 +60,8 @@ func writes() uint64 {
 // an error; otherwise Landlock is optional. Without any paths restrictFiles does nothing.
 func restrictFiles(read, write []string) error {
 	switch {
-	case len(read)+len(write) == 0 || disarm.Off("host-files"):
+	//defence:host-files permits
+	case len(read)+len(write) == 0:
 		return nil
 	case len(write) > 0 && !CanRestrictReads():
 		return errors.New("the kernel has no Landlock, which keeps code from the other files of its user")

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
@@ -159,7 +158,10 @@ func (r *run) end(reason runapi.Reason, detail string) {
 // watch ends the run at its time limit, at any other limit, or when ctx is cancelled.
 func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	over := make(chan struct{})
-	timeout := countdown.New(r.task.Timeout, countdown.MostPaused, func() { close(over) })
+	timeout := countdown.New(r.task.Timeout, countdown.MostPaused, func() {
+		//defence:time-limit
+		close(over)
+	})
 	defer timeout.Stop()
 	paused := false
 	memory := time.NewTicker(memoryEvery)
@@ -190,10 +192,6 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			}
 			paused = on
 		case <-over:
-			if disarm.Off("time-limit") {
-				over = nil
-				continue
-			}
 			r.end(runapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout; what it printed until then is "+
 				"kept. Do less in one run, or give a longer timeout.", r.task.Timeout))
 			return
@@ -202,7 +200,8 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			if held > r.peak.Load() {
 				r.peak.Store(held)
 			}
-			if held > r.task.Memory && !disarm.Off("memory-limit") {
+			//defence:memory-limit
+			if held > r.task.Memory {
 				r.end(runapi.OOM, outOfMemory(r.task.Memory))
 				return
 			}
@@ -274,7 +273,8 @@ func (r *run) read(from *stream, text *output.Text, count *atomic.Int64, sink fu
 		full := n == len(buf)
 		count.Add(int64(n))
 		over := r.outBytes.Load() + r.errBytes.Load() - r.task.Output
-		if over > 0 && !disarm.Off("output-limit") {
+		//defence:output-limit
+		if over > 0 {
 			r.end(runapi.OutputLimit, fmt.Sprintf("The run printed more than %d MiB and was ended. Print less, or "+
 				"write results to a file in /tmp.", r.task.Output>>20))
 			n -= int(min(over, int64(n))) // bytes over the limit are counted, not sent

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
@@ -94,7 +93,8 @@ func (p bwrapPlan) argv() []string {
 
 // own is the folder that a private run may write: a /tmp in memory.
 func (p bwrapPlan) own() string {
-	if p.private && !disarm.Off("private-files") {
+	//defence:private-files
+	if p.private {
 		return TmpDir
 	}
 	return ""
@@ -138,24 +138,18 @@ func kernelFiles(program string) []string {
 	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {
 		a = append(a, "--dev-bind-try", name, name)
 	}
-	if disarm.Off("host-files") {
-		return append(a, "--proc", "/proc")
-	}
+	//defence:host-files instead append(a, "--proc", "/proc")
 	return append(a, "--dir", "/proc/self", "--symlink", program, "/proc/self/exe")
 }
 
 // capabilities is the option that drops them.
 func capabilities() string {
-	if disarm.Off("capabilities") {
-		return "--cap-add"
-	}
+	//defence:capabilities instead "--cap-add"
 	return "--cap-drop"
 }
 
 // dieWithParent is the option that kills the sandbox when the outer bwrap dies.
 func dieWithParent() string {
-	if disarm.Off("kill") {
-		return "--new-session" // already in the argv: no effect
-	}
+	//defence:kill instead "--new-session"
 	return "--die-with-parent"
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
@@ -76,9 +75,7 @@ func (b *bwrapProcess) wait() {
 	defer close(b.done)
 	state, err := b.outer.Wait()
 	<-b.initKnown // soon: bwrap has ended, which closed its end of the info pipe
-	if disarm.Off("kill") {
-		b.init = 0
-	}
+	//defence:kill
 	if b.init != 0 {
 		_ = unix.PidfdSendSignal(b.initFD, unix.SIGKILL, nil, 0)
 		b.status.Leftover = awaitExit(b.initFD, killTimeout)
@@ -99,6 +96,7 @@ func (b *bwrapProcess) wait() {
 	b.status.add(state.SysUsage().(*syscall.Rusage))
 	// If bubblewrap ended before it waited for process 1, we are its parent now.
 	var usage syscall.Rusage
+	//defence:kill
 	if b.init != 0 && b.status.Leftover == nil {
 		if pid, _ := syscall.Wait4(b.init, nil, 0, &usage); pid == b.init {
 			b.status.add(&usage)
@@ -210,10 +208,13 @@ func (b *bwrapProcess) Check() error {
 	if b.jail.ownUIDs {
 		uid, gid = b.slot.UID(), slot.GroupID
 	}
-	if err := checkStatus(s, uid, gid); err != nil && !disarm.Off("uid") && !disarm.Off("capabilities") {
+	//defence:uid
+	//defence:capabilities
+	if err := checkStatus(s, uid, gid); err != nil {
 		return err
 	}
-	if s.Bounding != 0 && !disarm.Off("capabilities") {
+	//defence:capabilities
+	if s.Bounding != 0 {
 		return fmt.Errorf("capabilities can come back (bounding set %x)", s.Bounding)
 	}
 	if s.Seccomp != 2 {
@@ -252,7 +253,8 @@ func (b *bwrapProcess) checkNamespaces(pid int) error {
 	if err != nil {
 		return err
 	}
-	if ns != b.jail.netns[b.slot] && !disarm.Off("netns") {
+	//defence:netns
+	if ns != b.jail.netns[b.slot] {
 		return fmt.Errorf("the network namespace is %d, want slot %d's %d", ns, b.slot, b.jail.netns[b.slot])
 	}
 	for kind, ours := range b.jail.ours {

@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -219,7 +218,8 @@ func (c *Container) prepare(seat Seat) error {
 
 // own is the folder that a private run may write, and empty for others.
 func own(seat Seat) string {
-	if seat.Private && !disarm.Off("private-files") {
+	//defence:private-files
+	if seat.Private {
 		return runapi.HomeDir(seat.Slot)
 	}
 	return ""

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -273,7 +272,8 @@ func (e *Embedded) box(id slot.ID, gate int) box {
 
 // identify gives the plan the slot's user, where slots have users of their own.
 func (e *Embedded) identify(p *enter.Plan, id slot.ID, l Limits) {
-	if e.ownUIDs && !disarm.Off("uid") {
+	//defence:uid
+	if e.ownUIDs {
 		p.UID, p.GID, p.Processes = id.UID(), slot.GroupID, l.Processes
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 )
 
@@ -45,7 +44,8 @@ func (m *memoryMeter) total(main int) int64 {
 		m.listed = now
 		m.listOthers(main)
 	}
-	if now.Sub(m.counted) >= socketsEvery && !disarm.Off("memory-sum") {
+	//defence:memory-sum
+	if now.Sub(m.counted) >= socketsEvery {
 		m.counted, m.sockets = now, proc.SocketMemory(main, m.uid, m.alone)
 	}
 	total := proc.Memory(main) + m.sockets
@@ -58,7 +58,8 @@ func (m *memoryMeter) total(main int) int64 {
 // listOthers lists the slot's other processes, unless no process was started on the machine since the last time.
 func (m *memoryMeter) listOthers(main int) {
 	newest, err := proc.LastPID()
-	if err == nil && newest == m.newest || disarm.Off("memory-sum") {
+	//defence:memory-sum permits
+	if err == nil && newest == m.newest {
 		return
 	}
 	m.newest, m.others = newest, m.others[:0]

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -135,9 +134,8 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 		argv = append(argv, bind("--ro-bind", stagePrograms, runapi.ProgramsDir)...)
 	}
 	argv = append(argv, "--perms", "0700")
-	if !disarm.Off("server-home") {
-		argv = append(argv, "--size", strconv.Itoa(HomeSize))
-	}
+	//defence:server-home
+	argv = append(argv, "--size", strconv.Itoa(HomeSize))
 	argv = append(argv, "--tmpfs", home)
 	argv = append(argv, kernelFiles(denoPath)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", home, "--")
@@ -152,9 +150,7 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 
 // readOnly is the option that mounts what a server must not write.
 func readOnly() string {
-	if disarm.Off("server-package") {
-		return "--bind"
-	}
+	//defence:server-package instead "--bind"
 	return "--ro-bind"
 }
 
@@ -184,9 +180,15 @@ func (e *Embedded) ShareInstall(slot.ID) error { return nil }
 // ClearInstall removes that folder.
 func (e *Embedded) ClearInstall(id slot.ID) error { return os.RemoveAll(e.cfg.Servers.Installing(id)) }
 
+// serverGroup is the group of a server's processes.
+func serverGroup(id slot.ID) int {
+	//defence:server-group instead slot.GroupID
+	return BasePrivateGroup + int(id)
+}
+
 // serverPlan is the identity, limits and command line of a server. It is in none of the groups that runs are in.
 func (c *Container) serverPlan(s Server) enter.Plan {
-	sv, group := c.cfg.Servers, BasePrivateGroup+int(s.Slot)
+	sv, group := c.cfg.Servers, serverGroup(s.Slot)
 	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
 	if s.Install {
 		cache = sv.Installing(s.Slot)
@@ -200,9 +202,6 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 	}
 	if s.Install { // Deno links files, which Landlock's first version forbids; no code of a package runs
 		reads = nil
-	}
-	if disarm.Off("server-group") {
-		group = slot.GroupID
 	}
 	l := sv.Limits
 	return enter.Plan{
@@ -251,7 +250,8 @@ func removeAs(id slot.ID, dir string) error {
 func (t *containerProcess) Home() int64 {
 	home := runapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
-	if err := unix.Statfs(home, &fs); err != nil || disarm.Off("server-home") {
+	//defence:server-home permits
+	if err := unix.Statfs(home, &fs); err != nil {
 		return 0
 	}
 	if int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {

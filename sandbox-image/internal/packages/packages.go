@@ -18,7 +18,6 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -110,7 +109,8 @@ func (s *Store) Registry(pkg string) (string, error) {
 // and reports whether it did.
 func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	data, err := os.ReadFile(s.lock(pkg))
-	if errors.Is(err, fs.ErrNotExist) || disarm.Off("package-lock") {
+	//defence:package-lock permits
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {

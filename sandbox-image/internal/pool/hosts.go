@@ -1,5 +1,3 @@
-// Package permission is the set of hosts that Deno lets code connect to. It is not a security boundary: kernel rules
-// and the proxy are. Even so, only valid host names reach the interpreter's command line.
 package pool
 
 import (
@@ -12,17 +10,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 )
 
-// All allows every host (YOLO_MODE).
+// allHosts allows every host (YOLO_MODE).
 const allHosts = "*"
 
 // maxHosts bounds the length of the command line.
 const maxHosts = 2000
 
-// Set is an immutable, sorted set of hosts. The zero Set allows none.
+// hostSet is the immutable, sorted set of hosts that Deno lets code connect to. The zero hostSet allows none. It is not
+// a security boundary: kernel rules and the proxy are. Even so, only valid host names reach the interpreter's command
+// line.
 type hostSet struct{ hosts []string }
 
-// Parse checks and sorts a list of host names ("api.example.com", "*.example.com", "localhost:3000"). The list ["*"]
-// allows all.
+// parseHosts checks and sorts a list of host names ("api.example.com", "*.example.com", "localhost:3000"). The list
+// ["*"] allows all.
 func parseHosts(list []string) (hostSet, error) {
 	if len(list) > maxHosts {
 		return hostSet{}, fmt.Errorf("allow_net: %d hosts, want at most %d", len(list), maxHosts)
@@ -35,7 +35,8 @@ func parseHosts(list []string) (hostSet, error) {
 			return hostSet{hosts: []string{allHosts}}, nil
 		}
 		if !isNormalHost(h) {
-			return hostSet{}, fmt.Errorf("allow_net: %q: want a lower-case host name, or one behind \"*.\", perhaps with a port", h)
+			return hostSet{}, fmt.Errorf(
+				"allow_net: %q: want a lower-case host name, or one behind \"*.\", perhaps with a port", h)
 		}
 	}
 	return hostSet{hosts: hosts}, nil
@@ -50,7 +51,7 @@ func (s hostSet) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// normalised reports whether h is a pattern of host names as the catalog writes one.
+// isNormalHost reports whether h is a pattern of host names as the catalog writes one.
 func isNormalHost(h string) bool {
 	p, err := hostname.ParsePattern(h)
 	return err == nil && p.String() == h

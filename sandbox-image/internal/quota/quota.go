@@ -22,7 +22,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -129,7 +128,8 @@ func (r *Run) Check(p Probe) (runapi.Reason, string) {
 	shared := r.shared()
 	for i := range r.meter.roots {
 		d := &r.meter.cfg.Dirs[i]
-		if r.grown(i) && p.Unnamed(d.device()) > d.Bytes && !disarm.Off("unnamed") {
+		//defence:unnamed
+		if r.grown(i) && p.Unnamed(d.device()) > d.Bytes {
 			r.over = d
 			return runapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, which is "+
 				"too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)

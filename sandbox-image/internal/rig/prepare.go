@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -90,9 +89,7 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
 		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge,
 		programsEnv + "=" + o.Programs, typescriptEnv + "=" + typescript}
-	if disarm.Variable(disarmEnv) {
-		cmd.Env = append(cmd.Env, disarmEnv+"="+os.Getenv(disarmEnv))
-	}
+	cmd.Env = append(cmd.Env, disarmed()...)
 	if o.Python {
 		cmd.Env = append(cmd.Env, pythonEnv+"="+w.python.Program+":"+w.python.Library)
 	}

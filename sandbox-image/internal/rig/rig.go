@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -77,6 +76,8 @@ type World struct {
 	Skills  map[string]string
 	// Language is that of the runs; empty: TypeScript.
 	Language string
+	// OnEvent, if set, gets each event of a run when it comes.
+	OnEvent func(runapi.Event)
 
 	mode   Mode
 	python python.Interpreter
@@ -106,9 +107,6 @@ func Binary(t testing.TB) string {
 		env := append(os.Environ(), "CGO_ENABLED=0")
 		if os.Getenv("SANDBOX_RACE") != "" { // with the race detector, which needs a C compiler
 			args, env = append(args, "-race"), os.Environ()
-		}
-		if disarm.Variable(disarmEnv) { // so can this program
-			args = append(args, "-tags", "disarm")
 		}
 		cmd := exec.Command("go", append(args, "github.com/codeforge-mcp/codeforge/sandbox-image/cmd/sandboxd")...)
 		cmd.Env = env
@@ -342,6 +340,9 @@ func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r 
 	}, func(e runapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)
+		if w.OnEvent != nil {
+			w.OnEvent(e)
+		}
 	})
 	r.Stdout, r.Stderr = out.String(), errs.String()
 	return r, err

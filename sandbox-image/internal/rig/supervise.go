@@ -18,7 +18,6 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
@@ -35,7 +34,7 @@ const (
 	pythonEnv     = "SANDBOX_RIG_PYTHON" // the program, and the folder of its library
 	noSysEnv      = "SANDBOX_RIG_NO_SYS"
 	closedEnv     = "SANDBOX_RIG_CLOSED"
-	// disarmEnv is what package disarm reads, under its build tag.
+	// disarmEnv names the defences to switch off: see e2e/negative/armed.
 	disarmEnv = "CODEFORGE_DISARM"
 )
 
@@ -105,11 +104,8 @@ func supervise(mode Mode) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
 }
 
-// disarmed is the variable that switches defences off, where this program can do that.
+// disarmed is the variable that switches defences off in programs that e2e/negative/armed has built.
 func disarmed() []string {
-	if !disarm.Variable(disarmEnv) {
-		return nil
-	}
 	return []string{disarmEnv + "=" + os.Getenv(disarmEnv)}
 }
 

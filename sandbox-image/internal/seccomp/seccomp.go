@@ -14,8 +14,6 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 )
 
 // Offsets into struct seccomp_data (linux/seccomp.h). Both supported machines are little-endian.
@@ -323,8 +321,6 @@ func Filter(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if disarm.Off("seccomp") {
-		p = []bpf.Instruction{bpf.RetConstant{Val: allow}}
-	}
+	//defence:seccomp instead Encode([]bpf.Instruction{bpf.RetConstant{Val: allow}})
 	return Encode(p)
 }

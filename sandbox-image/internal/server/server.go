@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/disarm"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
@@ -196,7 +195,8 @@ func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-memory.C:
 			held := r.measure()
-			if held > r.cfg.Memory && !disarm.Off("memory-limit") {
+			//defence:memory-limit
+			if held > r.cfg.Memory {
 				r.end(runapi.OOM, outOfMemory(r.cfg.Memory))
 				return
 			}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -99,7 +100,7 @@ func give(dir string) error {
 	if !ok {
 		return errors.New("no owner")
 	}
-	files, err := filepath.Glob(filepath.Join(dir, history.Name+"*"))
+	files, err := filepath.Glob(filepath.Join(dir, database.Name+"*"))
 	for _, f := range files {
 		err = errors.Join(err, os.Lchown(f, int(st.Uid), int(st.Gid)))
 	}

@@ -1,0 +1,22 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+)
+
+// database reports whether the Postgres of a running CodeForge answers. Without one, there is no finding.
+func database(ctx context.Context, c Config) []Finding {
+	op, _, isLocal, err := server.Operator(ctx, c.Server)
+	if err != nil || !isLocal {
+		return nil
+	}
+	switch d, err := op.Database(ctx); {
+	case err != nil || !d.Used:
+		return nil
+	case d.Problem != "":
+		return []Finding{warn("database", d.Problem, "CodeForge goes on, and stores what waits when Postgres answers again")}
+	}
+	return []Finding{ok("database", "Postgres answers")}
+}

@@ -1,0 +1,92 @@
+package settings
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+)
+
+// postgresPort is Postgres' port if the URL names none.
+const postgresPort = 5432
+
+// removed are the settings of earlier versions that must not be ignored.
+var removed = []string{"SKILLS_BUCKET", "HISTORY_BUCKET"}
+
+// checkRemoved reports settings that CodeForge no longer has.
+func checkRemoved(getenv func(string) string) (found []Mistake) {
+	for _, name := range removed {
+		if getenv(name) != "" {
+			found = append(found, Mistake{name, "set", "DATABASE_URL: Postgres replaces buckets. Start the CodeForge " +
+				"of commit 1076a279 once more with this setting: it copies the bucket into SQLite. Then remove the setting, set " +
+				"DATABASE_URL and run codeforge state move (docs/operations.md, Several machines)"})
+		}
+	}
+	return found
+}
+
+// database reads the URL of Postgres. What is in it beside the address may be secret.
+func database(t string, to *secret.Value) string {
+	if t == "" {
+		return ""
+	}
+	const want = "a URL like postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full"
+	u, err := url.Parse(t)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Hostname() == "" || u.Opaque != "" {
+		return want
+	}
+	if _, err := databasePort(u); err != nil {
+		return want
+	}
+	// These would name another server than the URL does, or a file of settings.
+	for _, name := range []string{"host", "port", "hostaddr", "service", "servicefile", "passfile"} {
+		if u.Query().Has(name) {
+			return want + ", without the parameter " + name
+		}
+	}
+	*to = secret.New(t)
+	return ""
+}
+
+// databasePort is the port of a URL of Postgres.
+func databasePort(u *url.URL) (uint16, error) {
+	if u.Port() == "" {
+		return postgresPort, nil
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return uint16(port), err
+}
+
+// completeDatabase adds parameters that the URL of Postgres does not name: sslmode=verify-full unless the host is
+// loopback, and the file of authorities.
+func (s *Settings) completeDatabase() {
+	if s.Database.Empty() {
+		return
+	}
+	u, err := url.Parse(s.Database.Reveal())
+	if err != nil {
+		return // database has parsed it
+	}
+	q := u.Query()
+	address, err := netip.ParseAddr(u.Hostname())
+	isLoopback := u.Hostname() == "localhost" || err == nil && address.IsLoopback()
+	if !q.Has("sslmode") && !isLoopback {
+		q.Set("sslmode", "verify-full")
+	}
+	if !q.Has("sslrootcert") && s.DatabaseCAFile != "" {
+		q.Set("sslrootcert", s.DatabaseCAFile)
+	}
+	u.RawQuery = q.Encode()
+	s.Database = secret.New(u.String())
+}
+
+// DatabaseAddress returns the host and port of Postgres, or false without one.
+func (s Settings) DatabaseAddress() (host string, port uint16, ok bool) {
+	u, err := url.Parse(s.Database.Reveal())
+	if s.Database.Empty() || err != nil {
+		return "", 0, false
+	}
+	port, err = databasePort(u)
+	return u.Hostname(), port, err == nil
+}

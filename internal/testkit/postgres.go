@@ -1,0 +1,123 @@
+package testkit
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Postgres is a real Postgres for a test, on a loopback address. It ends with the test.
+type Postgres struct {
+	// Address is its host and port, Password that of its user codeforge.
+	Address, Password string
+
+	tb       testing.TB
+	bin, dir string
+	as       *syscall.SysProcAttr
+	cmd      *exec.Cmd
+}
+
+// NewPostgres starts a server. If Debian's package postgresql is not installed, the test is skipped.
+func NewPostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		Skip(tb, "there is no Postgres: install Debian's package postgresql")
+	}
+	slices.Sort(found)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Must(tb, err)
+	Must(tb, l.Close())
+	dir, err := os.MkdirTemp("", "codeforge-postgres-")
+	Must(tb, err)
+	p := &Postgres{
+		Address: l.Addr().String(), Password: "the-password-of-the-test", tb: tb, bin: filepath.Dir(found[len(found)-1]), dir: dir,
+		as: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	}
+	tb.Cleanup(func() { p.Stop(); _ = os.RemoveAll(dir) })
+	if os.Getuid() == 0 { // Postgres refuses to run as root
+		nobody, err := user.Lookup("nobody")
+		Must(tb, err)
+		uid, _ := strconv.Atoi(nobody.Uid)
+		gid, _ := strconv.Atoi(nobody.Gid)
+		Must(tb, os.Chown(dir, uid, gid))
+		p.as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ids are small
+	}
+	word := filepath.Join(dir, "password")
+	Must(tb, os.WriteFile(word, []byte(p.Password+"\n"), 0o644)) //nolint:gosec // of the test
+	out, err := p.command("initdb", "-D", filepath.Join(dir, "data"), "-U", "codeforge", "-A", "scram-sha-256",
+		"--pwfile", word, "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync").CombinedOutput()
+	if err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	p.Start()
+	return p
+}
+
+func (p *Postgres) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(p.bin, name), args...) //nolint:gosec // programs of Debian
+	cmd.Dir, cmd.SysProcAttr, cmd.Env, cmd.WaitDelay = p.dir, p.as, []string{"PGPASSWORD=" + p.Password}, 5*time.Second
+	return cmd
+}
+
+// URL is how a client connects.
+func (p *Postgres) URL() string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword("codeforge", p.Password), Host: p.Address, Path: "/postgres",
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// Start starts the server again after Stop, at the same address and with the same data.
+func (p *Postgres) Start() {
+	p.tb.Helper()
+	_, port, err := net.SplitHostPort(p.Address)
+	Must(p.tb, err)
+	p.cmd = p.command("postgres", "-D", "data", "-h", "127.0.0.1", "-p", port, "-k", p.dir, "-F", "-c", "log_min_messages=panic")
+	p.cmd.Stderr = os.Stderr
+	Must(p.tb, p.cmd.Start())
+	WaitFor(p.tb, func() bool {
+		return p.command("pg_isready", "-U", "codeforge", "-h", "127.0.0.1", "-p", port).Run() == nil
+	})
+}
+
+// Stop stops the server at once.
+func (p *Postgres) Stop() {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(syscall.SIGINT) // its own children end too
+		_ = p.cmd.Wait()
+		p.cmd = nil
+	}
+}
+
+// Run runs one of Postgres' programs, such as psql or pg_dump, as the user codeforge, and returns its output.
+func (p *Postgres) Run(stdin []byte, name string, args ...string) []byte {
+	p.tb.Helper()
+	host, port, err := net.SplitHostPort(p.Address)
+	Must(p.tb, err)
+	cmd := p.command(name, append([]string{"-h", host, "-p", port, "-U", "codeforge"}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		p.tb.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return out
+}
+
+// Query runs SQL in psql and returns the rows, with | between columns.
+func (p *Postgres) Query(format string, args ...any) string {
+	p.tb.Helper()
+	out := p.Run(nil, "psql", "-d", "postgres", "-qAt", "-c", "SET search_path = codeforge; "+fmt.Sprintf(format, args...))
+	return string(bytes.TrimSpace(out))
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// checkTime bounds the first attempt to use Postgres, and a look at its state.
+const checkTime = 5 * time.Second
+
+// openDatabase opens Postgres, if it is set. One that does not answer yet is no mistake; one that refuses the user is.
+func (d *daemon) openDatabase(ctx context.Context) (err error) {
+	if d.settings.Database.Empty() {
+		return nil
+	}
+	if d.flags.history == "" {
+		return errors.New("DATABASE_URL: want --history with it, for copies of skills")
+	}
+	if d.database, err = database.OpenPostgres(d.settings.Database); err != nil {
+		return fmt.Errorf("DATABASE_URL: %w", err)
+	}
+	short, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	err = d.database.Migrate(short, database.Migrations)
+	if err != nil && database.IsMistake(err) {
+		return fmt.Errorf("DATABASE_URL: %w", database.Explain(err))
+	}
+	if err != nil {
+		d.log.Warn("Postgres cannot be used yet", logline.Tag("database"),
+			slog.String("error", database.Explain(err).Error()))
+	}
+	return nil
+}
+
+// databaseState is the state of Postgres for the operator.
+func (d *daemon) databaseState(ctx context.Context) (out operatorapi.Database) {
+	if d.database == nil {
+		return out
+	}
+	out.Used = true
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	if err := d.database.CheckVersion(ctx, database.Migrations); err != nil {
+		out.Problem = database.Explain(err).Error()
+	} else if err := d.skills.Cause(); err != nil {
+		out.Problem = d.skills.Problem() + ": " + err.Error()
+	}
+	if s, err := d.history.Status(ctx); err == nil {
+		out.Waiting = s.Waiting
+	}
+	return out
+}

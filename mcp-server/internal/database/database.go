@@ -1,0 +1,149 @@
+// Package database opens mcp-server's database: a file of SQLite on one machine, or Postgres for several replicas.
+//
+// Both take the same SQL. Placeholders are $1, $2 and so on, and an upsert names its columns: ON CONFLICT (a) DO UPDATE.
+// The few statements that differ ask DB.Postgres. Later features that keep state, such as files of runs, long runs and
+// logins, append their tables to Migrations (schema.go).
+//
+// Threat: the URL of Postgres has a password. Errors of this package name neither the URL nor a part of it.
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+)
+
+const (
+	// connectTime bounds an attempt to connect, statementTime one statement, idleTime a transaction without a statement:
+	// a replica that hangs must not hold the locks of others.
+	connectTime   = 5 * time.Second
+	statementTime = "60s"
+	idleTime      = "60s"
+	// maxConnections is how many connections one replica opens, apart from that of Listen.
+	maxConnections = 8
+	// schema is where the tables are.
+	schema = "codeforge"
+)
+
+// The keys of the advisory locks. Each is held until the end of a transaction.
+const (
+	lockMigration = 0x636f6465 + iota
+	// LockEvents orders the commits of transactions that write events: a reader never skips one that commits late.
+	LockEvents
+	// LockTidy lets one replica at a time remove what is too old.
+	LockTidy
+	// LockReplicas guards the list of replicas.
+	LockReplicas
+)
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	*sql.DB
+	// Postgres is false for a file of SQLite.
+	Postgres bool
+
+	config *pgx.ConnConfig // of Postgres
+}
+
+// OpenPostgres prepares connections to Postgres. The address is a URL as package settings completes it. The first use
+// connects.
+func OpenPostgres(address secret.Value) (*DB, error) {
+	config, err := pgx.ParseConfig(address.Reveal())
+	if err != nil {
+		return nil, errors.New("the database's URL has a parameter with a mistake, or names a file that cannot be read")
+	}
+	config.ConnectTimeout = connectTime
+	for name, value := range map[string]string{
+		"application_name": "codeforge", "search_path": schema, "statement_timeout": statementTime,
+		"idle_in_transaction_session_timeout": idleTime,
+	} {
+		config.RuntimeParams[name] = value
+	}
+	db := &DB{DB: stdlib.OpenDB(*config), Postgres: true, config: config}
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections / 2)
+	db.SetConnMaxIdleTime(time.Minute)
+	return db, nil
+}
+
+// Transact runs a function in a transaction and commits it, unless the function returns an error.
+func (db *DB) Transact(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // has no effect after a commit
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Lock takes an advisory lock of Postgres until the transaction ends.
+func Lock(ctx context.Context, tx *sql.Tx, key int64) error {
+	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, key)
+	return err
+}
+
+// IsUnreachable reports whether an error says that Postgres does not answer now: a retry may succeed.
+func IsUnreachable(err error) bool {
+	var connect *pgconn.ConnectError
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		// Connection exceptions, too many connections, shutdown, and a lost race with another transaction.
+		return slices.ContainsFunc([]string{"08", "53", "57", "40"}, func(class string) bool {
+			return strings.HasPrefix(server.Code, class)
+		}) && server.Code != "57014" // one statement took too long: the next attempt would too
+	}
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone) ||
+		err != nil && strings.Contains(err.Error(), "conn closed") // of pgx, which has no value for it
+}
+
+// IsMistake reports whether only the operator can mend an error: a wrong password, a missing right or a database that a
+// newer CodeForge wrote.
+func IsMistake(err error) bool {
+	var server *pgconn.PgError
+	return errors.Is(err, ErrNewer) || errors.As(err, &server) && !IsUnreachable(err) || strings.Contains(err.Error(), "x509: ")
+}
+
+// Explain returns an error without the host, the user and the database that errors of pgx name.
+func Explain(err error) error {
+	var connect *pgconn.ConnectError
+	var server *pgconn.PgError
+	var dns *net.DNSError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &server):
+		if strings.HasPrefix(server.Code, "28") || server.Code == "3D000" {
+			return fmt.Errorf("the database refuses the user, the password or the name of the database (SQLSTATE %s)",
+				server.Code)
+		}
+		return fmt.Errorf("the database answers: %s (SQLSTATE %s)", server.Message, server.Code)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("the database does not answer: connection refused")
+	case errors.As(err, &dns):
+		return errors.New("the database does not answer: its name has no address")
+	case strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: "):
+		return errors.New("the database's certificate cannot be verified; " +
+			"set DATABASE_CA_FILE to a file with its authority, or name an sslmode in the URL")
+	case errors.As(err, &connect):
+		return errors.New("the database does not answer")
+	}
+	return err
+}

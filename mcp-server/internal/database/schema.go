@@ -1,0 +1,186 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// Migration is one step of the schema in the SQL of each database. If Postgres is empty, Postgres skips the step.
+type Migration struct{ SQLite, Postgres string }
+
+// Migrations bring an empty database to the current schema: one of version n needs those from n on. Never change one
+// that was released; append.
+//
+// A value that queries search has a column. The rest of a run or an exchange is in data, as JSON of historyapi, so that
+// a new field needs no migration. Numbers are microseconds since 1970. A row of total sums up a quarter of an hour of
+// one kind (history/ledger.go says what source and target are). A fact is an API, a host or a skill of a run.
+//
+// Only Postgres has the tables from event on: with SQLite, followers are in one process, and skills, pins and alarms
+// are files. writer is the process that wrote an event. A document is a file that replicas share. Ids compare as bytes,
+// because list.go looks for the beginning of an id.
+var Migrations = []Migration{{SQLite: `
+CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
+	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');
+CREATE TABLE content (number INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE, size INTEGER NOT NULL,
+	data BLOB NOT NULL);
+CREATE TABLE fact (kind TEXT, value TEXT, number INTEGER REFERENCES run ON DELETE CASCADE,
+	PRIMARY KEY (kind, value, number)) WITHOUT ROWID;
+CREATE INDEX fact_number ON fact (number);
+CREATE TABLE exchange (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, run TEXT NOT NULL, api TEXT NOT NULL,
+	host TEXT NOT NULL, outcome TEXT NOT NULL, data TEXT NOT NULL);
+CREATE INDEX exchange_run ON exchange (run, number);
+CREATE INDEX exchange_api ON exchange (api, number);
+CREATE INDEX exchange_host ON exchange (host, number);
+CREATE TABLE swap (name TEXT, number INTEGER REFERENCES exchange ON DELETE CASCADE, place TEXT,
+	swapped INTEGER NOT NULL, scrubbed INTEGER NOT NULL, PRIMARY KEY (name, number, place)) WITHOUT ROWID;
+CREATE INDEX swap_number ON swap (number);
+CREATE TABLE hour (at INTEGER, kind TEXT, a TEXT, b TEXT, n INTEGER, denied INTEGER, failed INTEGER, up INTEGER,
+	down INTEGER, PRIMARY KEY (kind, at, a, b)) WITHOUT ROWID;
+CREATE TABLE skill_version (number INTEGER PRIMARY KEY, skill TEXT NOT NULL, version INTEGER NOT NULL,
+	data TEXT NOT NULL, source BLOB, UNIQUE (skill, version));
+CREATE TABLE alert (number INTEGER PRIMARY KEY, seen INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1);
+`}, {SQLite: `
+CREATE TABLE shared (number INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE, key TEXT NOT NULL,
+	sent INTEGER NOT NULL);
+CREATE INDEX shared_key ON shared (key);
+CREATE INDEX shared_unsent ON shared (number) WHERE sent = 0;
+CREATE TABLE gone (id TEXT PRIMARY KEY, at INTEGER NOT NULL, key TEXT NOT NULL, told INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX gone_untold ON gone (id) WHERE told = 0;
+`}, {SQLite: `
+DROP TABLE shared;
+DROP TABLE gone;
+ALTER TABLE run ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+UPDATE run SET tenant = data ->> '$.tenant' WHERE data ->> '$.tenant' IS NOT NULL;
+ALTER TABLE alert ADD COLUMN kind TEXT NOT NULL DEFAULT '';
+ALTER TABLE alert ADD COLUMN run TEXT NOT NULL DEFAULT '';
+UPDATE alert SET kind = coalesce(data ->> '$.kind', ''), run = coalesce(data ->> '$.run', '');
+ALTER TABLE hour RENAME TO total;
+ALTER TABLE total RENAME COLUMN at TO began;
+ALTER TABLE total RENAME COLUMN a TO source;
+ALTER TABLE total RENAME COLUMN b TO target;
+ALTER TABLE total RENAME COLUMN n TO counted;
+ALTER TABLE total RENAME COLUMN up TO bytes_up;
+ALTER TABLE total RENAME COLUMN down TO bytes_down;
+`, Postgres: `
+CREATE TABLE run (number BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE, state TEXT NOT NULL, denied BIGINT NOT NULL,
+	client TEXT NOT NULL, session TEXT NOT NULL, tenant TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL);
+CREATE INDEX run_unfinished ON run (number) WHERE state IN ('waiting', 'running');
+CREATE TABLE content (number BIGINT PRIMARY KEY REFERENCES run ON DELETE CASCADE, size BIGINT NOT NULL,
+	data BYTEA NOT NULL);
+CREATE TABLE fact (kind TEXT, value TEXT, number BIGINT REFERENCES run ON DELETE CASCADE,
+	PRIMARY KEY (kind, value, number));
+CREATE INDEX fact_number ON fact (number);
+CREATE TABLE exchange (number BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE, run TEXT COLLATE "C" NOT NULL, api TEXT NOT NULL,
+	host TEXT NOT NULL, outcome TEXT NOT NULL, data TEXT NOT NULL);
+CREATE INDEX exchange_run ON exchange (run, number);
+CREATE INDEX exchange_api ON exchange (api, number);
+CREATE INDEX exchange_host ON exchange (host, number);
+CREATE TABLE swap (name TEXT, number BIGINT REFERENCES exchange ON DELETE CASCADE, place TEXT,
+	swapped BIGINT NOT NULL, scrubbed BIGINT NOT NULL, PRIMARY KEY (name, number, place));
+CREATE INDEX swap_number ON swap (number);
+CREATE TABLE total (began BIGINT, kind TEXT, source TEXT, target TEXT, counted BIGINT, denied BIGINT, failed BIGINT,
+	bytes_up BIGINT, bytes_down BIGINT, PRIMARY KEY (kind, began, source, target));
+CREATE TABLE skill_version (number BIGINT PRIMARY KEY, skill TEXT NOT NULL, version BIGINT NOT NULL,
+	data TEXT NOT NULL, source BYTEA, UNIQUE (skill, version));
+CREATE TABLE alert (number BIGINT PRIMARY KEY, seen BIGINT NOT NULL DEFAULT 0, data TEXT NOT NULL, kind TEXT NOT NULL,
+	run TEXT NOT NULL);
+CREATE TABLE words (rowid BIGINT PRIMARY KEY REFERENCES run ON DELETE CASCADE, text TSVECTOR NOT NULL);
+CREATE INDEX words_text ON words USING gin (text);
+CREATE TABLE event (number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, writer TEXT NOT NULL,
+	at TIMESTAMPTZ NOT NULL DEFAULT now(), data TEXT NOT NULL);
+CREATE TABLE replica (number BIGINT PRIMARY KEY, seen TIMESTAMPTZ NOT NULL);
+CREATE SEQUENCE document_version;
+CREATE TABLE document (folder TEXT, name TEXT, version BIGINT NOT NULL DEFAULT nextval('document_version'),
+	data BYTEA NOT NULL, changed TIMESTAMPTZ NOT NULL DEFAULT now(), PRIMARY KEY (folder, name));
+CREATE TABLE checkpoint (head TEXT PRIMARY KEY, run TEXT NOT NULL, at TIMESTAMPTZ NOT NULL DEFAULT now());
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
+	$$BEGIN RAISE EXCEPTION 'checkpoints are append-only'; END$$;
+CREATE TRIGGER checkpoint_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON checkpoint
+	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+`}}
+
+// ErrNewer is for a database that a later CodeForge wrote. It is neither read nor changed.
+var ErrNewer = errors.New("a newer CodeForge wrote it")
+
+// rowQuerier is a database or a transaction.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// version returns the schema's version. It must not be newer than the list of migrations.
+func (db *DB) version(ctx context.Context, q rowQuerier, list []Migration) (have int, err error) {
+	query := `PRAGMA user_version`
+	if db.Postgres {
+		query = `SELECT coalesce(max(version), 0) FROM schema_version`
+	}
+	if err := q.QueryRowContext(ctx, query).Scan(&have); err != nil {
+		return 0, err
+	}
+	if have > len(list) {
+		return have, fmt.Errorf("%w: its schema is %d, and this one knows %d", ErrNewer, have, len(list))
+	}
+	return have, nil
+}
+
+// CheckVersion returns an error if a newer CodeForge wrote the database.
+func (db *DB) CheckVersion(ctx context.Context, list []Migration) error {
+	_, err := db.version(ctx, db, list)
+	return err
+}
+
+// Migrate applies the migrations that a database lacks, each atomically.
+func (db *DB) Migrate(ctx context.Context, list []Migration) error {
+	if db.Postgres {
+		return db.Transact(ctx, func(tx *sql.Tx) error { return db.migratePostgres(ctx, tx, list) })
+	}
+	have, err := db.version(ctx, db, list)
+	for err == nil && have < len(list) {
+		have, err = db.step(ctx, list)
+	}
+	return err
+}
+
+// step applies the next migration that a file lacks, unless another process has done so in the meantime: the
+// transaction locks the file from its beginning. It returns the file's new version.
+func (db *DB) step(ctx context.Context, list []Migration) (have int, err error) {
+	err = db.Transact(ctx, func(tx *sql.Tx) error {
+		if have, err = db.version(ctx, tx, list); err != nil || have == len(list) {
+			return err
+		}
+		have++
+		if _, err := tx.ExecContext(ctx, list[have-1].SQLite+fmt.Sprintf(";PRAGMA user_version = %d", have)); err != nil {
+			return fmt.Errorf("to version %d: %w", have, err)
+		}
+		return nil
+	})
+	return have, err
+}
+
+// migratePostgres applies all migrations that are lacking. Replicas that start together wait for each other.
+func (db *DB) migratePostgres(ctx context.Context, tx *sql.Tx, list []Migration) error {
+	if err := Lock(ctx, tx, lockMigration); err != nil {
+		return err
+	}
+	var is bool
+	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&is)
+	if err == nil && !is { // IF NOT EXISTS would ask for the right to create one
+		_, err = tx.ExecContext(ctx, `CREATE SCHEMA `+schema)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)`)
+	}
+	if err != nil {
+		return err
+	}
+	have, err := db.version(ctx, tx, list)
+	for ; err == nil && have < len(list); have++ {
+		_, err = tx.ExecContext(ctx, list[have].Postgres)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `INSERT INTO schema_version VALUES ($1)`, have+1)
+		}
+	}
+	return err
+}

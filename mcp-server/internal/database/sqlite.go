@@ -1,0 +1,121 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+// Name is the name of SQLite's file in its folder.
+const Name = "runs.db"
+
+// maxReaders is how many connections read a file at once. Each has a cache of its own.
+const maxReaders = 4
+
+// dsn returns how a connection to a file is opened. first are pragmas that go before the others.
+func dsn(path string, write bool, first ...string) string {
+	v := url.Values{"_pragma": append(first,
+		"busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)")}
+	if write {
+		v["_pragma"] = append(v["_pragma"], "journal_mode(WAL)", "synchronous(1)", "secure_delete(1)",
+			"journal_size_limit(4194304)")
+		v.Set("_txlock", "immediate")
+	} else {
+		v.Set("mode", "ro")
+		v["_pragma"] = append(v["_pragma"], "query_only(1)")
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: v.Encode()}).String()
+}
+
+// OpenFile opens the file of a folder for one writer, and brings its schema to the latest version.
+func OpenFile(dir string, list []Migration) (*DB, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the history: %w", err)
+	}
+	path := filepath.Join(dir, Name)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for everybody
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	info, err := f.Stat()
+	_ = f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	if info.Size() > 0 { // a newer one is not touched
+		if err := checkFile(dir, list); err != nil {
+			return nil, fmt.Errorf("opening %s: %w", Name, err)
+		}
+	}
+	var first []string
+	if info.Size() == 0 {
+		first = []string{"auto_vacuum(2)"} // it has no effect on a file with tables
+	}
+	inner, err := sql.Open("sqlite", dsn(path, true, first...))
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	inner.SetMaxOpenConns(1)
+	db := &DB{DB: inner}
+	if err := db.Migrate(context.Background(), list); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("opening %s: %w", Name, err)
+	}
+	return db, nil
+}
+
+// checkFile checks that the version of a file is known.
+func checkFile(dir string, list []Migration) error {
+	db, err := OpenReader(dir)
+	if err == nil {
+		err = db.CheckVersion(context.Background(), list)
+		_ = db.Close()
+	}
+	return err
+}
+
+// OpenReader opens the file of a folder for reading.
+func OpenReader(dir string) (*DB, error) {
+	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, Name), false))
+	if err != nil {
+		return nil, fmt.Errorf("opening the history: %w", err)
+	}
+	db.SetMaxOpenConns(maxReaders)
+	db.SetMaxIdleConns(1)
+	db.SetConnMaxIdleTime(time.Minute)
+	return &DB{DB: db}, nil
+}
+
+// IsDamaged reports whether an error says that a file is not a sound database.
+func IsDamaged(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code := e.Code() & 0xff
+	return code == lib.SQLITE_CORRUPT || code == lib.SQLITE_NOTADB
+}
+
+// IsGeneral reports whether an error would affect other statements too: a full disk, a damaged or locked file, or a
+// Postgres that does not answer.
+func IsGeneral(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff != lib.SQLITE_CONSTRAINT || IsUnreachable(err)
+}
+
+// SetAside renames the file of a folder, and replaces one that was set aside before.
+func SetAside(dir string) error {
+	path := filepath.Join(dir, Name)
+	for _, suffix := range []string{"-wal", "-shm"} { // of no use without it, and a new file must not find them
+		_ = os.Remove(path + suffix)
+	}
+	return os.Rename(path, path+".damaged")
+}

@@ -1,0 +1,30 @@
+package database
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// TestMigrationAtOnce: processes that open a new file at the same time each find the current schema.
+func TestMigrationAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), Name)
+	dbs := make([]*DB, 6)
+	for i := range dbs {
+		inner, err := sql.Open("sqlite", dsn(path, true))
+		testkit.Must(t, err)
+		db := &DB{DB: inner}
+		t.Cleanup(func() { _ = db.Close() })
+		if have, err := db.version(t.Context(), db, Migrations); err != nil || have != 0 { // what each saw when it began
+			t.Fatalf("%d, %v", have, err)
+		}
+		dbs[i] = db
+	}
+	for _, db := range dbs {
+		if have, err := db.step(t.Context(), Migrations); err != nil || have == 0 {
+			t.Errorf("%d, %v", have, err)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+)
+
+// openDatabase, unless nil, has open use Postgres in place of a file.
+var openDatabase func(testing.TB) *database.DB
+
+// connect opens a Postgres until the end of the test.
+func connect(t testing.TB, url string) *database.DB {
+	t.Helper()
+	db, err := database.OpenPostgres(secret.New(url))
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// replica opens a store on a Postgres.
+func replica(t *testing.T, p *testkit.Postgres, change func(*Config)) *Store {
+	t.Helper()
+	db := connect(t, p.URL())
+	return open(t, "", func(c *Config) {
+		c.Database = db
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// TestOnPostgres: what holds of a file holds of Postgres.
+// Promise: nothing-stays
+func TestOnPostgres(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	n := 0
+	for name, test := range map[string]func(*testing.T){
+		"without exit": TestEndedWithoutExit, "pages": TestPages, "ledger": TestLedger, "clean": TestClean,
+		"skills": TestSkills, "many exchanges": TestManyExchanges, "follow": TestFollow, "alerts": TestAlertsOfOneCause,
+		"frozen": TestFrozen,
+	} {
+		n++
+		name := fmt.Sprint(name)
+		openDatabase = func(tb testing.TB) *database.DB { return connect(tb, p.URL()) }
+		ok := t.Run(name, test)
+		openDatabase = nil
+		if !ok {
+			return
+		}
+		p.Query("DROP SCHEMA IF EXISTS codeforge CASCADE")
+	}
+}
+
+// awaitRun waits until a store has a run in a state.
+func awaitRun(t *testing.T, s *Store, id, state string) (d historyapi.Detail) {
+	t.Helper()
+	testkit.WaitFor(t, func() bool {
+		var err error
+		d, err = s.Run(t.Context(), id)
+		return err == nil && d.State == state
+	})
+	return d
+}
+
+// TestReplicas: a follower at another replica sees a run within 200 ms of its start, and its end; a search there finds
+// it by words; removing it removes it everywhere.
+// Promise: shared-state
+func TestReplicas(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	var all []*Store
+	for range 3 {
+		all = append(all, replica(t, p, nil))
+	}
+	for _, s := range all {
+		<-s.opened
+	}
+	testkit.WaitFor(t, func() bool { return p.Query("SELECT count(*) FROM replica") == "3" })
+	numbers := map[int64]bool{}
+	for _, s := range all {
+		testkit.WaitFor(t, func() bool { return s.replica.Load() < maxReplicas/2 })
+		numbers[s.number()%maxReplicas] = true
+	}
+	if len(numbers) != 3 {
+		t.Fatalf("two replicas give the same numbers: %v", numbers)
+	}
+	testkit.WaitFor(t, func() bool { // until the others listen
+		cursor := all[1].Now()
+		r := all[0].Begin(historyapi.Run{ID: fmt.Sprint("warm", time.Now().UnixNano())}, "1")
+		r.End(End{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := all[1].Follow(ctx, cursor)
+		return err == nil
+	})
+	worst := time.Duration(0)
+	for i := range 20 {
+		id := fmt.Sprint("seen", i)
+		cursors := []string{all[1].Now(), all[2].Now()}
+		began := time.Now()
+		r := all[0].Begin(historyapi.Run{ID: id}, "// walrus-number "+id+"\x00\xff\nfetch('https://api.example.com/v1/walrus')")
+		for k, other := range all[1:] {
+			for seen := false; !seen; {
+				events, err := other.Follow(t.Context(), cursors[k])
+				testkit.Must(t, err)
+				for _, e := range events {
+					cursors[k] = e.Cursor
+					seen = seen || e.RunID == id
+				}
+			}
+		}
+		worst = max(worst, time.Since(began))
+		r.Print("printed\x00 it", "")
+		r.End(End{})
+	}
+	t.Logf("a run is seen elsewhere after at most %v", worst)
+	if worst > 200*time.Millisecond {
+		t.Errorf("a run was seen after %v", worst)
+	}
+	d := awaitRun(t, all[2], "seen7", historyapi.Failed)
+	if !d.Kept || !strings.Contains(d.Output.Head[0].Text, "printed") {
+		t.Errorf("%+v", d)
+	}
+	for _, words := range []string{"walrus-num", "example.com/v1", "seen7 printed"} {
+		if found, err := all[1].Runs(t.Context(), historyapi.Filter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {
+			t.Errorf("%q finds nothing: %v", words, err)
+		}
+	}
+	if n, err := all[1].Remove(t.Context(), historyapi.Filter{Run: "seen7"}); err != nil || n != 1 {
+		t.Errorf("%d %v", n, err)
+	}
+	if _, err := all[0].Run(t.Context(), "seen7"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("removed, and there: %v", err)
+	}
+}
+
+// TestReplicaKilled: of a replica that is killed, the runs whose ends it had stored are whole, and the others are marked
+// as lost at the other replicas.
+// Promise: shared-state
+func TestReplicaKilled(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	s := replica(t, p, func(c *Config) { c.lost = 2 * time.Second })
+	cmd, out := writer(t, p.URL())
+	testkit.WaitFor(t, func() bool { return strings.Count(out.String(), "\n") > 20 })
+	testkit.Must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	stored := strings.Fields(out.String())
+	p.Query("INSERT INTO run SELECT number - 64, 'inflight', 'running', 0, '', '', '', " +
+		"json_build_object('number', number - 64, 'run', 'inflight', 'state', 'running'), '[]' FROM run ORDER BY number LIMIT 1")
+	awaitRun(t, s, "inflight", historyapi.Lost)
+	for _, id := range stored {
+		if d, err := s.Run(t.Context(), id); err != nil || d.State == historyapi.Lost || !d.Kept {
+			t.Errorf("%s: %+v %v", id, d.Run, err)
+		}
+	}
+	if n := p.Query("SELECT count(*) FROM replica"); n != "1" {
+		t.Errorf("%s replicas", n)
+	}
+}
+
+// TestPostgresAway: while Postgres is stopped, storing waits for nothing and the status names the problem, without the
+// password, the user or the address. Afterwards the history has everything.
+// Promise: shared-state
+func TestPostgresAway(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	s := replica(t, p, nil)
+	store(s, "r1", "x", "y")
+	awaitRun(t, s, "r1", historyapi.OK)
+	p.Stop()
+	began := time.Now()
+	const runs = 2000
+	for i := range runs {
+		store(s, fmt.Sprintf("away%04d", i), "x", "y")
+	}
+	if took := time.Since(began); took > testkit.Patience/2 {
+		t.Errorf("runs waited for the database: %v", took)
+	}
+	var st historyapi.Status
+	testkit.WaitFor(t, func() bool {
+		st, _ = s.Status(t.Context())
+		return st.Problem != ""
+	})
+	for _, secret := range []string{p.Password, p.Address, "codeforge", "127.0.0.1"} {
+		if strings.Contains(st.Problem, secret) {
+			t.Errorf("the problem names %s: %s", secret, st.Problem)
+		}
+	}
+	if st.Waiting == 0 {
+		t.Errorf("%+v", st)
+	}
+	p.Start()
+	began = time.Now()
+	awaitRun(t, s, fmt.Sprintf("away%04d", runs-1), historyapi.OK)
+	t.Logf("caught up with %d runs after %v", runs, time.Since(began))
+	st, err := s.Status(t.Context())
+	if err != nil || st.Problem != "" || st.Runs != runs+1 || st.Dropped != 0 {
+		t.Errorf("%+v %v", st, err)
+	}
+	l, err := s.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil || l.Runs != runs+1 {
+		t.Errorf("%d runs in the ledger, %v", l.Runs, err)
+	}
+}
+
+// TestCheckpoints: Postgres has each checkpoint once, and refuses to change or remove one.
+// Promise: append-only
+func TestCheckpoints(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	s := replica(t, p, nil)
+	for i := range 3 {
+		r := s.Begin(historyapi.Run{ID: fmt.Sprint("r", i)}, "x")
+		e := End{}
+		e.Receipt.Audit = fmt.Sprint("head", i/2)
+		r.End(e)
+	}
+	settle(t, s)
+	if got := p.Query("SELECT string_agg(head, ' ' ORDER BY head) FROM checkpoint"); got != "head0 head1" {
+		t.Errorf("%s", got)
+	}
+	for _, change := range []string{`DELETE FROM checkpoint`, `UPDATE checkpoint SET head = ''`, `TRUNCATE checkpoint`} {
+		if _, err := s.cfg.Database.ExecContext(t.Context(), change); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+)
+
+const (
+	// maxReplicas bounds the numbers of replicas. Postgres gives out the lower half. A process has a random number of the
+	// upper half until Postgres answers.
+	maxReplicas = 64
+	// beatTime is the time between two signs of life. A replica without one for lostTime has ended, and its unfinished
+	// runs are lost.
+	beatTime = 3 * time.Second
+	lostTime = 20 * time.Second
+	// retryTime is the pause before Postgres is tried again.
+	retryTime = 500 * time.Millisecond
+	// eventsPage is how many rows of events are read at a time.
+	eventsPage = 100
+)
+
+// queueSize is how many jobs may wait for the writer.
+func queueSize(cfg Config) int {
+	if cfg.Database != nil {
+		return maxQueueAway
+	}
+	return maxQueue
+}
+
+// openPostgres brings the schema of Postgres to the latest version. Nil means that Postgres cannot be used now.
+func (s *Store) openPostgres() *target {
+	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
+	defer cancel()
+	s.setReader(s.cfg.Database) // readers try too, and report what is wrong now
+	if err := s.cfg.Database.Migrate(ctx, s.cfg.migrations); err != nil {
+		s.report(database.Explain(err).Error())
+		return nil
+	}
+	s.report("")
+	return &target{DB: s.cfg.Database, pairs: map[[2]string]bool{}}
+}
+
+// awaitPostgres opens Postgres, and tries again until Close.
+func (s *Store) awaitPostgres() *target {
+	for {
+		db := s.openPostgres()
+		if db != nil || s.pause() {
+			return db
+		}
+	}
+}
+
+// pause waits for retryTime. It reports whether the store is closed.
+func (s *Store) pause() bool {
+	select {
+	case <-s.closed:
+		return true
+	case <-time.After(retryTime):
+		return false
+	}
+}
+
+// transactPatiently is transact, and tries again while Postgres does not answer, until Close.
+func (s *Store) transactPatiently(db *target, jobs []job) error {
+	for again := false; ; again = true {
+		err := s.transact(db, jobs, again)
+		if !db.Postgres || !database.IsUnreachable(err) {
+			return err
+		}
+		s.report(database.Explain(err).Error())
+		if s.pause() {
+			return s.transact(db, jobs, true) // the last attempt
+		}
+	}
+}
+
+// mayTidy reports whether this replica may remove what is too old in this transaction: one does at a time.
+func (tx *transaction) mayTidy(ctx context.Context) (mine bool, err error) {
+	if !tx.target.Postgres {
+		return true, nil
+	}
+	err = tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock($1)`, database.LockTidy).Scan(&mine)
+	return mine, err
+}
+
+// storable returns arguments that Postgres can store: its texts are UTF-8 without NUL.
+func storable(args []any) []any {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+		}
+	}
+	return args
+}
+
+// putEvents stores the events of a transaction for followers at other replicas.
+func (tx *transaction) putEvents(ctx context.Context, writer string) error {
+	if !tx.target.Postgres || len(tx.events) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(tx.events)
+	if err == nil {
+		err = database.Lock(ctx, tx.Tx, database.LockEvents)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `INSERT INTO event (writer, data) VALUES ($1, $2)`, writer, string(data))
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, database.Notify)
+	}
+	return err
+}
+
+// followOthers publishes the events that other replicas store, until ctx ends.
+func (s *Store) followOthers(ctx context.Context) {
+	wake := make(chan struct{}, 1)
+	s.parts.Go(func() {
+		s.cfg.Database.Listen(ctx, func() {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
+	})
+	<-s.opened
+	last, known := int64(0), false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		}
+		if !known {
+			err := s.cfg.Database.QueryRowContext(ctx, `SELECT coalesce(max(number), 0) FROM event`).Scan(&last)
+			known = err == nil
+			continue
+		}
+		for more := true; more; {
+			last, more = s.publishOthers(ctx, last)
+		}
+	}
+}
+
+// publishOthers publishes a page of events that other replicas have stored after a number. It returns the last number,
+// and whether there may be more.
+func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, more bool) {
+	last, n := after, 0
+	err := each(ctx, s.cfg.Database, func(row *sql.Rows) error {
+		var writer, data string
+		if err := row.Scan(&last, &writer, &data); err != nil {
+			return err
+		}
+		n++
+		var events []historyapi.Event
+		if writer == s.feed.era || json.Unmarshal([]byte(data), &events) != nil {
+			return nil
+		}
+		for _, e := range events {
+			s.feed.publish(e)
+		}
+		return nil
+	}, `SELECT number, writer, data FROM event WHERE number > $1 ORDER BY number LIMIT $2`, after, eventsPage)
+	return last, err == nil && n == eventsPage
+}
+
+// beat gives signs of life until ctx ends, and marks the runs of replicas that have ended as lost.
+func (s *Store) beat(ctx context.Context) {
+	<-s.opened // after the attempt to make the tables
+	tick := time.NewTicker(beatTime)
+	defer tick.Stop()
+	var since time.Time // of the first success in a row
+	for {
+		switch err := s.beatOnce(ctx, !since.IsZero() && time.Since(since) > s.cfg.lost); {
+		case err != nil:
+			since = time.Time{} // others may have been cut off too: give them time to come back
+		case since.IsZero():
+			since = time.Now()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.leave()
+			return
+		}
+	}
+}
+
+// beatOnce gives a sign of life. If judge is set, replicas without one for lostTime are removed.
+func (s *Store) beatOnce(ctx context.Context, judge bool) error {
+	short, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	res, err := s.cfg.Database.ExecContext(short, `UPDATE replica SET seen = clock_timestamp() WHERE number = $1`,
+		s.replica.Load())
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n == 0 {
+		return s.ask(short, s.register)
+	}
+	if !judge {
+		return nil
+	}
+	return s.ask(short, func(ctx context.Context, tx *transaction) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM event WHERE at < now() - interval '10 minutes'`)
+		if err == nil {
+			err = s.loseRuns(ctx, tx)
+		}
+		return err
+	})
+}
+
+// register takes the smallest number that no replica has. Unfinished runs of an earlier owner are lost.
+func (s *Store) register(ctx context.Context, tx *transaction) error {
+	if err := database.Lock(ctx, tx.Tx, database.LockReplicas); err != nil {
+		return err
+	}
+	var number int64
+	err := tx.QueryRowContext(ctx, `INSERT INTO replica SELECT n, clock_timestamp()
+		FROM generate_series(0, $1::bigint) n WHERE NOT EXISTS (SELECT FROM replica WHERE number = n) ORDER BY n LIMIT 1
+		RETURNING number`, maxReplicas/2-1).Scan(&number)
+	if errors.Is(err, sql.ErrNoRows) { // too many replicas: it keeps its random number
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.replica.Store(number)
+	_, err = markLost(ctx, tx, func(run historyapi.Run) bool { return run.Number%maxReplicas == number && !s.isLive(run.ID) })
+	return err
+}
+
+func (s *Store) isLive(run string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[run] != nil
+}
+
+// loseRuns removes replicas that have ended, and marks the unfinished runs of all that are not registered as lost. If
+// such a replica is alive after all, it stores the end of its run over this.
+func (s *Store) loseRuns(ctx context.Context, tx *transaction) error {
+	if err := database.Lock(ctx, tx.Tx, database.LockReplicas); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM replica WHERE seen < clock_timestamp() - make_interval(secs => $1)`,
+		s.cfg.lost.Seconds())
+	if err != nil {
+		return err
+	}
+	var alive []int64
+	err = each(ctx, tx, func(row *sql.Rows) error {
+		var number int64
+		err := row.Scan(&number)
+		alive = append(alive, number)
+		return err
+	}, `SELECT number FROM replica`)
+	if err != nil {
+		return err
+	}
+	n, err := markLost(ctx, tx, func(run historyapi.Run) bool {
+		return !slices.Contains(alive, run.Number%maxReplicas) && !s.isLive(run.ID)
+	})
+	if n > 0 && err == nil {
+		s.cfg.Log.Warn("a replica has ended without the ends of its runs", logline.Tag("history"), slog.Int("runs", n))
+	}
+	return err
+}
+
+// leave gives the number of this replica back.
+func (s *Store) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
+	defer cancel()
+	_, err := s.cfg.Database.ExecContext(ctx, `DELETE FROM replica WHERE number = $1`, s.replica.Load())
+	if err != nil {
+		s.cfg.Log.Debug("a replica cannot sign off", logline.Tag("history"), slog.String("error",
+			database.Explain(err).Error()))
+	}
+}

@@ -1,0 +1,189 @@
+// Package wordvector gives texts vectors: those of like meaning point in like directions. The vector of a text is the
+// sum of the vectors of its word pieces. The table is part of the program, and its pages are read when a piece is looked
+// up. make/words has the program that trained it, and NOTICE its sources.
+package wordvector
+
+import (
+	_ "embed" // the table
+	"encoding/binary"
+	"iter"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// size is the number of dimensions.
+const size = 128
+
+var (
+	// vocabularyText has word pieces of BERT's uncased vocabulary. ## continues a word.
+	//go:embed table/vocab.txt
+	vocabularyText string
+	// rows has a float32 for each piece, then 128 signed bytes for each: a vector is the bytes times the number.
+	//go:embed table/vectors.bin
+	rows string
+	//go:embed table/stems.txt
+	stemsText string
+	// near has nearPerStem words of like meaning for each stem, the most like first: a number of a stem (uint16), and the
+	// likeness in 255ths (zero: there are no more).
+	//go:embed table/near.bin
+	near string
+)
+
+const nearPerStem = 12
+
+var (
+	vocabulary = sync.OnceValue(func() lines { return splitLines(vocabularyText) })
+	stems      = sync.OnceValue(func() lines { return splitLines(stemsText) })
+)
+
+// lines is a text whose lines are in the order of their bytes.
+type lines struct {
+	text string
+	ends []uint32 // where each ends
+}
+
+func splitLines(text string) lines {
+	l := lines{text: text, ends: make([]uint32, 0, strings.Count(text, "\n"))}
+	for i := range len(text) {
+		if text[i] == '\n' {
+			l.ends = append(l.ends, uint32(i))
+		}
+	}
+	return l
+}
+
+func (l lines) line(i int) string {
+	if i == 0 {
+		return l.text[:l.ends[0]]
+	}
+	return l.text[l.ends[i-1]+1 : l.ends[i]]
+}
+
+// find returns the number of a line.
+func (l lines) find(text string) (int, bool) {
+	i := sort.Search(len(l.ends), func(i int) bool { return l.line(i) >= text })
+	return i, i < len(l.ends) && l.line(i) == text
+}
+
+// Near yields stems of words that mean about the same as those of a stem, the most like first, and how like they are,
+// from 0 to 1. A stem is that of search.Stem.
+func Near(stem string) iter.Seq2[string, float32] {
+	return func(yield func(string, float32) bool) {
+		row, ok := stems().find(stem)
+		if !ok {
+			return
+		}
+		for i := range nearPerStem {
+			at := near[3*(row*nearPerStem+i):][:3]
+			if at[2] == 0 || !yield(stems().line(int(at[0])|int(at[1])<<8), float32(at[2])/math.MaxUint8) {
+				return
+			}
+		}
+	}
+}
+
+// stops are words that tell nothing. The table was trained without them.
+const stops = " a an the of to in for on and or is are be by with from this that it as at my our your all any some me i " +
+	"we you can how do does what which who "
+
+// Vector is a direction.
+type Vector struct {
+	parts [size]int8
+	// scale makes it as long as 1; zero: there is no direction.
+	scale float32
+}
+
+// Likeness is the cosine of two directions, from -1 to 1.
+func (v *Vector) Likeness(o *Vector) float32 {
+	sum := int32(0)
+	for i := range v.parts {
+		sum += int32(v.parts[i]) * int32(o.parts[i])
+	}
+	return float32(sum) * v.scale * o.scale
+}
+
+// Sum makes vectors of texts.
+type Sum struct {
+	total [size]float32
+	seen  []int // rows that total has
+}
+
+// Of is the vector of a text: of its words in lower case, which split yields.
+func (s *Sum) Of(text string, split func(text string, each func(word string))) (v Vector) {
+	s.total, s.seen = [size]float32{}, s.seen[:0]
+	split(text, s.add)
+	square, largest := float64(0), float32(0)
+	for _, x := range s.total {
+		square += float64(x) * float64(x)
+		largest = max(largest, x, -x)
+	}
+	if largest == 0 {
+		return v
+	}
+	for i, x := range s.total {
+		v.parts[i] = int8(math.Round(float64(x / largest * math.MaxInt8)))
+	}
+	v.scale = largest / math.MaxInt8 / float32(math.Sqrt(square))
+	return v
+}
+
+// add adds a word. Each piece counts once.
+func (s *Sum) add(word string) {
+	if strings.Contains(stops, " "+word+" ") {
+		return
+	}
+	for _, row := range splitPieces(word) {
+		if slices.Contains(s.seen, row) {
+			continue
+		}
+		s.seen = append(s.seen, row)
+		scale := math.Float32frombits(binary.LittleEndian.Uint32([]byte(rows[4*row:][:4])))
+		parts := rows[4*len(vocabulary().ends)+size*row:][:size]
+		for i := range s.total {
+			s.total[i] += scale * float32(int8(parts[i]))
+		}
+	}
+}
+
+// splitPieces are the rows of a word: the longest piece that it begins with, then those that continue it.
+func splitPieces(word string) []int {
+	word = removeAccents(word)
+	var out []int
+	for from := 0; from < len(word); {
+		prefix, end := "", len(word)
+		if from > 0 {
+			prefix = "##"
+		}
+		row, ok := vocabulary().find(prefix + word[from:end])
+		for !ok && end > from+1 {
+			end--
+			row, ok = vocabulary().find(prefix + word[from:end])
+		}
+		if !ok {
+			unknown, _ := vocabulary().find("[UNK]")
+			return []int{unknown}
+		}
+		out = append(out, row)
+		from = end
+	}
+	return out
+}
+
+// removeAccents removes the accents of letters, as the vocabulary has none.
+func removeAccents(word string) string {
+	if !strings.ContainsFunc(word, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return word
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return r
+	}, norm.NFD.String(word))
+}
