@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/disarm"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
@@ -102,22 +103,20 @@ func Read(raw json.RawMessage, spec Spec) *Reader {
 
 // members reads an object, no further than maxArguments members. It is nil for anything else.
 func members(raw json.RawMessage) (values map[string]json.RawMessage, more bool) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return nil, false
 	}
 	values = map[string]json.RawMessage{}
-	for n := 0; dec.More(); n++ {
+	n := 0
+	for m, err := range jsonread.Spans(string(raw)) {
+		if err != nil {
+			return nil, false
+		}
 		if n == maxArguments && !disarm.Off("tool-bounds") {
 			return values, true
 		}
-		key, err := dec.Token()
-		name, is := key.(string)
-		var value json.RawMessage
-		if err != nil || !is || dec.Decode(&value) != nil {
-			return nil, false
-		}
-		values[name] = value
+		values[m.Key] = raw[m.Start:m.End]
+		n++
 	}
 	return values, false
 }
