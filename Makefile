@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test test-all e2e attack clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint clean uninstall
+.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint clean uninstall mutants
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ e2e: build ## run end-to-end tests only (CODEFORGE_E2E_MODE=embedded|docker)
 attack: build ## run the attacks of SECURITY.md, then again with single defences switched off, and print tables
 	@cd e2e && $(GO) test -count=1 -p 1 -timeout 30m -v ./attack/... ./negative/...
 
+faults: build ## cause 25 kinds of fault while four clients run code, embedded, for FAULTS (15m)
+	@cd e2e && CODEFORGE_FAULTS=$${FAULTS:-15m} CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 90m -run TestFaults -v ./faults
+
 clients: build ## let Claude Code and Gemini CLI read what codeforge connect writes (600 MB from npm)
 	@cd e2e && CODEFORGE_CLIENTS=1 CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 20m -run TestClientFiles -v .
 
@@ -77,6 +80,9 @@ word-vectors: ## train the vectors of words of the search again, from npm and Py
 
 documents: build ## import every document of a public directory of APIs, and compile the types of all operations (ten minutes)
 	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed
+
+mutants: ## change single places of the code, and print which changes no test notices (SEED=1 N=20 PACKAGES=.)
+	@cd e2e && . ../make/goflags.sh && $(GO) run ./mutants -seed $${SEED:-1} -n $${N:-20} -for $${FOR:-0} -packages "$${PACKAGES:-.}"
 
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	@make/fuzz.sh

@@ -176,10 +176,11 @@ func (l *loader) sources() (found bool) {
 		byName[c.Name] = c
 	}
 	for _, c := range l.credentials() {
-		if c.Mint == nil || c.Mint.Fetch == nil || l.fresh[c.api.Name] != c.api {
+		f, ok := c.Mint.(*Fetch)
+		if !ok || l.fresh[c.api.Name] != c.api {
 			continue
 		}
-		wrong, want := unfit(c, byName)
+		wrong, want := unfit(c.Name, f, byName)
 		if wrong == "" {
 			continue
 		}
@@ -189,13 +190,13 @@ func (l *loader) sources() (found bool) {
 	return found
 }
 
-// unfit says what is wrong with the token names that a fetch uses, or is empty.
-func unfit(c owned, byName map[string]owned) (found, want string) {
-	host, err := serverHost(c.Mint.Fetch.URL)
+// unfit says what is wrong with the token names that the fetch of a credential uses, or is empty.
+func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
+	host, err := serverHost(f.URL)
 	if err != nil {
 		return "", ""
 	}
-	for _, name := range c.Mint.Fetch.Uses {
+	for _, name := range f.Uses {
 		used, known := byName[name]
 		switch {
 		case !known && strings.Contains(name, "_"):
@@ -205,8 +206,8 @@ func unfit(c owned, byName map[string]owned) (found, want string) {
 		case !covers(used.api.Hosts, host):
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
 				"a credential of an API with that host in domains"
-		case needs(name, c.Name, byName, nil):
-			return "the token name " + name + ", which is fetched with " + c.Name + " itself",
+		case needs(name, of, byName, nil):
+			return "the token name " + name + ", which is fetched with " + of + " itself",
 				"a credential that does not need this one"
 		}
 	}
@@ -218,12 +219,12 @@ func needs(name, other string, byName map[string]owned, seen []string) bool {
 	if name == other {
 		return true
 	}
-	c := byName[name]
-	if slices.Contains(seen, name) || c.Mint == nil || c.Mint.Fetch == nil {
+	f, ok := byName[name].Mint.(*Fetch)
+	if slices.Contains(seen, name) || !ok {
 		return false
 	}
 	seen = append(seen, name)
-	return slices.ContainsFunc(c.Mint.Fetch.Uses, func(used string) bool { return needs(used, other, byName, seen) })
+	return slices.ContainsFunc(f.Uses, func(used string) bool { return needs(used, other, byName, seen) })
 }
 
 // disclosure rejects APIs whose public part contains a credential of any API, which code could then read, or whose

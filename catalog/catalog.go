@@ -104,7 +104,7 @@ type Credential struct {
 	// Placeholder is swapped like Name, and contains it. It is empty if there is none.
 	Placeholder string
 	// Mint is how the proxy obtains the value. Nil means that Value is it; otherwise Value is empty.
-	Mint *Mint
+	Mint Mint
 }
 
 // SurfaceKind is where in a request a token name may be swapped.

@@ -118,7 +118,9 @@ func (c *Catalog) AllSecrets() []Credential {
 		if !cr.Value.Empty() {
 			values = append(values, Credential{Name: cr.Name, Value: cr.Value})
 		}
-		masked(cr.Mint.Secrets())
+		if cr.Mint != nil {
+			masked(slices.DeleteFunc(cr.Mint.Secrets(), secret.Value.Empty))
+		}
 	}
 	for _, a := range c.APIs() {
 		if a.ClientCert != nil {

@@ -6,9 +6,55 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-func (v *validator) aws(path string, m *rawMint) *AWS {
+func awsKind() mintKind {
+	return mintKind{kindAWS, "Requests are signed with AWS Signature Version 4.", (*validator).aws, []mintField{
+		{name: "access_key_id", doc: "The access key's id.", form: formSecret, required: true, //nolint:gosec // of AWS
+			example: `"AKIAIOSFODNN7EXAMPLE"`},
+		{name: "secret_access_key", doc: "The secret access key" + secretDoc, form: formSecret, required: true,
+			example: `{"file": "secret_access_key"}`},
+		{name: "session_token", doc: "The session token of temporary credentials" + secretDoc, form: formSecret,
+			example: `{"file": "session_token"}`},
+		{name: "role_arn", doc: "A role to assume first.", example: `"arn:aws:iam::123456789012:role/reader"`},
+		{name: "external_id", doc: "The external id that the role asks for.", example: `"codeforge"`},
+		{name: "region", doc: "The only region.", required: true, example: `"eu-central-1"`},
+		{name: "services", doc: "The only services. Default: whatever the hosts are; required where they are not AWS's.",
+			form: formList, least: true, example: `["s3"]`},
+	}}
+}
+
+// AWS is "aws": requests are signed with Signature Version 4.
+type AWS struct {
+	AccessKeyID     string
+	SecretAccessKey secret.Value
+	SessionToken    secret.Value
+	// RoleARN is assumed through STS before signing. Empty: none.
+	RoleARN    string
+	ExternalID string // for RoleARN. Empty: none
+	Region     string
+	// Services are the only ones that requests are signed for. Empty: whatever the API's hosts are.
+	Services []string
+}
+
+// Kind implements Mint.
+func (*AWS) Kind() string { return kindAWS }
+
+// Secrets implements Mint.
+func (a *AWS) Secrets() []secret.Value { return []secret.Value{a.SecretAccessKey, a.SessionToken} }
+
+func (*AWS) address() string { return "" }
+
+func (a *AWS) identify(id *identity) {
+	id.add("access_key_id", a.AccessKeyID)
+	id.add("role_arn", a.RoleARN)
+	id.add("external_id", a.ExternalID)
+	id.add("region", a.Region)
+}
+
+func (v *validator) aws(path string, m *rawMint) Mint {
 	a := &AWS{
 		SecretAccessKey: v.inner(path, "secret_access_key", m), SessionToken: v.inner(path, "session_token", m),
 		RoleARN: m.text["role_arn"], ExternalID: m.text["external_id"],
@@ -49,7 +95,7 @@ func (v *validator) aws(path string, m *rawMint) *AWS {
 
 // signed checks the surfaces of a credential that is not swapped, but signs: they say where its name asks for that.
 func (v *validator) signed(raw rawCredential, c *Credential) {
-	if !c.Mint.Signs() {
+	if !c.Signs() {
 		return
 	}
 	if raw.in != nil {
@@ -59,7 +105,7 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 		v.Bad(raw.path()+".placeholder", "a placeholder of a credential that signs", "none")
 	}
 	c.Surfaces = []Surface{{Kind: SurfaceHeader, Field: "Authorization"}}
-	if h := c.Mint.HMAC; h != nil {
+	if h, ok := c.Mint.(*HMAC); ok {
 		c.Surfaces = nil
 		for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 			if strings.Contains(h.Headers[name], "{signature:") {
@@ -73,7 +119,7 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 // signers checks what an API and its signing credentials say about one another.
 func (v *validator) signers(a *API) {
 	for _, c := range a.Credentials {
-		if c.Mint == nil || c.Mint.AWS == nil || len(c.Mint.AWS.Services) == 1 {
+		if key, ok := c.Mint.(*AWS); !ok || len(key.Services) == 1 {
 			continue
 		}
 		for _, h := range a.Hosts {

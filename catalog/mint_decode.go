@@ -11,6 +11,7 @@ import (
 // rawMint is a kind of credential decoded, not yet validated: its fields by form.
 type rawMint struct {
 	kind    string
+	ttl     Seconds // of what a source gives
 	has     map[string]bool
 	text    map[string]string
 	secret  map[string]source

@@ -7,9 +7,105 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-func (v *validator) oauth2(path string, m *rawMint) *OAuth2 {
+func oauth2Kind() mintKind {
+	return mintKind{kindOAuth2, "A token from an OAuth 2.0 token endpoint, by a login or for the client itself.", (*validator).oauth2, []mintField{
+		{name: "provider", doc: "Fills in addresses and parameters.", example: `"google"`, words: providerNames()},
+		{name: "tenant", doc: "The directory of provider microsoft: a domain or an id. Default: common.",
+			example: `"example.onmicrosoft.com"`},
+		{name: "resource", doc: "The URL of an MCP server, in place of addresses: its authorization server is found.",
+			example: `"https://mcp.example.com/mcp"`},
+		{name: "grant", doc: "refresh_token (default): a user logs in. client_credentials: the client is the user.",
+			example: `"refresh_token"`, words: []string{string(GrantRefreshToken), string(GrantClientCredentials)}},
+		{name: "token_url", doc: "The token endpoint.", example: `"https://auth.example.com/token"`},
+		{name: "auth_url", doc: "The authorization endpoint, for a login in a browser.",
+			example: `"https://auth.example.com/authorize"`},
+		{name: "device_url", doc: "The device authorization endpoint, for login --device.",
+			example: `"https://auth.example.com/device"`},
+		{name: "client_id", doc: "The client's id. With resource it may be left out.", form: formID, example: `"my-client"`},
+		{name: "client_secret", doc: "The client's secret" + secretDoc, form: formSecret,
+			example: `{"file": "client_secret"}`},
+		{name: "scopes", doc: "What the token is for.", form: formList, example: `["read"]`},
+		{name: "auth", doc: "How the client authenticates: body (default) or basic.", example: `"body"`,
+			words: []string{"body", "basic"}},
+		{name: "params", doc: "Further parameters of the authorization request; of the token request with " +
+			"client_credentials.", form: formTexts, example: `{"access_type": "offline"}`},
+		{name: "redirect_host", doc: "The login's redirect host: 127.0.0.1 (default) or localhost.",
+			example: `"127.0.0.1"`, words: []string{"127.0.0.1", "localhost"}},
+		{name: "redirect_port", doc: "The login's redirect port, for providers that accept only the one entered there.",
+			form: formNumber, example: `8765`},
+	}}
+}
+
+// Grant is how an OAuth 2.0 client gets its tokens (RFC 6749).
+type Grant string
+
+// The grants. A login by authorization code or device code ends in a refresh token too.
+const (
+	GrantRefreshToken      Grant = "refresh_token"
+	GrantClientCredentials Grant = "client_credentials"
+)
+
+// OAuth2 is "oauth2": an access token from a token endpoint.
+type OAuth2 struct {
+	// Provider is the preset that filled in what config.json left out. Empty: none.
+	Provider string
+	Grant    Grant
+	// The endpoints, https only. AuthURL and DeviceURL serve logins; empty: that way is not offered.
+	TokenURL, AuthURL, DeviceURL string
+	ClientID                     string
+	ClientSecret                 secret.Value // empty for public clients
+	Scopes                       []string
+	// ScopeSeparator joins Scopes: a space, or what the provider wants in its place. Never empty.
+	ScopeSeparator string
+	// Basic means that the client authenticates by the Authorization header, else in the body ("auth": "basic", "body").
+	Basic bool
+	// Params are added to the authorization request, or, for GrantClientCredentials, to the token request.
+	Params map[string]string
+	// Resource is an MCP server's URL, whose authorization server is discovered (RFC 9728, 8414, 8707). It stands in
+	// place of the endpoints; ClientID may be empty then, and is registered.
+	Resource string
+	// RedirectHost is the host of the login's redirect address: "127.0.0.1", or "localhost" for providers that want the
+	// name.
+	RedirectHost string
+	// RedirectPort is its port. 0: an ephemeral one.
+	RedirectPort int
+}
+
+// RedirectPath is the path of every login's redirect address.
+const RedirectPath = "/callback"
+
+// RedirectURI is the login's redirect address, for a listener at port.
+func (o *OAuth2) RedirectURI(port int) string {
+	return "http://" + o.RedirectHost + ":" + strconv.Itoa(port) + RedirectPath
+}
+
+// Kind implements Mint.
+func (*OAuth2) Kind() string { return kindOAuth2 }
+
+// Secrets implements Mint.
+func (o *OAuth2) Secrets() []secret.Value { return []secret.Value{o.ClientSecret} }
+
+func (o *OAuth2) address() string {
+	if o.Resource != "" {
+		return o.Resource
+	}
+	return o.TokenURL
+}
+
+func (o *OAuth2) identify(id *identity) {
+	id.add("grant", string(o.Grant))
+	id.add("token_url", o.TokenURL)
+	id.add("client_id", o.ClientID)
+	id.addSorted("scopes", o.Scopes)
+	id.add("resource", o.Resource)
+	id.addTable("params", o.Params)
+}
+
+func (v *validator) oauth2(path string, m *rawMint) Mint {
 	o := &OAuth2{
 		Grant:    Grant(v.option(path, "grant", m, []string{string(GrantRefreshToken), string(GrantClientCredentials)})),
 		TokenURL: m.text["token_url"], AuthURL: m.text["auth_url"], DeviceURL: m.text["device_url"],
@@ -56,10 +152,11 @@ func (v *validator) oauth2(path string, m *rawMint) *OAuth2 {
 // it is for: a copied configuration with further hosts would have people log in for those.
 func (v *validator) resources(a *API) {
 	for _, c := range a.Credentials {
-		if c.Mint == nil || c.Mint.OAuth2 == nil || c.Mint.OAuth2.Resource == "" {
+		o, ok := c.Mint.(*OAuth2)
+		if !ok || o.Resource == "" {
 			continue
 		}
-		resource, err := serverHost(c.Mint.OAuth2.Resource)
+		resource, err := serverHost(o.Resource)
 		if err != nil {
 			continue // a mistake already
 		}

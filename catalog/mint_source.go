@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,82 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
+
+func fetchKind() mintKind {
+	return mintKind{kindFetch, "A secret that a secret manager gives for one HTTPS request.", (*validator).fetch, []mintField{
+		{name: "url", doc: "Where to ask.", required: true, example: `"https://vault.example.com/v1/secret/data/stripe"`},
+		{name: "method", doc: "GET, or POST if there is a body.", example: `"GET"`, words: []string{"GET", "POST"}},
+		{name: "headers", doc: "Headers, with token names of APIs that have the host.", form: formTexts,
+			example: `{"X-Vault-Token": "VAULT_TOKEN"}`},
+		{name: "body", doc: "The body of a POST, without token names.", example: `"{}"`},
+		{name: "json", doc: "A JSON pointer to the secret in the answer. Default: the whole answer.",
+			example: `"/data/data/key"`},
+		{name: "base64", doc: "true: what json finds is base64.", form: formBoolean, example: `true`},
+	}}
+}
+
+// Fetch is "fetch": one HTTPS request, with other credentials swapped in, whose answer holds the credential.
+type Fetch struct {
+	URL, Method string
+	Headers     map[string]string // values may hold token names of APIs that have the URL's host
+	Body        string            // empty: none
+	Pointer     string            // a JSON pointer (RFC 6901) into the answer. Empty: the whole body
+	Base64      bool              // what Pointer finds is base64
+	TTL         Seconds
+	// Uses are the token names in Headers.
+	Uses []string
+}
+
+// Kind implements Mint.
+func (*Fetch) Kind() string { return kindFetch }
+
+// Secrets implements Mint.
+func (*Fetch) Secrets() []secret.Value { return nil }
+
+func (f *Fetch) address() string { return f.URL }
+
+func (f *Fetch) identify(id *identity) {
+	id.add("request", f.Method, f.URL, f.Body, f.Pointer, strconv.FormatBool(f.Base64))
+	id.addTable("headers", f.Headers)
+}
+
+// Command is "command": a program that a feeder outside the proxy runs, whose output is the credential.
+type Command struct {
+	Args []string
+	TTL  Seconds
+}
+
+// Kind implements Mint.
+func (*Command) Kind() string { return kindCommand }
+
+// Secrets implements Mint.
+func (*Command) Secrets() []secret.Value { return nil }
+
+func (*Command) address() string { return "" }
+
+func (c *Command) identify(id *identity) {
+	id.add("args", c.Args...)
+}
+
+// File is "file" with "ttl": a file that is read again and again, because something else rewrites it.
+type File struct {
+	// Path is absolute, or relative to API's folder. See Read.
+	Path, API string
+	Pointer   string // as Fetch.Pointer
+	TTL       Seconds
+}
+
+// Kind implements Mint.
+func (*File) Kind() string { return kindFile }
+
+// Secrets implements Mint.
+func (*File) Secrets() []secret.Value { return nil }
+
+func (*File) address() string { return "" }
+
+func (f *File) identify(id *identity) {
+	id.add("file", f.Path, f.Pointer)
+}
 
 // ttl is the lifetime of what a source gives.
 func (v *validator) ttl(raw rawCredential) Seconds {
@@ -27,10 +104,10 @@ func (v *validator) ttl(raw rawCredential) Seconds {
 	return Seconds(ttl / time.Second)
 }
 
-func (v *validator) fetch(path string, m *rawMint, ttl Seconds) *Fetch {
+func (v *validator) fetch(path string, m *rawMint) Mint {
 	f := &Fetch{URL: m.text["url"], Method: v.option(path, "method", m, []string{"GET", "POST"}),
 		Headers: map[string]string{},
-		Body:    m.text["body"], Pointer: m.text["json"], Base64: m.boolean["base64"], TTL: ttl}
+		Body:    m.text["body"], Pointer: m.text["json"], Base64: m.boolean["base64"], TTL: m.ttl}
 	if m.has["url"] {
 		v.https(path+".url", f.URL, `"https://vault.example.com/v1/secret/data/stripe"`)
 	}
@@ -83,7 +160,8 @@ func tokenNames(text string) []string {
 	return out
 }
 
-func (v *validator) command(path string, args []string, ttl Seconds) *Command {
+func (v *validator) command(path string, m *rawMint) Mint {
+	args := m.list["args"]
 	if args != nil && len(args) == 0 {
 		v.Bad(path, "an empty list", `a program and its arguments, e.g. ["op", "read", "op://Work/Stripe/key"]`)
 	}
@@ -97,11 +175,11 @@ func (v *validator) command(path string, args []string, ttl Seconds) *Command {
 			v.Bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
 		}
 	}
-	return &Command{Args: args, TTL: ttl}
+	return &Command{Args: args, TTL: m.ttl}
 }
 
 // watched checks a file that is read again and again.
-func (v *validator) watched(raw rawCredential) *Mint {
+func (v *validator) watched(raw rawCredential) Mint {
 	ttl := v.ttl(raw)
 	if raw.file == nil {
 		v.Bad(raw.path()+".ttl", "a lifetime for a credential that nothing changes", "ttl with fetch, command or file only")
@@ -114,7 +192,7 @@ func (v *validator) watched(raw rawCredential) *Mint {
 	if text, ok := v.resolve(raw.path(), raw.source); ok { // a mistake shows now rather than when it is first used
 		v.secretText(raw.path(), raw.source, text)
 	}
-	return &Mint{File: f}
+	return f
 }
 
 // Read reads the credential anew; dir is apis/. The error quotes nothing of the file.

@@ -63,7 +63,7 @@ func TestProviders(t *testing.T) {
 		"atlassian": {"https://auth.atlassian.com/oauth/token", "http://localhost:9/callback", "map[audience:api.atlassian.com prompt:consent]"},
 	} {
 		o := minted(t, "api.example.com", fmt.Sprintf(`{"oauth2": {"provider": %q, "client_id": "id",
-			"client_secret": "hunter2-hunter2"}}`, name), nil).Mint.OAuth2
+			"client_secret": "hunter2-hunter2"}}`, name), nil).Mint.(*catalog.OAuth2)
 		if o.TokenURL != want.token || o.AuthURL == "" || o.RedirectURI(9) != want.redirect ||
 			fmt.Sprint(o.Params) != want.params || o.Grant != catalog.GrantRefreshToken || o.Basic != (name == "notion") {
 			t.Errorf("%s: %+v", name, o)
@@ -81,16 +81,16 @@ func TestProviders(t *testing.T) {
 func TestProviderOverrides(t *testing.T) {
 	o := minted(t, "api.example.com", `{"oauth2": {"provider": "microsoft", "tenant": "example.com", "client_id": "id",
 		"scopes": ["Mail.Read"], "device_url": "https://device.example.com/d", "redirect_port": 9000,
-		"params": {"prompt": "select_account"}}}`, nil).Mint.OAuth2
+		"params": {"prompt": "select_account"}}}`, nil).Mint.(*catalog.OAuth2)
 	if o.TokenURL != "https://login.microsoftonline.com/example.com/oauth2/v2.0/token" ||
 		o.DeviceURL != "https://device.example.com/d" || o.RedirectPort != 9000 || o.Params["prompt"] != "select_account" ||
 		!slices.Equal(o.Scopes, []string{"Mail.Read", "offline_access"}) {
 		t.Errorf("%+v", o)
 	}
 	app := minted(t, "api.example.com", `{"oauth2": {"provider": "microsoft", "grant": "client_credentials", "client_id": "id",
-		"client_secret": "hunter2-hunter2", "scopes": ["https://graph.microsoft.com/.default"]}}`, nil).Mint
-	if app.Logins() || slices.Contains(app.OAuth2.Scopes, "offline_access") {
-		t.Errorf("a client without users: %+v", app.OAuth2)
+		"client_secret": "hunter2-hunter2", "scopes": ["https://graph.microsoft.com/.default"]}}`, nil)
+	if o := app.Mint.(*catalog.OAuth2); app.Login() != nil || slices.Contains(o.Scopes, "offline_access") {
+		t.Errorf("a client without users: %+v", o)
 	}
 }
 
@@ -136,9 +136,7 @@ func TestKinds(t *testing.T) {
 		}
 		asJSON, err := json.Marshal(c)
 		for _, text := range []string{
-			fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%+v %#v", c.Mint, *c.Mint), string(asJSON), c.Mint.Digest(),
-			fmt.Sprintf("%+v %#v", c.Mint.OAuth2, c.Mint.GitHubApp), fmt.Sprintf("%+v %#v", c.Mint.Google, c.Mint.AWS),
-			fmt.Sprintf("%+v", c.Mint.HMAC),
+			fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%+v %#v", c.Mint, c.Mint), string(asJSON), c.MintDigest(),
 		} {
 			if strings.Contains(text, k.hidden) || err != nil {
 				t.Errorf("%s: %v, printed: %s", kind, err, text)
@@ -149,11 +147,11 @@ func TestKinds(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	f := minted(t, "vault.example.com", `{"ttl": "15m", "fetch": {"url": "https://vault.example.com/v1", "json": "/data/key",
-		"headers": {"Accept": "application/json", "X-Vault-Namespace": "TEAM"}}}`, nil).Mint.Fetch
+		"headers": {"Accept": "application/json", "X-Vault-Namespace": "TEAM"}}}`, nil).Mint.(*catalog.Fetch)
 	if f.Method != "GET" || f.TTL.Duration().Minutes() != 15 || f.Headers["Accept"] != "application/json" || f.Pointer != "/data/key" {
 		t.Errorf("%+v", f)
 	}
-	c := minted(t, "a.example.com", `{"command": ["op", "read", "op://Work/Stripe/key"]}`, nil).Mint.Command
+	c := minted(t, "a.example.com", `{"command": ["op", "read", "op://Work/Stripe/key"]}`, nil).Mint.(*catalog.Command)
 	if len(c.Args) != 3 || c.TTL.Duration().Minutes() != 5 {
 		t.Errorf("%+v", c)
 	}
@@ -172,7 +170,7 @@ func TestFileIsReadAgain(t *testing.T) {
 		"other":        "hunter2-outside",
 	})
 	c := clean(t, dir, nil)
-	f := c.API("acme").Credentials[0].Mint.File
+	f := c.API("acme").Credentials[0].Mint.(*catalog.File)
 	if v, err := f.Read(dir); err != nil || v.Reveal() != "hunter2-hunter2" {
 		t.Fatalf("%v", err)
 	}
@@ -206,7 +204,7 @@ func TestMintVersions(t *testing.T) {
 	}
 	const before = `, "client_id": "id", "client_secret": "hunter2-hunter2", "scopes": ["a", "b"]`
 	c, old := load(before)
-	if c2, same := load(before); c.Version() != c2.Version() || !old.Same(same) || old.Mint.Digest() != same.Mint.Digest() {
+	if c2, same := load(before); c.Version() != c2.Version() || !old.Same(same) || old.MintDigest() != same.MintDigest() {
 		t.Error("the same configuration is another")
 	}
 	for fields, newDigest := range map[string]bool{
@@ -217,17 +215,17 @@ func TestMintVersions(t *testing.T) {
 		`, "client_id": "id", "client_secret": "hunter2-hunter2", "scopes": ["a", "b"], "params": {"login": "x"}`: true,
 	} {
 		c2, now := load(fields)
-		if c.Version() == c2.Version() || old.Same(now) || (old.Mint.Digest() != now.Mint.Digest()) != newDigest {
+		if c.Version() == c2.Version() || old.Same(now) || (old.MintDigest() != now.MintDigest()) != newDigest {
 			t.Errorf("%s: version is new: %t, same: %t, digest is new: %t", fields, c.Version() != c2.Version(), old.Same(now),
-				old.Mint.Digest() != now.Mint.Digest())
+				old.MintDigest() != now.MintDigest())
 		}
 	}
 }
 
 // TestDigestIsForGood: stored tokens are found by it after an update of CodeForge.
 func TestDigestIsForGood(t *testing.T) {
-	m := catalog.Mint{OAuth2: &catalog.OAuth2{Grant: "refresh_token", TokenURL: "https://a.example/t", ClientID: "id", Scopes: []string{"a"}}}
-	if got, want := m.Digest(), "df20eb987a919de3"; !strings.HasPrefix(got, want) {
+	o := &catalog.OAuth2{Grant: "refresh_token", TokenURL: "https://a.example/t", ClientID: "id", Scopes: []string{"a"}}
+	if got, want := (catalog.Credential{Mint: o}).MintDigest(), "df20eb987a919de3"; !strings.HasPrefix(got, want) {
 		t.Errorf("%s; want %s...: logins would be lost", got, want)
 	}
 }
@@ -251,7 +249,7 @@ func TestInternal(t *testing.T) {
 	if len(c.AllSecrets()) != 1 || c.AllSecrets()[0].Name != "VAULT_TOKEN" {
 		t.Errorf("secrets: %+v", c.AllSecrets())
 	}
-	if uses := c.API("acme").Credentials[0].Mint.Fetch.Uses; !slices.Equal(uses, []string{"VAULT_TOKEN"}) {
+	if uses := c.API("acme").Credentials[0].Mint.(*catalog.Fetch).Uses; !slices.Equal(uses, []string{"VAULT_TOKEN"}) {
 		t.Errorf("uses %v", uses)
 	}
 }
@@ -305,18 +303,18 @@ func TestMintedProblemsHideValues(t *testing.T) {
 
 // TestServer: where doctor looks whether a credential can be obtained.
 func TestServer(t *testing.T) {
-	for want, m := range map[string]*catalog.Mint{
+	for want, m := range map[string]catalog.Mint{
 		"":                       nil,
-		"oauth2.googleapis.com":  {OAuth2: &catalog.OAuth2{TokenURL: "https://oauth2.googleapis.com/token"}},
-		"mcp.linear.app":         {OAuth2: &catalog.OAuth2{Resource: "https://mcp.linear.app/mcp"}},
-		"vault.example.com:8200": {Fetch: &catalog.Fetch{URL: "https://vault.example.com:8200/v1"}},
-		"api.github.com":         {GitHubApp: &catalog.GitHubApp{BaseURL: "https://api.github.com"}},
+		"oauth2.googleapis.com":  &catalog.OAuth2{TokenURL: "https://oauth2.googleapis.com/token"},
+		"mcp.linear.app":         &catalog.OAuth2{Resource: "https://mcp.linear.app/mcp"},
+		"vault.example.com:8200": &catalog.Fetch{URL: "https://vault.example.com:8200/v1"},
+		"api.github.com":         &catalog.GitHubApp{BaseURL: "https://api.github.com"},
 	} {
-		if got := m.Server(); got != want {
+		if got := (catalog.Credential{Mint: m}).Server(); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
-	if got := (&catalog.Mint{Command: &catalog.Command{}}).Server(); got != "" {
+	if got := (catalog.Credential{Mint: &catalog.Command{}}).Server(); got != "" {
 		t.Errorf("a command: %q", got)
 	}
 }

@@ -2,23 +2,16 @@ package catalog
 
 import (
 	"crypto/rsa"
-	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
@@ -34,7 +27,7 @@ const (
 )
 
 // mint checks a kind. It is nil for a credential that has its value itself, and after a mistake.
-func (v *validator) mint(raw rawCredential) *Mint {
+func (v *validator) mint(raw rawCredential) Mint {
 	path := raw.path()
 	if raw.mint == nil {
 		if raw.ttl == nil {
@@ -46,26 +39,21 @@ func (v *validator) mint(raw rawCredential) *Mint {
 		v.Bad(path+".json", "a JSON pointer without a file", "json inside "+raw.mint.kind+", or none")
 	}
 	path += "." + raw.mint.kind
-	if raw.ttl != nil && raw.mint.kind != kindFetch && raw.mint.kind != kindCommand {
+	switch {
+	case raw.mint.kind == kindFetch || raw.mint.kind == kindCommand:
+		raw.mint.ttl = v.ttl(raw)
+	case raw.ttl != nil:
 		v.Bad(raw.path()+".ttl", "a lifetime for a credential whose server says how long it lives",
 			"ttl with fetch, command or file only")
 	}
 	v.texts(path, raw.mint)
-	switch raw.mint.kind {
-	case kindOAuth2:
-		return &Mint{OAuth2: v.oauth2(path, raw.mint)}
-	case kindGitHubApp:
-		return &Mint{GitHubApp: v.githubApp(path, raw.mint)}
-	case kindGoogle:
-		return &Mint{Google: v.google(path, raw.mint)}
-	case kindAWS:
-		return &Mint{AWS: v.aws(path, raw.mint)}
-	case kindHMAC:
-		return &Mint{HMAC: v.hmac(path, raw.mint)}
-	case kindFetch:
-		return &Mint{Fetch: v.fetch(path, raw.mint, v.ttl(raw))}
-	case kindCommand:
-		return &Mint{Command: v.command(path, raw.mint.list["args"], v.ttl(raw))}
+	if raw.mint.kind == kindCommand {
+		return v.command(path, raw.mint)
+	}
+	for _, k := range mintKinds() {
+		if k.name == raw.mint.kind {
+			return k.build(v, path, raw.mint)
+		}
 	}
 	return nil
 }
@@ -199,182 +187,4 @@ func (v *validator) rsaKey(field, text string) secret.Value {
 		return secret.Value{}
 	}
 	return secret.New(text)
-}
-
-func (v *validator) githubApp(path string, m *rawMint) *GitHubApp {
-	g := &GitHubApp{
-		AppID: m.text["app_id"], InstallationID: m.text["installation_id"], Repositories: m.list["repositories"],
-		Permissions: m.texts["permissions"], BaseURL: strings.TrimSuffix(m.text["base_url"], "/"),
-	}
-	if m.has["app_id"] && !regexp.MustCompile(`^[0-9A-Za-z.]{1,40}$`).MatchString(g.AppID) {
-		v.Bad(path+".app_id", "not the id of an app", `digits, or a client id like "Iv23liABCDEFGHIJKLMN"`)
-	}
-	if m.has["installation_id"] && !regexp.MustCompile(`^[0-9]{1,20}$`).MatchString(g.InstallationID) {
-		v.Bad(path+".installation_id", "not the id of an installation",
-			"digits, as in the address of the installation's settings")
-	}
-	if text, ok := v.innerText(path, "key", m); ok {
-		g.Key = v.rsaKey(path+".key", text)
-	}
-	for i, r := range g.Repositories {
-		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`).MatchString(r) {
-			v.Bad(fmt.Sprintf("%s.repositories[%d]", path, i), "not the name of a repository",
-				`one without its owner, e.g. "site"`)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.Permissions)) {
-		field := strictjson.Label(path+".permissions.", name, plainKey(name))
-		if !regexp.MustCompile(`^[a-z_]{1,64}$`).MatchString(name) {
-			v.Bad(field, "not the name of a permission", `one like "issues" or "pull_requests"`)
-		}
-		if !slices.Contains([]string{"read", "write", "admin"}, g.Permissions[name]) {
-			v.Bad(field, "not an access", "read, write or admin")
-		}
-	}
-	if g.BaseURL == "" {
-		g.BaseURL = "https://api.github.com"
-	} else if u, ok := v.https(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok &&
-		u.RawQuery != "" {
-		v.Bad(path+".base_url", "an address with a query", "one without")
-	}
-	return g
-}
-
-func (v *validator) google(path string, m *rawMint) *Google {
-	g := &Google{Scopes: m.list["scopes"], Subject: m.text["subject"]}
-	const want = "the JSON file that Google gave for the service account"
-	if text, ok := v.innerText(path, "key", m); ok {
-		var file struct {
-			Type     string `json:"type"`
-			Email    string `json:"client_email"`
-			KeyID    string `json:"private_key_id"`
-			Key      string `json:"private_key"`
-			TokenURI string `json:"token_uri"`
-		}
-		switch err := json.Unmarshal([]byte(text), &file); {
-		case err != nil: // its text may quote the key
-			v.Bad(path+".key", "not a JSON object with texts", want)
-		case file.Type != "service_account":
-			v.Bad(path+".key", "a file that is not of the type service_account", want)
-		case !strings.Contains(file.Email, "@"):
-			v.Bad(path+".key", "a file without client_email", want)
-		default:
-			g.Key, g.Email, g.KeyID, g.TokenURL = secret.New(text), file.Email, file.KeyID, file.TokenURI
-			if g.TokenURL == "" {
-				g.TokenURL = "https://oauth2.googleapis.com/token"
-			}
-			v.https(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
-			g.PrivateKey = v.rsaKey(path+".key", file.Key)
-		}
-	}
-	if m.has["scopes"] && len(g.Scopes) == 0 && !v.Full() {
-		v.Bad(path+".scopes", "an empty list", `at least one, e.g. ["https://www.googleapis.com/auth/cloud-platform"]`)
-	}
-	for i, s := range g.Scopes {
-		if s == "" || strings.ContainsAny(s, " \"\\") {
-			v.Bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
-		}
-	}
-	if m.has["subject"] && !strings.Contains(g.Subject, "@") {
-		v.Bad(path+".subject", "not a user", `a mail address, e.g. "ann@example.com"`)
-	}
-	return g
-}
-
-// The placeholders of HMAC.Message, and those of HMAC.Headers.
-var (
-	SignatureParts = []string{"{timestamp}", "{timestamp:ms}", "{nonce}", "{method}", "{host}", "{path}", "{query}",
-		"{body}", "{body:sha256}"}
-	SignatureHeaders = []string{"{signature:hex}", "{signature:base64}", "{timestamp}", "{timestamp:ms}", "{nonce}"}
-)
-
-// marks finds what looks like a placeholder.
-var marks = regexp.MustCompile(`\{[^{}]*\}`)
-
-func (v *validator) hmac(path string, m *rawMint) *HMAC {
-	h := &HMAC{
-		Key: v.inner(path, "key", m), KeyEncoding: v.option(path, "key_encoding", m, []string{"text", "base64", "hex"}),
-		Hash:    v.option(path, "hash", m, []string{"sha256", "sha512", "sha1"}),
-		Message: m.text["message"], Headers: map[string]string{},
-	}
-	if h.KeyEncoding == "" {
-		h.KeyEncoding = "text"
-	}
-	if h.Hash == "" {
-		h.Hash = "sha256"
-	}
-	if _, err := h.Bytes(); err != nil && !h.Key.Empty() {
-		v.Bad(path+".key", "a key that is not "+h.KeyEncoding, "the key as key_encoding says")
-	}
-	for _, mark := range marks.FindAllString(h.Message, -1) {
-		v.mark(path+".message", mark, SignatureParts)
-	}
-	if m.has["message"] && !marks.MatchString(h.Message) {
-		v.Bad(path+".message", "a text without placeholders, whose signature would be a password",
-			`one like "{timestamp}{method}{path}{body}"`)
-	}
-	signatures := 0
-	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
-		value := m.texts["headers"][name]
-		field := strictjson.Label(path+".headers.", name, plainKey(name))
-		signatures += strings.Count(value, "{signature:")
-		for _, mark := range marks.FindAllString(value, -1) {
-			v.mark(field, mark, SignatureHeaders)
-		}
-		switch {
-		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
-			v.Bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
-		case SinkHeader(name):
-			v.Bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
-		default:
-			h.Headers[name] = value
-		}
-	}
-	if m.has["headers"] && signatures != 1 {
-		v.Bad(path+".headers", fmt.Sprintf("%d signatures", signatures), "{signature:hex} or {signature:base64} once")
-	}
-	return h
-}
-
-// Bytes is the key as it signs.
-func (h *HMAC) Bytes() ([]byte, error) {
-	switch h.KeyEncoding {
-	case "base64":
-		return base64.StdEncoding.DecodeString(h.Key.Reveal())
-	case "hex":
-		return hex.DecodeString(h.Key.Reveal())
-	}
-	return []byte(h.Key.Reveal()), nil
-}
-
-// mark checks a placeholder.
-func (v *validator) mark(field, mark string, known []string) {
-	if slices.Contains(known, mark) {
-		return
-	}
-	found, want := "a placeholder that does not exist", "one of "+strings.Join(known, ", ")
-	if near := strictjson.Nearest(mark, known); near != "" {
-		found, want = strconv.Quote(mark), fmt.Sprintf("did you mean %q?", near)
-	}
-	v.Bad(field, found, want)
-}
-
-func (v *validator) clientCert(raw *rawClientCert) *ClientCert {
-	if raw == nil {
-		return nil
-	}
-	cert, err := v.readNamed(raw.cert, maxCAs)
-	if err != nil {
-		v.Bad("client_cert.cert", reason(err), "a PEM file in the API's folder, or an absolute path")
-	}
-	key, ok := v.resolve("client_cert.key", raw.key)
-	if err != nil || !ok {
-		return nil
-	}
-	if _, err := tls.X509KeyPair(cert, []byte(key)); err != nil { // its text is not shown: it may quote
-		v.Bad("client_cert", "no certificate and key in PEM that belong together",
-			"the certificate in cert, with intermediates behind it, and its private key without a passphrase in key")
-		return nil
-	}
-	return &ClientCert{Cert: cert, Key: secret.New(key)}
 }

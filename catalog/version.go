@@ -49,7 +49,7 @@ func (a *API) sum() digest {
 		field(h, c.Name)
 		field(h, c.Value.Reveal())
 		field(h, c.Placeholder)
-		c.Mint.write(func(s string) { field(h, s) })
+		c.writeMint(func(s string) { field(h, s) })
 		field(h, strconv.Itoa(len(c.Surfaces)))
 		for _, s := range c.Surfaces {
 			field(h, s.String())

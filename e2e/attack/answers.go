@@ -81,5 +81,5 @@ func logged(e *Evidence) (string, bool) {
 // reached: a request arrived; that the value is not in it is for misplaced to see.
 func reached(e *Evidence) (string, bool) { return e.brief(), len(e.Arrived) > 0 }
 
-// documented: what SECURITY.md says cannot be promised is so.
+// documented: what docs/security/limits.md lists is so.
 func documented(e *Evidence) (string, bool) { return "as documented", e.got("HTTPBIN_TOKEN") }

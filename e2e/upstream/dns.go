@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/miekg/dns"
 )
@@ -14,6 +15,7 @@ import (
 type dnsServer struct {
 	addresses Addresses
 	more      sync.Map // of Name: addresses by name
+	fault     atomic.Int64
 	mu        sync.Mutex
 	turns     map[string]int
 	asked     []string
@@ -35,11 +37,22 @@ func (s *Server) serveDNS(addr string) error {
 // ServeDNS answers one question.
 func (d *dnsServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg).SetReply(q)
-	if len(q.Question) == 1 {
+	switch rcode := d.fault.Load(); {
+	case rcode == NoAnswer:
+		return
+	case rcode != 0:
+		m.Rcode = int(rcode)
+	case len(q.Question) == 1:
 		d.answer(m, q.Question[0])
 	}
 	_ = w.WriteMsg(m)
 }
+
+// NoAnswer lets the DNS server leave questions without an answer.
+const NoAnswer = -1
+
+// FailNames makes the DNS server answer all questions with a code, or not at all if it is NoAnswer. 0 ends that.
+func (s *Server) FailNames(rcode int) { s.dns.fault.Store(int64(rcode)) }
 
 // Name makes the DNS server answer with an address for one more name.
 func (s *Server) Name(name string, a netip.Addr) { s.dns.more.Store(name, a) }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,11 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("PRIVILEGE_TEST") {
 	case "":
-		os.Exit(m.Run())
+		code := m.Run()
+		if program.path != "" {
+			_ = os.RemoveAll(filepath.Dir(program.path))
+		}
+		os.Exit(code)
 	case "all":
 		err := Drop()
 		fmt.Printf("%v, raw socket: %v, child: %s, again: %v\n", err, rawSocket(), childCaps(), Check(os.Getpid()))
@@ -58,21 +63,34 @@ func childCaps() string {
 	return "no CapEff"
 }
 
-// run builds the test's program as the daemons are built, because threads can be changed all at once only without cgo,
-// and runs it: as root, or through args as somebody else.
-func run(t *testing.T, what string, args ...string) string {
-	t.Helper()
+// program is the test's program, built as the daemons are built, because threads can be changed all at once only without
+// cgo.
+var program struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+func buildProgram() error {
 	dir, err := os.MkdirTemp("", "privilege-test-") // t.TempDir is its owner's alone
-	testkit.Must(t, err)
-	defer os.RemoveAll(dir)
-	testkit.Must(t, os.Chmod(dir, 0o755)) //nolint:gosec // another user runs the program
-	program := filepath.Join(dir, "program")
-	build := exec.Command("go", "test", "-trimpath", "-c", "-o", program, ".")
+	if err != nil {
+		return err
+	}
+	program.path = filepath.Join(dir, "program")
+	build := exec.Command("go", "test", "-trimpath", "-c", "-o", program.path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		return fmt.Errorf("%w: %s", err, out)
 	}
-	args = append(args, program)
+	return os.Chmod(dir, 0o755) //nolint:gosec // another user runs the program
+}
+
+// run runs the program: as root, or through args as somebody else.
+func run(t *testing.T, what string, args ...string) string {
+	t.Helper()
+	program.once.Do(func() { program.err = buildProgram() })
+	testkit.Must(t, program.err)
+	args = append(args, program.path)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"PRIVILEGE_TEST=" + what, "PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()

@@ -4,11 +4,40 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 )
+
+// StartServer builds and starts a server of e2e's module, which has dependencies that no product has, and returns its
+// address. The server prints its port, and ends when its standard input does.
+func StartServer(tb testing.TB, pkg string) string {
+	tb.Helper()
+	binary := filepath.Join(tb.TempDir(), "server")
+	build := exec.Command("go", "build", "-trimpath", "-o", binary, pkg)
+	build.Dir = Root(tb)
+	if out, err := build.CombinedOutput(); err != nil {
+		tb.Fatalf("building %s: %v\n%s", pkg, err, out)
+	}
+	cmd := exec.Command(binary)
+	in, err := cmd.StdinPipe()
+	Must(tb, err)
+	out, err := cmd.StdoutPipe()
+	Must(tb, err)
+	cmd.Stderr = tb.Output()
+	Must(tb, cmd.Start())
+	tb.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	var port string
+	_, err = fmt.Fscan(out, &port)
+	Must(tb, err)
+	return net.JoinHostPort("127.0.0.1", port)
+}
 
 // Programs is the folder below the root of the source tree with the Go programs that tests use.
 func Programs(root string) string { return filepath.Join(root, ".tools", "programs") }

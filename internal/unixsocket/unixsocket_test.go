@@ -84,3 +84,20 @@ func TestPeerUIDOfNoSocket(t *testing.T) {
 		t.Error("a pipe has a user")
 	}
 }
+
+// TestListenElsewhere: a path that cannot be looked at is refused with that error.
+func TestListenElsewhere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(file, "s.sock"), filepath.Join(t.TempDir(), "none", "s.sock")} {
+		if l, err := Listen(t.Context(), path, 0o600); err == nil {
+			_ = l.Close()
+			t.Errorf("%s: a socket is there", path)
+		}
+	}
+	if err := replaceable(t.Context(), filepath.Join(file, "s.sock")); err == nil {
+		t.Error("below a file there is room for a socket")
+	}
+}

@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/creack/pty"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -211,10 +210,7 @@ func TestSince(t *testing.T) {
 // TestConfirm: only a yes on a terminal is a yes.
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yep\n": false} {
-		terminalEnd, program, err := pty.Open()
-		if err != nil {
-			testkit.Skip(t, "no terminals: "+err.Error())
-		}
+		terminalEnd, program := testkit.OpenTerminal(t)
 		e := &Env{Stdin: program, Stderr: terminal.Open(program)}
 		if _, err := io.WriteString(terminalEnd, answer); err != nil {
 			t.Fatal(err)

@@ -223,7 +223,7 @@ func (o *mcpOptions) logIn(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(a.Credentials, func(c catalog.Credential) bool { return c.Mint.Logins() })
+	i := slices.IndexFunc(a.Credentials, func(c catalog.Credential) bool { return c.Login() != nil })
 	if i < 0 {
 		return fmt.Errorf("%s has no login in its config.json: codeforge mcp add NAME --oauth --url ADDRESS adds a server "+
 			"that has one", name)

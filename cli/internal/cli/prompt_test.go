@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/term"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
@@ -32,10 +31,7 @@ type typist struct {
 // newTypist starts a command line on a terminal.
 func newTypist(t *testing.T, args ...string) *typist {
 	t.Helper()
-	master, slave, err := pty.Open()
-	if err != nil {
-		testkit.Skip(t, "no terminals: "+err.Error())
-	}
+	master, slave := testkit.OpenTerminal(t)
 	t.Cleanup(func() { _ = master.Close() }) // not slave: after Ctrl-C it is still read from, until master is closed
 	w := &typist{t: t, master: master, code: make(chan int, 1), fd: int(slave.Fd())}
 	w.ctx, w.ctrlC = context.WithCancel(t.Context())

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
-
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -86,10 +84,7 @@ func TestDownBesideDocker(t *testing.T) {
 // TestPurgeMeanwhile: what was started again while down --purge asked is not removed.
 func TestPurgeMeanwhile(t *testing.T) {
 	d, lock := inUse(t)
-	terminalEnd, program, err := pty.Open()
-	if err != nil {
-		testkit.Skip(t, "no terminals: "+err.Error())
-	}
+	terminalEnd, program := testkit.OpenTerminal(t)
 	defer terminalEnd.Close()
 	defer program.Close()
 	e := &Env{Stdin: program, Stdout: terminal.Open(program), Stderr: terminal.Open(program)}

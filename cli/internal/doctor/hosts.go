@@ -58,7 +58,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 			targets = append(targets, target{a, name, a.Scheme(h) + "://" + name + "/"})
 		}
 		for _, cr := range a.Credentials { // without its token server a credential ends, and the host is of no use
-			if name := cr.Mint.Server(); a.Active && name != "" && !seen[name] {
+			if name := cr.Server(); a.Active && name != "" && !seen[name] {
 				seen[name] = true
 				targets = append(targets, target{a, name, "https://" + name + "/"})
 			}

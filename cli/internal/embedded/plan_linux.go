@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/cli/internal/view"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
@@ -42,7 +41,7 @@ func (p plan) address() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
 func (p plan) url() string { return "http://" + p.address() }
 
 // proxyArgs is egress-proxy's command line.
-func proxyArgs(p plan, v view.View) []string {
+func proxyArgs(p plan, v view) []string {
 	return []string{
 		"--mode", "embedded",
 		"--apis", p.APIs,
@@ -57,7 +56,7 @@ func proxyArgs(p plan, v view.View) []string {
 }
 
 // sandboxArgs is sandboxd's command line.
-func sandboxArgs(p plan, v view.View) []string {
+func sandboxArgs(p plan, v view) []string {
 	args := []string{
 		"serve",
 		"--mode", "embedded",
@@ -95,7 +94,7 @@ func sandboxArgs(p plan, v view.View) []string {
 }
 
 // serverArgs is mcp-server's command line. It also listens on [::1] if the machine has IPv6.
-func serverArgs(p plan, v view.View) []string {
+func serverArgs(p plan, v view) []string {
 	return []string{
 		"--listen", p.address(),
 		"--sandbox", "unix:" + v.Path("run", statedir.SandboxSocket),

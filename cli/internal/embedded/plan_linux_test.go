@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/view"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -17,7 +16,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // TestCommandLines compares the daemons' command lines with a golden file.
 func TestCommandLines(t *testing.T) {
 	p := plan{State: "/home/me/.codeforge", APIs: "/home/me/apis", Port: 8080, Slots: 8, Warm: 2, WarmPython: 1, Pythons: []string{"/usr/bin/python3"}, Memory: 1 << 30, Servers: 8, ServerMemory: 512 << 20, Programs: "/opt/servers", OwnerUID: 1000, SkillsReadonly: true}
-	var v view.View
+	var v view
 	var b strings.Builder
 	for _, row := range []struct {
 		name string

@@ -11,7 +11,6 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/deno"
-	"github.com/codeforge-mcp/codeforge/cli/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
@@ -20,7 +19,7 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 	p = plan{
 		State: c.State.Path(), Slots: c.Slots, Warm: min(c.Settings.Warm, c.Slots), Memory: c.Settings.Memory,
 		WarmPython: min(c.Settings.WarmPython, c.Slots), Servers: c.Settings.Servers, ServerMemory: c.Settings.ServerMemory,
-		Privileged: reexec.Privileged(), Quiet: c.Quiet, SkillsReadonly: c.Settings.SkillsReadonly,
+		Privileged: isPrivileged(), Quiet: c.Quiet, SkillsReadonly: c.Settings.SkillsReadonly,
 	}
 	p.OwnerUID = ownerUID(p.Privileged, c.getenv)
 	if p.Bin, err = binaries(c.Bin); err != nil {

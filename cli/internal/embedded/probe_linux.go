@@ -10,15 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/reexec"
-	"github.com/codeforge-mcp/codeforge/cli/internal/slotnet"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
 // Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
 func Probe(ctx context.Context, environ []string) error {
 	var output strings.Builder
-	child, err := reexec.Start(reexec.Config{Args: []string{ProbeCommand}, Env: environ, Stdout: &output, Stderr: &output})
+	child, err := startInner(innerConfig{Args: []string{ProbeCommand}, Env: environ, Stdout: &output, Stderr: &output})
 	if err != nil {
 		return err
 	}
@@ -44,17 +42,17 @@ func RunProbe(ctx context.Context) error {
 		return fmt.Errorf("only codeforge doctor may run this command")
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return reexec.Explain(fmt.Errorf("making mounts private: %w", err))
+		return explainRefusal(fmt.Errorf("making mounts private: %w", err))
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		return reexec.Explain(fmt.Errorf("mounting /proc: %w", err))
+		return explainRefusal(fmt.Errorf("mounting /proc: %w", err))
 	}
 	if err := unix.Mount("probe", "/tmp", "tmpfs", 0, "size=64k"); err != nil {
-		return reexec.Explain(fmt.Errorf("mounting a tmpfs: %w", err))
+		return explainRefusal(fmt.Errorf("mounting a tmpfs: %w", err))
 	}
-	slots, err := slotnet.Make(slot.IDs(1, 0))
+	slots, err := makeSlotNets(slot.IDs(1, 0))
 	if err != nil {
-		return reexec.Explain(err)
+		return explainRefusal(err)
 	}
 	for _, s := range slots {
 		s.Close()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
@@ -84,7 +83,7 @@ func (r *restarter) tell(e statedir.Ended) {
 	if err := r.config.State.WriteEnded(e); err != nil {
 		fmt.Fprintf(r.config.Stderr, "codeforge: %v\n", err)
 	}
-	file, err := logfile.Open(r.config.State.Join("log", "codeforge.log"), 0)
+	file, err := openLogFile(r.config.State.Join("log", "codeforge.log"), 0)
 	if err != nil {
 		return
 	}

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/reexec"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
@@ -90,7 +89,7 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 }
 
 // launch starts the inner process and passes it the plan. report carries its status.
-func launch(c Config, p plan, lock *os.File) (child *reexec.Child, report *os.File, err error) {
+func launch(c Config, p plan, lock *os.File) (child *innerProcess, report *os.File, err error) {
 	planRead, planWrite, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
@@ -102,7 +101,7 @@ func launch(c Config, p plan, lock *os.File) (child *reexec.Child, report *os.Fi
 		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
 	}
 	defer reportWrite.Close()
-	child, err = reexec.Start(reexec.Config{
+	child, err = startInner(innerConfig{
 		Args:   []string{SuperviseCommand},
 		Env:    c.Environ,
 		Files:  []*os.File{planRead, reportWrite, lock},
@@ -119,7 +118,7 @@ func launch(c Config, p plan, lock *os.File) (child *reexec.Child, report *os.Fi
 }
 
 // watch reads the inner process's status until that has ended, and forwards the end of ctx to it.
-func watch(ctx context.Context, child *reexec.Child, report *os.File, ready func(status) error) error {
+func watch(ctx context.Context, child *innerProcess, report *os.File, ready func(status) error) error {
 	defer report.Close()
 	states := make(chan status)
 	go func() {

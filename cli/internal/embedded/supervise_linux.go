@@ -15,12 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/daemon"
-	"github.com/codeforge-mcp/codeforge/cli/internal/reexec"
-	"github.com/codeforge-mcp/codeforge/cli/internal/slotnet"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/cli/internal/view"
-	"github.com/codeforge-mcp/codeforge/internal/logfile"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/slotport"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -76,16 +71,16 @@ func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
 // supervisor owns the daemons.
 type supervisor struct {
 	plan   plan
-	view   view.View
+	view   view
 	status *json.Encoder
 	log    io.Writer
 
-	mu      sync.Mutex       // held while a daemon is started, so that reap does not take it for an orphan
-	daemons []*daemon.Daemon // in the order they were started
+	mu      sync.Mutex // held while a daemon is started, so that reap does not take it for an orphan
+	daemons []*daemon  // in the order they were started
 }
 
 func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer) error {
-	file, err := logfile.Open(filepath.Join(s.plan.State, "log", "codeforge.log"), 0)
+	file, err := openLogFile(filepath.Join(s.plan.State, "log", "codeforge.log"), 0)
 	if err != nil {
 		return err
 	}
@@ -114,7 +109,7 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 		hung <- watchDaemons(ctx, s.listProbes())
 		close(ended)
 	}()
-	if d := daemon.Wait(ended, s.daemons...); d != nil {
+	if d := waitForFirst(ended, s.daemons...); d != nil {
 		return d.Cause()
 	}
 	return <-hung
@@ -124,37 +119,37 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
 	var err error
 	p := s.plan
-	s.view, err = view.Make(view.Config{
+	s.view, err = makeView(viewConfig{
 		State: p.State, Bin: p.Bin, Deno: p.Deno, TypeScript: p.TypeScript, Programs: p.Programs, Keep: p.Keep,
 	})
 	if err != nil {
-		return status{}, reexec.Explain(err)
+		return status{}, explainRefusal(err)
 	}
 	if err := s.chownFolders(); err != nil {
 		return status{}, err
 	}
-	slots, err := slotnet.Make(slot.IDs(p.Slots, p.Servers))
+	slots, err := makeSlotNets(slot.IDs(p.Slots, p.Servers))
 	if err != nil {
-		return status{}, reexec.Explain(err)
+		return status{}, explainRefusal(err)
 	}
 	ask, err := answerPorts(slots, s.log)
 	if err != nil {
 		return status{}, err
 	}
 	defer ask.Close()
-	proxyFiles, sandboxFiles := slotnet.Files(slots)
+	proxyFiles, sandboxFiles := inheritedFiles(slots)
 	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
 	proxyEnv, sandboxEnv, serverEnv := environments(p.sized(environ))
 	if serverEnv, err = s.shareFiles(ctx, serverEnv); err != nil {
 		return status{}, err
 	}
 	steps := []struct {
-		daemon daemon.Config
+		daemon daemonConfig
 		ready  func(context.Context) error
 	}{
-		{daemon.Config{Name: "egress-proxy", Args: proxyArgs(p, s.view), Env: proxyEnv, Files: proxyFiles}, s.proxyReady},
-		{daemon.Config{Name: "sandboxd", Args: sandboxArgs(p, s.view), Env: sandboxEnv, Files: sandboxFiles}, s.sandboxReady},
-		{daemon.Config{Name: "mcp-server", Args: serverArgs(p, s.view), Env: serverEnv, User: s.serverUser()}, s.serverReady},
+		{daemonConfig{Name: "egress-proxy", Args: proxyArgs(p, s.view), Env: proxyEnv, Files: proxyFiles}, s.proxyReady},
+		{daemonConfig{Name: "sandboxd", Args: sandboxArgs(p, s.view), Env: sandboxEnv, Files: sandboxFiles}, s.sandboxReady},
+		{daemonConfig{Name: "mcp-server", Args: serverArgs(p, s.view), Env: serverEnv, User: s.serverUser()}, s.serverReady},
 	}
 	for _, step := range steps {
 		step.daemon.Path, step.daemon.Log = s.view.Path("bin", step.daemon.Name), s.log
@@ -174,14 +169,14 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 
 // answerPorts opens further ports in the namespaces of slots for whoever holds the returned socket. It keeps the
 // namespaces, until the supervisor ends.
-func answerPorts(slots []slotnet.Slot, log io.Writer) (*os.File, error) {
+func answerPorts(slots []slotNet, log io.Writer) (*os.File, error) {
 	ask, answer, err := slotport.Pair()
 	if err != nil {
 		return nil, err
 	}
 	go func() {
 		err := slotport.Answer(answer, func(id slot.ID, port uint16) (*os.File, error) {
-			i := slices.IndexFunc(slots, func(s slotnet.Slot) bool { return s.ID == id })
+			i := slices.IndexFunc(slots, func(s slotNet) bool { return s.ID == id })
 			if i < 0 {
 				return nil, errors.New("there is no such slot")
 			}
@@ -194,10 +189,10 @@ func answerPorts(slots []slotnet.Slot, log io.Writer) (*os.File, error) {
 	return ask, nil
 }
 
-func (s *supervisor) launch(c daemon.Config) (*daemon.Daemon, error) {
+func (s *supervisor) launch(c daemonConfig) (*daemon, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, err := daemon.Start(c)
+	d, err := startDaemon(c)
 	if err == nil {
 		s.daemons = append(s.daemons, d)
 	}
@@ -254,7 +249,7 @@ func (s *supervisor) chownSocket(socket string) error {
 }
 
 // await asks a daemon whether it is ready until it is, it ends, or readyTimeout has passed.
-func (s *supervisor) await(ctx context.Context, d *daemon.Daemon, ready func(context.Context) error) error {
+func (s *supervisor) await(ctx context.Context, d *daemon, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for why := error(nil); ; {

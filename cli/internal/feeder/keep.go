@@ -34,8 +34,8 @@ func (s Source) commands() map[string][]string {
 	c, _ := catalog.Load(s.APIs, catalog.Options{Getenv: s.Getenv}) // codeforge check shows the problems
 	out := map[string][]string{}
 	for _, cr := range c.AllCredentials() {
-		if cr.Mint.Kind() == "command" {
-			out[cr.Name] = cr.Mint.Command.Args
+		if command, ok := cr.Mint.(*catalog.Command); ok {
+			out[cr.Name] = command.Args
 		}
 	}
 	return out

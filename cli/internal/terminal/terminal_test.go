@@ -10,18 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/creack/pty"
-
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // received is what a terminal receives when something is printed to it.
 func received(t *testing.T, print func(*terminal.Stream)) string {
 	t.Helper()
-	master, slave, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	master, slave := testkit.OpenTerminal(t)
 	defer master.Close()
 	got := make(chan string)
 	go func() {

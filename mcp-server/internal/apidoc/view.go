@@ -11,7 +11,7 @@ import (
 
 // How long types are in the results of a search, in characters.
 const (
-	longType  = 300
+	longType  = 220
 	shortType = 100
 	// longMember is how long the type of one property may be in a type that is shortened.
 	longMember = 60

@@ -118,7 +118,8 @@ func parse(all []*Index, text string) (q question) {
 	return q
 }
 
-// phrasesText has pairs of words that mean together what neither says alone: the pair, joined, then words of that meaning.
+// phrasesText has pairs of words that mean together what neither says alone: the pair, joined, then words of that
+// meaning.
 //
 //go:embed phrases.txt
 var phrasesText string

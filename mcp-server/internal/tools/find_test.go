@@ -251,6 +251,21 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestSkillByName: a skill is found with what it exports, and shown by its name.
+func TestSkillByName(t *testing.T) {
+	call := askOf(t, nil, nil, shopAPI())
+	source := "/** @description adds up amounts */\nexport async function addUp(list: number[]): Promise<number> {\n  return 0;\n}\nexport const LIMIT = 3;\nfunction hidden() {}"
+	if got := call("update_skill", map[string]any{"name": "sums", "patch": "<<<<<<< SEARCH\n=======\n" + source + "\n>>>>>>> REPLACE"}); !strings.Contains(got, "sums") {
+		t.Fatal(got)
+	}
+	want := "SKILL /skills/sums.ts  adds up amounts\n  async function addUp(list: number[]): Promise<number>\n  const LIMIT = 3;"
+	for _, args := range []map[string]any{{"query": "add up amounts"}, {"operation": "sums"}, {"operation": "/skills/sums.ts"}} {
+		if got := call("list_apis", args); !strings.Contains(got, want) || strings.Contains(got, "hidden") {
+			t.Errorf("%v:\n%s", args, got)
+		}
+	}
+}
+
 // TestParameterNames: a type is shown because a body or an answer is one, not because a parameter has its name.
 func TestParameterNames(t *testing.T) {
 	const document = `{"format":1,"server":"https://a.test","operations":1,"types":2}

@@ -100,9 +100,9 @@ func baseKeys(a *catalog.AWS) sigv4.Keys {
 }
 
 // keys are those that sign now.
-func (m *Minter) keys(ctx context.Context, c catalog.Credential) (sigv4.Keys, error) {
-	if c.Mint.AWS.RoleARN == "" {
-		return baseKeys(c.Mint.AWS), nil
+func (m *Minter) keys(ctx context.Context, c catalog.Credential, how *catalog.AWS) (sigv4.Keys, error) {
+	if how.RoleARN == "" {
+		return baseKeys(how), nil
 	}
 	if _, err := m.current(ctx, c); err != nil {
 		return sigv4.Keys{}, err

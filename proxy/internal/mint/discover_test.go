@@ -25,6 +25,9 @@ func TestResource(t *testing.T) {
 	}{
 		"as it should be":             {func(map[string]any, map[string]any) {}, ""},
 		"another resource":            {func(r, _ map[string]any) { r["resource"] = "https://evil.test/mcp" }, "server_does_not_name_itself"},
+		"itself, with a slash":        {func(r, _ map[string]any) { r["resource"] = "https://mcp.mail.test/mcp/" }, ""},
+		"its origin only":             {func(r, _ map[string]any) { r["resource"] = "https://mcp.mail.test" }, "server_does_not_name_itself"},
+		"no document":                 {func(r, _ map[string]any) { clear(r) }, "server_does_not_name_itself"},
 		"no server":                   {func(r, _ map[string]any) { r["authorization_servers"] = []string{} }, "server_does_not_name_itself"},
 		"a server over http":          {func(r, _ map[string]any) { r["authorization_servers"] = []string{"http://login.test"} }, "server_does_not_name_itself"},
 		"another issuer":              {func(_, s map[string]any) { s["issuer"] = "https://evil.test" }, "server_does_not_name_itself"},

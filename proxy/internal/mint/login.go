@@ -116,16 +116,17 @@ func (m *Minter) loginState(name string) (*state, *oauth2) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.conf.Mint.Logins() {
+	o := s.conf.Login()
+	if o == nil {
 		return nil, nil
 	}
-	return s, &oauth2{s.conf.Mint.OAuth2}
+	return s, &oauth2{o}
 }
 
 func (s *state) digest() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conf.Mint.Digest()
+	return s.conf.MintDigest()
 }
 
 // requester sends requests for a credential.

@@ -140,23 +140,23 @@ type grant struct {
 }
 
 // kindOf returns how a credential is obtained, or nil for one that is not.
-func (m *Minter) kindOf(how *catalog.Mint) kind {
-	switch {
-	case how == nil:
-		return nil
-	case how.OAuth2 != nil:
-		return &oauth2{how.OAuth2}
-	case how.GitHubApp != nil:
-		return &githubApp{how.GitHubApp, m.now}
-	case how.Google != nil:
-		return &google{how.Google, m.now}
-	case how.AWS != nil && how.AWS.RoleARN != "":
-		return &assumedRole{how.AWS, m.now}
-	case how.Fetch != nil:
-		return &fetched{how.Fetch, m}
-	case how.File != nil:
-		return &watched{how.File, m.conf.APIs}
-	case how.Command != nil:
+func (m *Minter) kindOf(how catalog.Mint) kind {
+	switch how := how.(type) {
+	case *catalog.OAuth2:
+		return &oauth2{how}
+	case *catalog.GitHubApp:
+		return &githubApp{how, m.now}
+	case *catalog.Google:
+		return &google{how, m.now}
+	case *catalog.AWS:
+		if how.RoleARN != "" {
+			return &assumedRole{how, m.now}
+		}
+	case *catalog.Fetch:
+		return &fetched{how, m}
+	case *catalog.File:
+		return &watched{how, m.conf.APIs}
+	case *catalog.Command:
 		return supplied{}
 	}
 	return nil
@@ -259,13 +259,14 @@ func (m *Minter) leave(s *state, finish bool) {
 func (m *Minter) ahead(next, old map[string]*state) {
 	var files []*flight
 	for name, s := range next {
-		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.stored() || s.conf.Mint.Command != nil {
+		_, isCommand := s.conf.Mint.(*catalog.Command)
+		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.stored() || isCommand {
 			continue
 		}
 		s.mu.Lock()
 		f := m.renew(s)
 		s.mu.Unlock()
-		if s.conf.Mint.File != nil {
+		if _, isFile := s.conf.Mint.(*catalog.File); isFile {
 			files = append(files, f)
 		}
 	}
@@ -301,7 +302,7 @@ func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 		s = m.leaving[cr.Name]
 	}
 	m.mu.Unlock()
-	if s == nil || s.conf.Mint.Digest() != cr.Mint.Digest() {
+	if s == nil || s.conf.MintDigest() != cr.MintDigest() {
 		return nil
 	}
 	s.mu.Lock()

@@ -65,9 +65,10 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 		return errNotCommand
 	}
 	s.mu.Lock()
-	c, digest := s.conf.Mint.Command, s.conf.Mint.Digest()
+	c, isCommand := s.conf.Mint.(*catalog.Command)
+	digest := s.conf.MintDigest()
 	s.mu.Unlock()
-	if c == nil {
+	if !isCommand {
 		return errNotCommand
 	}
 	now := m.now()
@@ -109,10 +110,10 @@ func (m *Minter) List() []credentialapi.Credential {
 func (s *state) describe(now time.Time) credentialapi.Credential {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	how := s.conf.Mint
-	c := credentialapi.Credential{Name: s.name, API: s.api.Name, Kind: how.Kind(), Logins: how.Logins()}
-	if how.Logins() {
-		o := how.OAuth2
+	o := s.conf.Login()
+	_, isCommand := s.conf.Mint.(*catalog.Command)
+	c := credentialapi.Credential{Name: s.name, API: s.api.Name, Kind: s.conf.Mint.Kind(), Logins: o != nil}
+	if o != nil {
 		c.Browser, c.Device = o.AuthURL != "" || o.Resource != "", o.DeviceURL != "" || o.Resource != ""
 		c.RedirectHost, c.RedirectPort = o.RedirectHost, o.RedirectPort
 	}
@@ -123,11 +124,11 @@ func (s *state) describe(now time.Time) credentialapi.Credential {
 		c.LastError = s.failed.Detail
 	}
 	switch {
-	case how.Signs() && s.kind == nil, s.usable(now):
+	case s.conf.Signs() && s.kind == nil, s.usable(now):
 		c.State = credentialapi.StateReady
-	case how.Logins() && (s.kept.Refresh == "" || s.failed != nil && s.failed.Code == policy.CodeLoginNeeded):
+	case o != nil && (s.kept.Refresh == "" || s.failed != nil && s.failed.Code == policy.CodeLoginNeeded):
 		c.State = credentialapi.StateLogin
-	case how.Command != nil:
+	case isCommand:
 		c.State = credentialapi.StateSupply
 	case s.failed != nil:
 		c.State = credentialapi.StateFailed
@@ -136,7 +137,7 @@ func (s *state) describe(now time.Time) credentialapi.Credential {
 	default:
 		c.State = credentialapi.StateUnused
 	}
-	if how.Command != nil {
+	if isCommand {
 		c.DueAt = s.kept.Renew
 	}
 	return c

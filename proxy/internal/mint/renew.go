@@ -18,7 +18,7 @@ import (
 // Value returns a credential that is in force, to be put in place of its name. It obtains one if need be, and waits for
 // that until ctx ends. It fails for a key that signs. Its error is an *Error, or that of ctx.
 func (m *Minter) Value(ctx context.Context, c catalog.Credential) (string, error) {
-	if c.Mint.Signs() {
+	if c.Signs() {
 		return "", &Error{Name: c.Name, Code: policy.CodeNotSignable, Detail: detailNoValue}
 	}
 	return m.current(ctx, c)
@@ -176,7 +176,7 @@ func (m *Minter) fly(s *state, f *flight) {
 func (m *Minter) attempt(ctx context.Context, s *state) error {
 	s.mu.Lock()
 	unstored, k, serial, old := s.unstored, s.kind, s.serial, s.kept
-	digest := s.conf.Mint.Digest()
+	digest := s.conf.MintDigest()
 	s.mu.Unlock()
 	switch {
 	case k == nil:

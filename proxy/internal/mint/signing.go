@@ -30,10 +30,14 @@ var errScope = errors.New("another host, region or service than config.json has"
 // It is called before anything is swapped, and Sign after everything else.
 func Claim(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
 	for i, c := range allowed {
-		if !c.Mint.Signs() {
-			continue
+		claimed := false
+		switch how := c.Mint.(type) {
+		case *catalog.AWS:
+			claimed = claimAWS(req, c.Name)
+		case *catalog.HMAC:
+			claimed = claimHMAC(req, c, how)
 		}
-		if c.Mint.AWS != nil && claimAWS(req, c.Name) || c.Mint.HMAC != nil && claimHMAC(req, c) {
+		if claimed {
 			return &allowed[i]
 		}
 	}
@@ -52,13 +56,13 @@ func claimAWS(req *http.Request, name string) bool {
 	return true
 }
 
-func claimHMAC(req *http.Request, c catalog.Credential) bool {
+func claimHMAC(req *http.Request, c catalog.Credential, h *catalog.HMAC) bool {
 	asks := slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 		v := req.Header[s.Field]
 		return len(v) == 1 && v[0] == c.Name
 	})
 	if asks {
-		for name := range c.Mint.HMAC.Headers {
+		for name := range h.Headers {
 			req.Header.Del(name)
 		}
 	}
@@ -71,14 +75,15 @@ func claimHMAC(req *http.Request, c catalog.Credential) bool {
 func (m *Minter) Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) ([]byte, error) {
 	var signature []byte
 	var err error
-	if c.Mint.HMAC != nil {
-		signature, err = signHMAC(req, c.Mint.HMAC, m.now())
-	} else {
-		k, failed := m.keys(ctx, c)
+	switch how := c.Mint.(type) {
+	case *catalog.HMAC:
+		signature, err = signHMAC(req, how, m.now())
+	case *catalog.AWS:
+		k, failed := m.keys(ctx, c, how)
 		if failed != nil {
 			return nil, failed
 		}
-		if err = signAWS(req, host, c.Mint.AWS, k, m.now()); err == nil {
+		if err = signAWS(req, host, how, k, m.now()); err == nil {
 			_, digits, _ := strings.Cut(req.Header.Get("Authorization"), "Signature=")
 			signature, err = hex.DecodeString(digits)
 		}

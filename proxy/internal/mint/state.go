@@ -67,7 +67,7 @@ func (s *state) load(st *store, now time.Time) []minted.Value {
 		s.unload()
 		return nil
 	}
-	if k.Digest == s.conf.Mint.Digest() {
+	if k.Digest == s.conf.MintDigest() {
 		s.kept, s.renewAt = k, renewal(k)
 	}
 	return values

@@ -20,8 +20,8 @@ import (
 
 // kept is what is stored of a credential: tokens/NAME.json.
 type kept struct {
-	// Digest is that of the configuration that it was obtained with (catalog.Mint.Digest). Under another one it is of no
-	// use, and must not be sent anywhere.
+	// Digest is that of the configuration that it was obtained with (catalog.Credential.MintDigest). Under another one it
+	// is of no use, and must not be sent anywhere.
 	Digest string `json:"digest"`
 	// Access is the credential, if there is one, with the time at which it was asked for and the time at which it ends. No
 	// Expires: it does not end.

@@ -287,3 +287,37 @@ func TestNoSecondBody(t *testing.T) {
 		}
 	}
 }
+
+// TestBrokenBody: a body that breaks off is not judged by its beginning.
+func TestBrokenBody(t *testing.T) {
+	broken := errors.New("the connection was reset")
+	for _, kind := range []string{"application/x-www-form-urlencoded", "application/json", "multipart/form-data; boundary=b", ""} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a.test", io.MultiReader(strings.NewReader("a=b"), iotest.ErrReader(broken)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		if kind == "" {
+			r.Header.Del("Content-Type")
+		}
+		_, err = BodyOverrides(r, func(string) bool { return false })
+		if err == nil {
+			_, err = io.ReadAll(r.Body) // it is judged while it is sent
+		}
+		if err == nil {
+			t.Errorf("%q: it counts as whole", kind)
+		}
+	}
+}
+
+// TestFormBound: a form's fields are read at both bounds of its size.
+func TestFormBound(t *testing.T) {
+	const kind = "application/x-www-form-urlencoded"
+	fill := strings.Repeat("x", MaxForm-len("a=&_method=PUT"))
+	if more, err := sent(t, kind, "a="+fill+"&_method=PUT"); err != nil || len(more) != 1 {
+		t.Errorf("a form of the largest size: %v, %v", more, err)
+	}
+	if _, err := sent(t, kind, "a="+fill+"x&_method=PUT"); !errors.Is(err, errLongForm) {
+		t.Errorf("a larger one: %v", err)
+	}
+}

@@ -82,7 +82,7 @@ func listTargets(cat *catalog.Catalog) (out []target) {
 			// keeps a connection with the certificate from serving this check.
 			server := *a
 			server.Name, server.ClientCert = a.Name+" without its certificate", nil
-			add(&server, "https", cr.Mint.Server())
+			add(&server, "https", cr.Server())
 		}
 	}
 	return out

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 //go:embed peers
@@ -61,7 +63,7 @@ func StartPeers(t testing.TB, modules string) *Peers {
 			p.Missing = append(p.Missing, fmt.Sprintf("%s (%v)", prog.name, err))
 		}
 	}
-	p.add("go", startGo(t))
+	p.add("go", testkit.StartServer(t, "./e2e/cmd/gopeer"))
 	return p
 }
 

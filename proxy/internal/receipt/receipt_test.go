@@ -117,3 +117,20 @@ func TestSlowSubscriber(t *testing.T) {
 	cancel()
 	j.Publish(controlapi.Event{Catalog: "after"})
 }
+
+// TestHintsOnce: a hint is kept once, and no more than MaxHints are.
+func TestHintsOnce(t *testing.T) {
+	r := NewRecorder("run", "", 3)
+	for range 2 {
+		r.Add(controlapi.Exchange{}, []controlapi.Hint{{Code: "a"}, {Code: "b"}, {Code: "a"}})
+	}
+	if got := r.Receipt().Hints; len(got) != 2 || got[0].Code != "a" || got[1].Code != "b" {
+		t.Errorf("%v", got)
+	}
+	for i := range MaxHints {
+		r.Add(controlapi.Exchange{}, []controlapi.Hint{{Code: fmt.Sprint(i)}})
+	}
+	if got := r.Receipt().Hints; len(got) != MaxHints || got[MaxHints-1].Code != fmt.Sprint(MaxHints-3) {
+		t.Errorf("%d hints, the last is %v", len(got), got[len(got)-1])
+	}
+}

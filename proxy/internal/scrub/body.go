@@ -20,7 +20,6 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 	b := &body{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
 	b.text = charset.NewReader(b.decoded, how, scrubbed)
 	b.scrubbed = x.options.Framing.Through(b.text, scrubbed)
-	//defence:codings
 	resp.Header.Del("Content-Encoding")
 	how.Label(resp.Header)
 	if len(x.options.Sent) > 0 {

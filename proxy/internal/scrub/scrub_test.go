@@ -376,3 +376,15 @@ func TestTrailer(t *testing.T) {
 type ender func()
 
 func (e ender) Read([]byte) (int, error) { e(); return 0, io.EOF }
+
+// TestNothingToScrub: without a catalog, everything passes as it is.
+func TestNothingToScrub(t *testing.T) {
+	var s *Scrubber
+	text, err := io.ReadAll(s.Reader(strings.NewReader("as it is"), nil, nil))
+	if string(text) != "as it is" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	if got := s.Loggable("As It Is"); got != "As It Is" || s.Contains("as it is") {
+		t.Error(got)
+	}
+}

@@ -188,3 +188,15 @@ func TestShortCarries(t *testing.T) {
 		}
 	}
 }
+
+// TestPassNumber: a number ends where JSON ends it, and a part of one is none.
+func TestPassNumber(t *testing.T) {
+	for text, want := range map[string]int{
+		"0": 1, "-0": 2, "10": 2, "1.5": 3, "1e5": 3, "1E+5": 4, "-1.25e-10": 9, "1,": 1, "1e5}": 3, "0]": 1,
+		"-": 0, "01": 0, "-01": 0, "1.": 0, "1.e5": 0, "1e": 0, "1e+": 0, "1e-": 0, "1e,": 0, "+1": 0,
+	} {
+		if got := passNumber([]byte(text)); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+}

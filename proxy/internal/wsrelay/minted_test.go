@@ -21,7 +21,7 @@ import (
 func TestMinted(t *testing.T) {
 	values := minted.New(nil)
 	creds := []catalog.Credential{{
-		Name: "CRM_ACCESS_TOKEN", Mint: &catalog.Mint{OAuth2: &catalog.OAuth2{}},
+		Name: "CRM_ACCESS_TOKEN", Mint: &catalog.OAuth2{},
 		Surfaces: []catalog.Surface{{Kind: catalog.SurfaceBody, Field: "key"}},
 	}}
 	const token = "minted-canary-0123456789"

@@ -84,6 +84,7 @@ out(held=n == 0, seen=f"{n} processes")
 # judge: both(verdicts(), ends())
 # seconds: 20
 # alone: yes
+# forks: yes
 stop, n = threading.Event(), 0
 try:
     while n < 5000:

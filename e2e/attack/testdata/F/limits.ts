@@ -45,6 +45,7 @@ Promise.reject(1);
 // judge: ends()
 // seconds: 4
 // alone: yes
+// forks: yes
 for (let i = 0; i < 500; i++) new Worker("data:application/javascript,for(;;);", { type: "module" });
 await new Promise(() => setTimeout(() => {}, 1e9));
 

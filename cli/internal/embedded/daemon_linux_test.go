@@ -1,4 +1,4 @@
-package daemon
+package embedded
 
 import (
 	"bytes"
@@ -30,10 +30,10 @@ func (s *sink) String() string {
 	return s.b.String()
 }
 
-func sh(t *testing.T, script string, files ...slot.File) (*Daemon, *sink) {
+func sh(t *testing.T, script string, files ...slot.File) (*daemon, *sink) {
 	t.Helper()
 	out := &sink{}
-	d, err := Start(Config{Name: "thing", Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=/bin:/usr/bin"}, Files: files, Log: out})
+	d, err := startDaemon(daemonConfig{Name: "thing", Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=/bin:/usr/bin"}, Files: files, Log: out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestFiles(t *testing.T) {
 // TestWholeLines: the lines of two daemons never mix.
 func TestWholeLines(t *testing.T) {
 	out := &sink{}
-	a := &tail{to: out}
+	a := &lineTail{to: out}
 	for _, part := range []string{"one ", "line\nsecond", " line\n", "rest"} {
 		_, _ = a.Write([]byte(part))
 		if text := out.String(); text != "" && !strings.HasSuffix(text, "\n") {
@@ -110,7 +110,7 @@ func TestWholeLines(t *testing.T) {
 	if got := out.String(); got != "one line\nsecond line\nrest\n" {
 		t.Errorf("got %q", got)
 	}
-	long := &tail{to: &sink{}}
+	long := &lineTail{to: &sink{}}
 	_, _ = long.Write(bytes.Repeat([]byte("x"), 3*maxLine))
 	if len(long.part) > maxLine {
 		t.Error("a line without end is held without bound")
@@ -120,12 +120,12 @@ func TestWholeLines(t *testing.T) {
 func TestWait(t *testing.T) {
 	a, _ := sh(t, "exec sleep 100")
 	b, _ := sh(t, "exit 1")
-	if got := Wait(nil, a, b); got != b {
+	if got := waitForFirst(nil, a, b); got != b {
 		t.Errorf("%v ended first, want b", got)
 	}
 	stop := make(chan struct{})
 	close(stop)
-	if got := Wait(stop, a); got != nil {
+	if got := waitForFirst(stop, a); got != nil {
 		t.Errorf("got %v, want nil", got)
 	}
 }

@@ -1,9 +1,4 @@
-// Package view is the daemons' view of the host's files: a small private tree of bind mounts.
-//
-// Only its owner can access the state directory, which may be deep below directories that other users cannot enter, but
-// mcp-server and the slots run as users of their own. The view gives them paths to what they need, short enough for
-// unix sockets, in a mount namespace that nobody else sees.
-package view
+package embedded
 
 import (
 	"errors"
@@ -15,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TmpSize is the size of the sandbox's /tmp.
-const TmpSize = "256m"
+// tmpSize is the size of the sandbox's /tmp.
+const tmpSize = "256m"
 
-// Config says what the view shows.
-type Config struct {
+// viewConfig says what the view shows.
+type viewConfig struct {
 	// State is the state directory.
 	State string
 	// Bin is the folder of the binaries, Deno the interpreter.
@@ -32,11 +27,15 @@ type Config struct {
 	Keep []string
 }
 
-// View is the tree.
-type View struct{ base string }
+// view is the daemons' view of the host's files: a small private tree of bind mounts.
+//
+// Only its owner can access the state directory, which may be deep below directories that other users cannot enter. But
+// mcp-server and the slots run as other users. The view gives them paths to the files that they need, short enough for
+// unix sockets, in a mount namespace that only the daemons see.
+type view struct{ base string }
 
-// folders maps names in the view to folders of the state directory.
-var folders = [...]struct{ name, source string }{
+// viewFolders maps names in the view to folders of the state directory.
+var viewFolders = [...]struct{ name, source string }{
 	{"run", "run"},
 	{"ca", "ca-public"},
 	{"skills", "skills"},
@@ -51,51 +50,51 @@ var folders = [...]struct{ name, source string }{
 	{"tmp", "tmp"},
 }
 
-// Make mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller is process 1 of its own
+// makeView mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller is process 1 of its own
 // mount and process namespaces.
-func Make(c Config) (View, error) {
+func makeView(c viewConfig) (view, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return View{}, fmt.Errorf("making mounts private: %w", err)
+		return view{}, fmt.Errorf("making mounts private: %w", err)
 	}
 	const inert = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("proc", "/proc", "proc", inert, ""); err != nil {
-		return View{}, fmt.Errorf("mounting /proc: %w", err)
+		return view{}, fmt.Errorf("mounting /proc: %w", err)
 	}
 	tmp := filepath.Join(c.State, "tmp")
-	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+TmpSize+",mode=1777"); err != nil {
-		return View{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
+	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+tmpSize+",mode=1777"); err != nil {
+		return view{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
 	}
-	base, err := place(append([]string{c.State, c.Bin, c.Deno, c.TypeScript, c.Programs}, c.Keep...))
+	base, err := findPlace(append([]string{c.State, c.Bin, c.Deno, c.TypeScript, c.Programs}, c.Keep...))
 	if err != nil {
-		return View{}, err
+		return view{}, err
 	}
 	// The sources must stay reachable while the view is filled: none of them is below base.
 	if err := unix.Mount("codeforge", base, "tmpfs", inert, "size=1m,mode=755"); err != nil {
-		return View{}, fmt.Errorf("mounting the daemons' view: %w", err)
+		return view{}, fmt.Errorf("mounting the daemons' view: %w", err)
 	}
-	v := View{base}
-	for _, f := range folders {
+	v := view{base}
+	for _, f := range viewFolders {
 		if err := v.bind(filepath.Join(c.State, f.source), f.name, true); err != nil {
-			return View{}, err
+			return view{}, err
 		}
 		if err := remountNoexec(v.Path(f.name)); err != nil {
-			return View{}, fmt.Errorf("making %s noexec: %w", f.source, err)
+			return view{}, fmt.Errorf("making %s noexec: %w", f.source, err)
 		}
 	}
 	if err := v.codeDir(inert); err != nil {
-		return View{}, err
+		return view{}, err
 	}
 	if err := v.bind(c.Bin, "bin", true); err != nil {
-		return View{}, err
+		return view{}, err
 	}
 	if c.Programs != "" {
 		if err := v.bind(c.Programs, "programs", true); err != nil {
-			return View{}, err
+			return view{}, err
 		}
 	}
 	if c.TypeScript != "" {
 		if err := v.bind(c.TypeScript, "typescript", true); err != nil {
-			return View{}, err
+			return view{}, err
 		}
 	}
 	return v, v.bind(c.Deno, "deno", false)
@@ -110,28 +109,28 @@ var (
 		"directories out of it")
 )
 
-// place chooses the directory to mount the view on: one that every user can enter and that holds nothing the daemons
+// findPlace chooses the directory to mount the view on: one that every user can enter and that holds nothing the daemons
 // need.
-func place(needed []string) (string, error) {
+func findPlace(needed []string) (string, error) {
 	for _, dir := range unused {
-		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 && usable(dir, needed) {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 && isUsable(dir, needed) {
 			return dir, nil
 		}
 	}
 	for _, dir := range lastResort {
-		if usable(dir, needed) {
+		if isUsable(dir, needed) {
 			return dir, nil
 		}
 	}
 	return "", errNoPlace
 }
 
-func usable(dir string, needed []string) bool {
+func isUsable(dir string, needed []string) bool {
 	info, err := os.Lstat(dir)
-	return err == nil && info.IsDir() && info.Mode().Perm()&0o001 != 0 && !above(dir, needed)
+	return err == nil && info.IsDir() && info.Mode().Perm()&0o001 != 0 && !isAbove(dir, needed)
 }
 
-func above(dir string, paths []string) bool {
+func isAbove(dir string, paths []string) bool {
 	for _, p := range paths {
 		if p == dir || strings.HasPrefix(p, dir+"/") {
 			return true
@@ -144,7 +143,7 @@ func above(dir string, paths []string) bool {
 const codeSize = "128m"
 
 // codeDir mounts the folder "code" for the code of runs: in memory, so that code never reaches, nor waits for, a disk.
-func (v View) codeDir(flags uintptr) error {
+func (v view) codeDir(flags uintptr) error {
 	dir := v.Path("code")
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes reach it under other users
 		return fmt.Errorf("making the daemons' view: %w", err)
@@ -156,7 +155,7 @@ func (v View) codeDir(flags uintptr) error {
 }
 
 // bind mounts source in the view as name.
-func (v View) bind(source, name string, dir bool) error {
+func (v view) bind(source, name string, dir bool) error {
 	target := v.Path(name)
 	var err error
 	if dir {
@@ -186,6 +185,6 @@ func remountNoexec(target string) error {
 }
 
 // Path is a path in the view.
-func (v View) Path(elem ...string) string {
+func (v view) Path(elem ...string) string {
 	return filepath.Join(append([]string{v.base}, elem...)...)
 }

@@ -1,8 +1,4 @@
-// Package reexec starts this program again inside its own mount, process and (for an ordinary user) user namespace.
-//
-// The supervisor is process 1 there. So however it ends, SIGKILL included, the kernel ends every daemon and every
-// sandbox with it and removes its mounts and network namespaces: there is nothing to clean up.
-package reexec
+package embedded
 
 import (
 	"errors"
@@ -21,8 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Config says what to start.
-type Config struct {
+// innerConfig says how to start this program again.
+type innerConfig struct {
 	// Args follow the program's name.
 	Args []string
 	Env  []string
@@ -31,22 +27,25 @@ type Config struct {
 	Stdout, Stderr io.Writer
 }
 
-// Child is the program in its namespaces.
-type Child struct {
+// innerProcess is this program again, inside its own mount, process and (for an ordinary user) user namespace.
+//
+// The supervisor is process 1 there. So however it ends, SIGKILL included, the kernel ends every daemon and every
+// sandbox with it and removes its mounts and network namespaces.
+type innerProcess struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
 }
 
-// Start starts it. It is killed when this process ends. An error names what the kernel or the machine forbids, and what
+// startInner starts it. It is killed when this process ends. An error names what the kernel or the machine forbids, and what
 // to do about it.
-func Start(c Config) (*Child, error) {
+func startInner(c innerConfig) (*innerProcess, error) {
 	cmd := exec.Command("/proc/self/exe", c.Args...) //nolint:gosec,noctx // this program; the caller stops it
 	cmd.Args[0] = "codeforge"
 	cmd.Env, cmd.ExtraFiles = c.Env, c.Files
 	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
-	cmd.SysProcAttr = attributes(Privileged())
-	child := &Child{cmd: cmd, done: make(chan struct{})}
+	cmd.SysProcAttr = cloneAttributes(isPrivileged())
+	child := &innerProcess{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// Pdeathsig is sent when the thread that started the child ends, so this thread waits for the child.
@@ -60,14 +59,14 @@ func Start(c Config) (*Child, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, Explain(err)
+		return nil, explainRefusal(err)
 	}
 	return child, nil
 }
 
-// attributes says how the child is cloned. A session of its own keeps Ctrl-C in the terminal from reaching the daemons
+// cloneAttributes says how the child is cloned. A session of its own keeps Ctrl-C in the terminal from reaching the daemons
 // before the supervisor, and keeps code away from the terminal.
-func attributes(privileged bool) *syscall.SysProcAttr {
+func cloneAttributes(privileged bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Setsid:     true,
@@ -82,17 +81,17 @@ func attributes(privileged bool) *syscall.SysProcAttr {
 }
 
 // Signal sends the child a signal.
-func (c *Child) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
+func (c *innerProcess) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
 
 // Done is closed when the child has ended.
-func (c *Child) Done() <-chan struct{} { return c.done }
+func (c *innerProcess) Done() <-chan struct{} { return c.done }
 
 // Err says how an ended child ended; nil for exit status 0. Call it only after Done.
-func (c *Child) Err() error { return c.err }
+func (c *innerProcess) Err() error { return c.err }
 
-// Privileged reports whether this process may make namespaces, become other users, and whether the slots' users
+// isPrivileged reports whether this process may make namespaces, become other users, and whether the slots' users
 // exist here: root, but not the root of a user namespace with one user.
-func Privileged() bool {
+func isPrivileged() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if os.Geteuid() != 0 || unix.Capget(&header, &data[0]) != nil {
@@ -107,8 +106,8 @@ func Privileged() bool {
 	return err == nil && proc.MapHolds(string(table), slot.BaseUID-1, slot.BaseUID+slot.Max-1)
 }
 
-// Explain turns the kernel's refusal of a namespace into an error that says what to change.
-func Explain(err error) error {
+// explainRefusal turns the kernel's refusal of a namespace into an error that says what to change.
+func explainRefusal(err error) error {
 	sysctl := func(name string) string {
 		text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 		if err != nil {
@@ -116,17 +115,17 @@ func Explain(err error) error {
 		}
 		return strings.TrimSpace(string(text))
 	}
-	return explain(err, realRoot(), sysctl)
+	return explainWith(err, isRealRoot(), sysctl)
 }
 
-// realRoot reports whether this is root, and not an ordinary user who looks like it in a namespace of their own.
-func realRoot() bool {
+// isRealRoot reports whether this is root, and not an ordinary user who looks like it in a namespace of their own.
+func isRealRoot() bool {
 	table, err := os.ReadFile("/proc/self/uid_map")
 	return os.Geteuid() == 0 && err == nil && proc.MapHolds(string(table), 0, 1<<16-1)
 }
 
-// explain is Explain with the machine's settings given; a setting that does not exist is empty.
-func explain(err error, root bool, sysctl func(string) string) error {
+// explainWith is explainRefusal with the machine's settings given; a setting that does not exist is empty.
+func explainWith(err error, root bool, sysctl func(string) string) error {
 	forbids := []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EINVAL, unix.EUSERS}
 	if !slices.ContainsFunc(forbids, func(target error) bool { return errors.Is(err, target) }) {
 		return err

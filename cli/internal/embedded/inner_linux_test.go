@@ -1,4 +1,4 @@
-package reexec
+package embedded
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			wrapped := fmt.Errorf("doing it: %w", row.err)
-			got := explain(wrapped, row.root, func(name string) string { return row.sysctl[name] })
+			got := explainWith(wrapped, row.root, func(name string) string { return row.sysctl[name] })
 			if !errors.Is(got, row.err) {
 				t.Errorf("%v hides the cause", got)
 			}
@@ -45,11 +45,11 @@ func TestExplain(t *testing.T) {
 
 // TestAttributes: root keeps its users, an ordinary user gets a namespace that holds only that user.
 func TestAttributes(t *testing.T) {
-	root := attributes(true)
+	root := cloneAttributes(true)
 	if root.Cloneflags&unix.CLONE_NEWUSER != 0 || root.Cloneflags&unix.CLONE_NEWPID == 0 || root.Cloneflags&unix.CLONE_NEWNS == 0 {
 		t.Errorf("root: clone flags %x", root.Cloneflags)
 	}
-	user := attributes(false)
+	user := cloneAttributes(false)
 	if user.Cloneflags&unix.CLONE_NEWUSER == 0 || len(user.UidMappings) != 1 || user.UidMappings[0].Size != 1 || user.UidMappings[0].ContainerID != 0 || user.GidMappingsEnableSetgroups {
 		t.Errorf("ordinary user: %+v", user)
 	}

@@ -1,4 +1,4 @@
-package slotnet
+package embedded
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func TestRoute(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "needs root for a network namespace")
 	}
-	slots, err := Make(slot.IDs(1, 0))
+	slots, err := makeSlotNets(slot.IDs(1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.Skip(t, "needs root for a network namespace")
 	}
-	slots, err := Make(slot.IDs(2, 0))
+	slots, err := makeSlotNets(slot.IDs(2, 0))
 	testkit.Must(t, err)
 	defer slots[0].Close()
 	defer slots[1].Close()

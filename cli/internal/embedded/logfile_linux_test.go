@@ -1,4 +1,4 @@
-package logfile
+package embedded
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // TestBounds: neither file exceeds the limit, no write is split, and the newest line is kept.
 func TestBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	f, err := Open(path, 1000)
+	f, err := openLogFile(path, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestBounds(t *testing.T) {
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	for range 2 {
-		f, err := Open(path, 0)
+		f, err := openLogFile(path, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestAppend(t *testing.T) {
 // TestGone: a file that somebody removes while it is written, to make room, is begun anew when it would be full.
 func TestGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	f, err := Open(path, 100)
+	f, err := openLogFile(path, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestRotatedByOthers(t *testing.T) {
 		t.Skip("an open file cannot be renamed on Windows")
 	}
 	path := filepath.Join(t.TempDir(), "log")
-	f, err := Open(path, 100)
+	f, err := openLogFile(path, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

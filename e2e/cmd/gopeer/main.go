@@ -1,23 +1,65 @@
-package readings
+// Command gopeer serves the readings of net/http, encoding/json, gjson and jsoniter to proxy/internal/readings. It prints
+// its port.
+package main
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
-	"testing"
 
 	jsoniter "github.com/json-iterator/go"
 	"github.com/tidwall/gjson"
 )
 
-// startGo serves the readings of net/http, encoding/json, gjson and jsoniter.
-func startGo(t testing.TB) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// The words of proxy/internal/readings.
+const (
+	InPath     = "path"
+	InQuery    = "query"
+	InHeader   = "header"
+	InAuth     = "auth"
+	InBody     = "body"
+	InFile     = "file"
+	InFilename = "filename"
+
+	KindHead      = "head"
+	KindQuery     = "query"
+	KindForm      = "form"
+	KindMultipart = "multipart"
+	KindJSON      = "json"
+	KindUntyped   = "untyped"
+)
+
+// Field is a place, a name and a value.
+type Field [3]string
+
+// Reading is how one reader read a request or a part of it.
+type Reading struct {
+	Reader string  `json:"reader"`
+	Kind   string  `json:"kind"`
+	Method string  `json:"method"`
+	Fields []Field `json:"fields"`
+	Error  string  `json:"error"`
+}
+
+func main() {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test
+		os.Exit(0)
+	}()
+	fmt.Println(l.Addr().(*net.TCPAddr).Port)
+	_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -26,12 +68,7 @@ func startGo(t testing.TB) string {
 		w.Header().Set("Connection", "close")
 		_ = json.NewEncoder(w).Encode(map[string]any{"readings": goReadings(r, body)})
 	}))
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String()
 }
-
-// MarshalJSON writes [place, name, value].
-func (f Field) MarshalJSON() ([]byte, error) { return json.Marshal([]string{f.Place, f.Name, f.Value}) }
 
 func goReadings(r *http.Request, body []byte) []Reading {
 	var out []Reading

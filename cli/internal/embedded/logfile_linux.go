@@ -1,5 +1,4 @@
-// Package logfile is a log file of bounded size: when it is full it is renamed to NAME.1, replacing the previous one.
-package logfile
+package embedded
 
 import (
 	"errors"
@@ -9,11 +8,12 @@ import (
 	"sync"
 )
 
-// DefaultMax is the default size limit of a file, in bytes.
-const DefaultMax = 16 << 20
+// maxLogFile is the default size limit of a file, in bytes.
+const maxLogFile = 16 << 20
 
-// File is safe for concurrent use. One Write is never split over two files.
-type File struct {
+// logFile is a log file of bounded size: when it is full it is renamed to NAME.1, replacing the previous one.
+// It is safe for concurrent use. One Write is never split over two files.
+type logFile struct {
 	path string
 	max  int64
 
@@ -21,16 +21,16 @@ type File struct {
 	f  *os.File
 }
 
-// Open opens the file at path, mode 0600, for appending. Max 0 means DefaultMax.
-func Open(path string, max int64) (*File, error) {
+// openLogFile opens the file at path, mode 0600, for appending. Max 0 means maxLogFile.
+func openLogFile(path string, max int64) (*logFile, error) {
 	if max == 0 {
-		max = DefaultMax
+		max = maxLogFile
 	}
-	l := &File{path: path, max: max}
+	l := &logFile{path: path, max: max}
 	return l, l.open()
 }
 
-func (l *File) open() error {
+func (l *logFile) open() error {
 	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
@@ -41,7 +41,7 @@ func (l *File) open() error {
 
 // Write appends p, which should be whole lines, to the file at the path. If another program has renamed or removed that
 // file, as logrotate does, Write creates it.
-func (l *File) Write(p []byte) (int, error) {
+func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	size, current, err := l.stat()
@@ -65,7 +65,7 @@ func (l *File) Write(p []byte) (int, error) {
 
 // stat returns the size of the open file, to which other programs may write too, and whether the path still leads to
 // it. If an earlier Write could not open a file, there is none.
-func (l *File) stat() (size int64, current bool, err error) {
+func (l *logFile) stat() (size int64, current bool, err error) {
 	open, err := l.f.Stat()
 	if errors.Is(err, os.ErrClosed) {
 		return 0, false, nil
@@ -78,7 +78,7 @@ func (l *File) stat() (size int64, current bool, err error) {
 }
 
 // Close closes the file.
-func (l *File) Close() error {
+func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.f.Close()

@@ -1,9 +1,4 @@
-// Package slotnet creates the network namespaces of slots.
-//
-// A slot's namespace has only lo, and a route that makes every IPv4 address local. So whatever address code connects
-// to, it reaches a listener that was opened inside the namespace before any code ran: the proxy's. There is no other
-// way out, and the host's network is unchanged.
-package slotnet
+package embedded
 
 import (
 	"context"
@@ -19,39 +14,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slot is one namespace with the sockets opened inside it.
-type Slot struct {
+// slotNet is the network namespace of a slot, with the sockets opened inside it.
+//
+// It has only lo, and a route that makes every IPv4 address local. So whatever address code connects to, it reaches a
+// listener of the proxy, which was opened inside the namespace before any code ran. There is no other way out, and the
+// host's network is unchanged.
+type slotNet struct {
 	ID slot.ID
 	// NetNS is the namespace. It exists as long as this file and the processes in it.
 	NetNS *os.File
-	// Sockets are the proxy's listeners, in the order of Kinds.
+	// Sockets are the proxy's listeners, in the order of slotKinds.
 	Sockets []*os.File
 }
 
-// Kinds are the sockets opened in every namespace.
-var Kinds = [...]slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSUDP, slot.DNSTCP}
+// slotKinds are the sockets opened in every namespace.
+var slotKinds = [...]slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSUDP, slot.DNSTCP}
 
-// Make creates the namespaces of the slots, or none on an error.
-func Make(ids []slot.ID) ([]Slot, error) {
+// makeSlotNets creates the namespaces of the slots, or none on an error.
+func makeSlotNets(ids []slot.ID) ([]slotNet, error) {
 	type result struct {
-		slots []Slot
+		slots []slotNet
 		err   error
 	}
 	done := make(chan result)
 	go func() {
 		// The thread is never unlocked: it ends with this goroutine, so no other code runs in its namespaces.
 		runtime.LockOSThread()
-		slots, err := makeAll(ids)
+		slots, err := makeEach(ids)
 		done <- result{slots, err}
 	}()
 	r := <-done
 	return r.slots, r.err
 }
 
-func makeAll(ids []slot.ID) ([]Slot, error) {
-	var slots []Slot
+func makeEach(ids []slot.ID) ([]slotNet, error) {
+	var slots []slotNet
 	for _, id := range ids {
-		s, err := makeOne(id)
+		s, err := makeSlotNet(id)
 		if err != nil {
 			s.Close()
 			for _, s := range slots {
@@ -64,19 +63,19 @@ func makeAll(ids []slot.ID) ([]Slot, error) {
 	return slots, nil
 }
 
-// makeOne moves the calling thread into a new namespace and sets it up.
-func makeOne(id slot.ID) (Slot, error) {
-	s := Slot{ID: id}
+// makeSlotNet moves the calling thread into a new namespace and sets it up.
+func makeSlotNet(id slot.ID) (slotNet, error) {
+	s := slotNet{ID: id}
 	ns, err := netns.New()
 	if err != nil {
 		return s, fmt.Errorf("creating it: %w", err)
 	}
 	s.NetNS = os.NewFile(uintptr(ns), slot.FileName(id, slot.NetNS))
-	if err := setUp(); err != nil {
+	if err := setUpNet(); err != nil {
 		return s, err
 	}
-	for _, kind := range Kinds {
-		f, err := open(kind)
+	for _, kind := range slotKinds {
+		f, err := openSlotSocket(kind)
 		if err != nil {
 			return s, fmt.Errorf("listening for %s: %w", kind, err)
 		}
@@ -85,8 +84,8 @@ func makeOne(id slot.ID) (Slot, error) {
 	return s, nil
 }
 
-// setUp brings lo up and makes every IPv4 address local.
-func setUp() error {
+// setUpNet brings lo up and makes every IPv4 address local.
+func setUpNet() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("finding lo: %w", err)
@@ -111,7 +110,7 @@ func setUp() error {
 }
 
 // open opens one listener in the calling thread's namespace.
-func open(kind slot.Kind) (*os.File, error) {
+func openSlotSocket(kind slot.Kind) (*os.File, error) {
 	if kind == slot.DNSUDP {
 		c, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", ":53")
 		if err != nil {
@@ -120,10 +119,10 @@ func open(kind slot.Kind) (*os.File, error) {
 		defer c.Close()
 		return c.(*net.UDPConn).File()
 	}
-	return listen(map[slot.Kind]string{slot.HTTP: ":80", slot.HTTPS: ":443", slot.DNSTCP: ":53"}[kind])
+	return openListener(map[slot.Kind]string{slot.HTTP: ":80", slot.HTTPS: ":443", slot.DNSTCP: ":53"}[kind])
 }
 
-func listen(address string) (*os.File, error) {
+func openListener(address string) (*os.File, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", address)
 	if err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func listen(address string) (*os.File, error) {
 }
 
 // Close closes the files. The namespace ends with the last process in it.
-func (s Slot) Close() {
+func (s slotNet) Close() {
 	if s.NetNS != nil {
 		_ = s.NetNS.Close()
 	}
@@ -141,24 +140,24 @@ func (s Slot) Close() {
 }
 
 // CloseSockets closes the listeners, of which the proxy has its own copies.
-func (s Slot) CloseSockets() {
+func (s slotNet) CloseSockets() {
 	for _, f := range s.Sockets {
 		_ = f.Close()
 	}
 }
 
 // Listen opens a further listener in the namespace, on a port of every address.
-func (s Slot) Listen(port uint16) (*os.File, error) {
+func (s slotNet) Listen(port uint16) (*os.File, error) {
 	type result struct {
 		file *os.File
 		err  error
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // as in Make
+		runtime.LockOSThread() // as in makeSlotNets
 		var r result
 		if r.err = netns.Set(netns.NsHandle(s.NetNS.Fd())); r.err == nil {
-			r.file, r.err = listen(":" + strconv.Itoa(int(port)))
+			r.file, r.err = openListener(":" + strconv.Itoa(int(port)))
 		}
 		done <- r
 	}()
@@ -166,12 +165,12 @@ func (s Slot) Listen(port uint16) (*os.File, error) {
 	return r.file, r.err
 }
 
-// Files are the files that the two daemons inherit, with their names in LISTEN_FDNAMES: sockets for the proxy,
+// inheritedFiles are the files that the two daemons inherit, with their names in LISTEN_FDNAMES: sockets for the proxy,
 // namespaces for sandboxd.
-func Files(slots []Slot) (proxy, sandbox []slot.File) {
+func inheritedFiles(slots []slotNet) (proxy, sandbox []slot.File) {
 	for _, s := range slots {
 		for i, f := range s.Sockets {
-			proxy = append(proxy, slot.File{Slot: s.ID, Kind: Kinds[i], File: f})
+			proxy = append(proxy, slot.File{Slot: s.ID, Kind: slotKinds[i], File: f})
 		}
 		sandbox = append(sandbox, slot.File{Slot: s.ID, Kind: slot.NetNS, File: s.NetNS})
 	}

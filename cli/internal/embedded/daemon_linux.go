@@ -1,6 +1,4 @@
-// Package daemon runs one child process of the supervisor: it starts it with inherited files, watches it, and stops it
-// with SIGTERM, then SIGKILL.
-package daemon
+package embedded
 
 import (
 	"errors"
@@ -15,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Config says what to start.
-type Config struct {
+// daemonConfig says which daemon to start.
+type daemonConfig struct {
 	// Name is the binary's name, for messages.
 	Name string
 	Path string
@@ -31,17 +29,17 @@ type Config struct {
 	Log io.Writer
 }
 
-// Daemon is a running process.
-type Daemon struct {
+// daemon is a running child process of the supervisor.
+type daemon struct {
 	name string
 	cmd  *exec.Cmd
-	out  *tail
+	out  *lineTail
 	done chan struct{}
 	err  error
 }
 
-// Start starts the process. Its working directory is /.
-func Start(c Config) (*Daemon, error) {
+// startDaemon starts the process. Its working directory is /.
+func startDaemon(c daemonConfig) (*daemon, error) {
 	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec,noctx // our own binaries; Stop ends them
 	cmd.Dir = "/"
 	cmd.Env = c.Env
@@ -54,9 +52,9 @@ func Start(c Config) (*Daemon, error) {
 		}
 		cmd.Env = append(append([]string(nil), c.Env...), slot.Environ(names)...)
 	}
-	d := &Daemon{name: c.Name, cmd: cmd, out: &tail{to: c.Log}, done: make(chan struct{})}
+	d := &daemon{name: c.Name, cmd: cmd, out: &lineTail{to: c.Log}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = d.out, d.out
-	// A grandchild that keeps the pipe open must not keep Wait from returning.
+	// A grandchild that keeps the pipe open must not keep waitForFirst from returning.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Name, err)
@@ -70,17 +68,17 @@ func Start(c Config) (*Daemon, error) {
 }
 
 // Name is the binary's name.
-func (d *Daemon) Name() string { return d.name }
+func (d *daemon) Name() string { return d.name }
 
 // PID is the process id, as the supervisor sees it.
-func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+func (d *daemon) PID() int { return d.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
-func (d *Daemon) Done() <-chan struct{} { return d.done }
+func (d *daemon) Done() <-chan struct{} { return d.done }
 
 // Cause says how an ended process ended, with the last line it printed, unless it was killed: then that line is about
 // something else. Call it only after Done.
-func (d *Daemon) Cause() error {
+func (d *daemon) Cause() error {
 	how := "exit status 0"
 	var exit *exec.ExitError
 	switch {
@@ -101,7 +99,7 @@ func (d *Daemon) Cause() error {
 }
 
 // Stop asks the process to end, kills it after the grace period, and returns when it has ended.
-func (d *Daemon) Stop(grace time.Duration) {
+func (d *daemon) Stop(grace time.Duration) {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.done:
@@ -112,8 +110,8 @@ func (d *Daemon) Stop(grace time.Duration) {
 	<-d.done
 }
 
-// tail writes whole lines to another writer and remembers the last one.
-type tail struct {
+// lineTail writes whole lines to another writer and remembers the last one.
+type lineTail struct {
 	mu   sync.Mutex
 	to   io.Writer
 	part []byte
@@ -123,7 +121,7 @@ type tail struct {
 // maxLine bounds how much of an unfinished line is held.
 const maxLine = 64 << 10
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *lineTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.part = append(t.part, p...)
@@ -140,7 +138,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) forward(lines []byte) {
+func (t *lineTail) forward(lines []byte) {
 	text := strings.TrimSpace(string(lines))
 	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
 		text = text[i+1:]
@@ -153,7 +151,7 @@ func (t *tail) forward(lines []byte) {
 	}
 }
 
-func (t *tail) flush() {
+func (t *lineTail) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.part) > 0 {
@@ -162,15 +160,15 @@ func (t *tail) flush() {
 	}
 }
 
-func (t *tail) lastLine() string {
+func (t *lineTail) lastLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last
 }
 
-// Wait returns the first of several daemons to end, or nil when stop is closed first.
-func Wait(stop <-chan struct{}, list ...*Daemon) *Daemon {
-	first := make(chan *Daemon, len(list))
+// waitForFirst returns the first of several daemons to end, or nil when stop is closed first.
+func waitForFirst(stop <-chan struct{}, list ...*daemon) *daemon {
+	first := make(chan *daemon, len(list))
 	for _, d := range list {
 		go func() {
 			<-d.done

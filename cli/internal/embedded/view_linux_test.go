@@ -1,4 +1,4 @@
-package view
+package embedded
 
 import (
 	"os"
@@ -11,15 +11,15 @@ func TestAbove(t *testing.T) {
 	for dir, want := range map[string]bool{
 		"/home": true, "/srv": true, "/mnt": true, "/dev/shm": false, "/opt": false, "/ho": false, "/srv/bin/x": false,
 	} {
-		if got := above(dir, needed); got != want {
-			t.Errorf("above(%s) = %v, want %v", dir, got, want)
+		if got := isAbove(dir, needed); got != want {
+			t.Errorf("isAbove(%s) = %v, want %v", dir, got, want)
 		}
 	}
 }
 
 // TestHidesNothing: an empty directory is preferred to one that is not.
 func TestHidesNothing(t *testing.T) {
-	dir, err := place(nil)
+	dir, err := findPlace(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestHidesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, other := range unused {
-		if list, err := os.ReadDir(other); err == nil && len(list) == 0 && len(entries) > 0 && usable(other, nil) {
+		if list, err := os.ReadDir(other); err == nil && len(list) == 0 && len(entries) > 0 && isUsable(other, nil) {
 			t.Errorf("%s was chosen and is not empty, %s is", dir, other)
 		}
 	}
@@ -36,11 +36,11 @@ func TestHidesNothing(t *testing.T) {
 
 // TestPlace: the directory exists and holds nothing that is needed.
 func TestPlace(t *testing.T) {
-	first, err := place(nil)
+	first, err := findPlace(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := place([]string{first + "/something"})
+	other, err := findPlace([]string{first + "/something"})
 	if err == nil && other == first {
 		t.Errorf("%s was chosen although it is needed", first)
 	}

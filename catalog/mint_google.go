@@ -1,0 +1,85 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+)
+
+func googleKind() mintKind {
+	return mintKind{kindGoogle, "Access tokens of a Google service account.", (*validator).google, []mintField{
+		{name: "key", doc: "The service account's key file, JSON" + secretDoc, form: formSecret, required: true,
+			example: `{"file": "sa.json"}`},
+		{name: "scopes", doc: "What the token is for.", form: formList, required: true,
+			example: `["https://www.googleapis.com/auth/cloud-platform"]`},
+		{name: "subject", doc: "The user for whom the account acts (domain-wide delegation).", example: `"ann@example.com"`},
+	}}
+}
+
+// Google is "google": access tokens of a service account.
+type Google struct {
+	Key secret.Value // the service account's JSON file
+	// What the file says.
+	Email, KeyID, TokenURL string
+	PrivateKey             secret.Value // PEM, RSA
+	Scopes                 []string
+	Subject                string // whom it acts for (domain-wide delegation). Empty: itself
+}
+
+// Kind implements Mint.
+func (*Google) Kind() string { return kindGoogle }
+
+// Secrets implements Mint.
+func (g *Google) Secrets() []secret.Value { return keyLines(g.PrivateKey) }
+
+func (g *Google) address() string { return g.TokenURL }
+
+func (g *Google) identify(id *identity) {
+	id.add("email", g.Email)
+	id.add("token_url", g.TokenURL)
+	id.addSorted("scopes", g.Scopes)
+	id.add("subject", g.Subject)
+}
+
+func (v *validator) google(path string, m *rawMint) Mint {
+	g := &Google{Scopes: m.list["scopes"], Subject: m.text["subject"]}
+	const want = "the JSON file that Google gave for the service account"
+	if text, ok := v.innerText(path, "key", m); ok {
+		var file struct {
+			Type     string `json:"type"`
+			Email    string `json:"client_email"`
+			KeyID    string `json:"private_key_id"`
+			Key      string `json:"private_key"`
+			TokenURI string `json:"token_uri"`
+		}
+		switch err := json.Unmarshal([]byte(text), &file); {
+		case err != nil: // its text may quote the key
+			v.Bad(path+".key", "not a JSON object with texts", want)
+		case file.Type != "service_account":
+			v.Bad(path+".key", "a file that is not of the type service_account", want)
+		case !strings.Contains(file.Email, "@"):
+			v.Bad(path+".key", "a file without client_email", want)
+		default:
+			g.Key, g.Email, g.KeyID, g.TokenURL = secret.New(text), file.Email, file.KeyID, file.TokenURI
+			if g.TokenURL == "" {
+				g.TokenURL = "https://oauth2.googleapis.com/token"
+			}
+			v.https(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
+			g.PrivateKey = v.rsaKey(path+".key", file.Key)
+		}
+	}
+	if m.has["scopes"] && len(g.Scopes) == 0 && !v.Full() {
+		v.Bad(path+".scopes", "an empty list", `at least one, e.g. ["https://www.googleapis.com/auth/cloud-platform"]`)
+	}
+	for i, s := range g.Scopes {
+		if s == "" || strings.ContainsAny(s, " \"\\") {
+			v.Bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
+		}
+	}
+	if m.has["subject"] && !strings.Contains(g.Subject, "@") {
+		v.Bad(path+".subject", "not a user", `a mail address, e.g. "ann@example.com"`)
+	}
+	return g
+}

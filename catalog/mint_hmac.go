@@ -1,0 +1,130 @@
+package catalog
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+)
+
+func hmacKind() mintKind {
+	return mintKind{kindHMAC, "Headers with a signature over parts of the request.", (*validator).hmac, []mintField{
+		{name: "key", doc: "The key" + secretDoc, form: formSecret, required: true, example: `{"file": "key"}`},
+		{name: "key_encoding", doc: "How the key is written: text (default), base64 or hex.", example: `"base64"`,
+			words: []string{"text", "base64", "hex"}},
+		{name: "hash", doc: "sha256 (default), sha512 or sha1.", example: `"sha256"`,
+			words: []string{"sha256", "sha512", "sha1"}},
+		{name: "message", doc: "What is signed: text with {timestamp}, {timestamp:ms}, {nonce}, {method}, {host}, {path}, " +
+			"{query}, {body}, {body:sha256}.", required: true, example: `"{timestamp}{method}{path}{body}"`},
+		{name: "headers", doc: "The headers, with {signature:hex} or {signature:base64} in one of them, {timestamp}, " +
+			"{timestamp:ms}, {nonce}.", form: formTexts, required: true,
+			example: `{"X-Sign": "{signature:hex}", "X-Time": "{timestamp}"}`},
+	}}
+}
+
+// HMAC is "hmac": headers that hold a signature over parts of the request.
+type HMAC struct {
+	Key secret.Value
+	// KeyEncoding is how the key is written: "text", "base64" or "hex".
+	KeyEncoding string
+	Hash        string            // sha256, sha512, sha1
+	Message     string            // with the placeholders of SignatureParts
+	Headers     map[string]string // by header name, with {signature:hex}, {signature:base64}, {timestamp}, {nonce}
+}
+
+// Kind implements Mint.
+func (*HMAC) Kind() string { return kindHMAC }
+
+// Secrets implements Mint.
+func (h *HMAC) Secrets() []secret.Value { return []secret.Value{h.Key} }
+
+func (*HMAC) address() string { return "" }
+
+func (*HMAC) identify(*identity) {}
+
+// The placeholders of HMAC.Message, and those of HMAC.Headers.
+var (
+	SignatureParts = []string{"{timestamp}", "{timestamp:ms}", "{nonce}", "{method}", "{host}", "{path}", "{query}",
+		"{body}", "{body:sha256}"}
+	SignatureHeaders = []string{"{signature:hex}", "{signature:base64}", "{timestamp}", "{timestamp:ms}", "{nonce}"}
+)
+
+// marks finds what looks like a placeholder.
+var marks = regexp.MustCompile(`\{[^{}]*\}`)
+
+func (v *validator) hmac(path string, m *rawMint) Mint {
+	h := &HMAC{
+		Key: v.inner(path, "key", m), KeyEncoding: v.option(path, "key_encoding", m, []string{"text", "base64", "hex"}),
+		Hash:    v.option(path, "hash", m, []string{"sha256", "sha512", "sha1"}),
+		Message: m.text["message"], Headers: map[string]string{},
+	}
+	if h.KeyEncoding == "" {
+		h.KeyEncoding = "text"
+	}
+	if h.Hash == "" {
+		h.Hash = "sha256"
+	}
+	if _, err := h.Bytes(); err != nil && !h.Key.Empty() {
+		v.Bad(path+".key", "a key that is not "+h.KeyEncoding, "the key as key_encoding says")
+	}
+	for _, mark := range marks.FindAllString(h.Message, -1) {
+		v.mark(path+".message", mark, SignatureParts)
+	}
+	if m.has["message"] && !marks.MatchString(h.Message) {
+		v.Bad(path+".message", "a text without placeholders, whose signature would be a password",
+			`one like "{timestamp}{method}{path}{body}"`)
+	}
+	signatures := 0
+	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
+		value := m.texts["headers"][name]
+		field := strictjson.Label(path+".headers.", name, plainKey(name))
+		signatures += strings.Count(value, "{signature:")
+		for _, mark := range marks.FindAllString(value, -1) {
+			v.mark(field, mark, SignatureHeaders)
+		}
+		switch {
+		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
+			v.Bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
+		case SinkHeader(name):
+			v.Bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
+		default:
+			h.Headers[name] = value
+		}
+	}
+	if m.has["headers"] && signatures != 1 {
+		v.Bad(path+".headers", fmt.Sprintf("%d signatures", signatures), "{signature:hex} or {signature:base64} once")
+	}
+	return h
+}
+
+// Bytes is the key as it signs.
+func (h *HMAC) Bytes() ([]byte, error) {
+	switch h.KeyEncoding {
+	case "base64":
+		return base64.StdEncoding.DecodeString(h.Key.Reveal())
+	case "hex":
+		return hex.DecodeString(h.Key.Reveal())
+	}
+	return []byte(h.Key.Reveal()), nil
+}
+
+// mark checks a placeholder.
+func (v *validator) mark(field, mark string, known []string) {
+	if slices.Contains(known, mark) {
+		return
+	}
+	found, want := "a placeholder that does not exist", "one of "+strings.Join(known, ", ")
+	if near := strictjson.Nearest(mark, known); near != "" {
+		found, want = strconv.Quote(mark), fmt.Sprintf("did you mean %q?", near)
+	}
+	v.Bad(field, found, want)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+)
+
+// The kinds of mutants.
+const (
+	negateCond     = "negate-cond"
+	skipErrorCheck = "skip-error-check"
+	andOr          = "and-or"
+	eqNeq          = "eq-neq"
+	boundary       = "boundary"
+	constant       = "const"
+	dropReturn     = "drop-return"
+	dropBranch     = "drop-branch"
+	dropStmt       = "drop-stmt"
+)
+
+// mutant is a change of a file.
+type mutant struct {
+	pkg, file string // the folder and the path of the file, below the root
+	kind      string
+	line      int
+	text      string // the line as it is, without the space around it
+	from, to  int    // the bytes that new replaces
+	new       string
+}
+
+// opposite has the operators that are replaced.
+var opposite = map[token.Token]struct {
+	op   token.Token
+	kind string
+}{
+	token.LAND: {token.LOR, andOr}, token.LOR: {token.LAND, andOr}, token.EQL: {token.NEQ, eqNeq}, token.NEQ: {token.EQL, eqNeq},
+	token.LSS: {token.LEQ, boundary}, token.LEQ: {token.LSS, boundary}, token.GTR: {token.GEQ, boundary}, token.GEQ: {token.GTR, boundary},
+}
+
+// findMutants lists the mutants of a file. Some do not compile.
+func findMutants(file string, source []byte) (list []mutant, err error) {
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(string(source), "\n")
+	add := func(kind string, from, to token.Pos, text string) {
+		at := set.Position(from)
+		list = append(list, mutant{file: file, kind: kind, line: at.Line, text: strings.TrimSpace(lines[at.Line-1]),
+			from: at.Offset, to: set.Position(to).Offset, new: text})
+	}
+	part := func(n ast.Node) string {
+		return string(source[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])
+	}
+	checks := map[ast.Node]bool{}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GenDecl:
+			return n.Tok != token.IMPORT
+		case *ast.IfStmt:
+			if isErrorCheck(n.Cond) {
+				checks[n.Cond] = true
+				add(skipErrorCheck, n.Cond.Pos(), n.Cond.End(), part(n.Cond)+" && false")
+			} else {
+				add(negateCond, n.Cond.Pos(), n.Cond.End(), "!("+part(n.Cond)+")")
+			}
+		case *ast.BinaryExpr:
+			if o, ok := opposite[n.Op]; ok && !checks[n] {
+				add(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.op.String())
+			}
+		case *ast.BasicLit:
+			if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && n.Kind == token.INT {
+				add(constant, n.Pos(), n.End(), strconv.FormatInt(i+1, 10))
+			}
+		case *ast.ReturnStmt:
+			add(dropReturn, n.Pos(), n.End(), "")
+		case *ast.BranchStmt:
+			add(dropBranch, n.Pos(), n.End(), "")
+		case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt:
+			add(dropStmt, n.Pos(), n.End(), "")
+		case *ast.AssignStmt:
+			if n.Tok != token.DEFINE {
+				add(dropStmt, n.Pos(), n.End(), "")
+			}
+		}
+		return true
+	})
+	return list, nil
+}
+
+// isErrorCheck reports whether a condition is err != nil.
+func isErrorCheck(e ast.Expr) bool {
+	b, ok := e.(*ast.BinaryExpr)
+	if !ok || b.Op != token.NEQ {
+		return false
+	}
+	left, ok := b.X.(*ast.Ident)
+	right, ok2 := b.Y.(*ast.Ident)
+	return ok && ok2 && strings.HasPrefix(strings.ToLower(left.Name), "err") && right.Name == "nil"
+}

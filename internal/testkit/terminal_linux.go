@@ -1,0 +1,29 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenTerminal opens a new terminal: the end of the person, and that of a program. It skips the test if there is none.
+func OpenTerminal(tb testing.TB) (person, program *os.File) {
+	tb.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		Skip(tb, "no terminals: "+err.Error())
+	}
+	conn, err := person.SyscallConn() // Fd would make reads block Close
+	Must(tb, err)
+	var number uint32
+	Must(tb, conn.Control(func(fd uintptr) {
+		Must(tb, unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0))
+		number, err = unix.IoctlGetUint32(int(fd), unix.TIOCGPTN)
+		Must(tb, err)
+	}))
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	Must(tb, err)
+	return person, program
+}

@@ -1,0 +1,292 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// brokenJail starts no interpreter.
+type brokenJail struct{ jail.Jail }
+
+var errJail = errors.New("no namespaces")
+
+func (brokenJail) Start(jail.Seat, jail.Stdio) (jail.Process, error) { return nil, errJail }
+
+// newPool returns a pool of slots without interpreters.
+func newPool(slots int) *Pool {
+	p := &Pool{
+		cfg:  Config{Slots: slots, LeaseIdle: defaultLeaseIdle, Jail: brokenJail{}, Generations: &generation.Counter{}, Log: slog.New(slog.DiscardHandler)},
+		stop: make(chan struct{}), leases: map[uint64]*seat{},
+	}
+	for n := range slots {
+		p.seats = append(p.seats, &seat{id: slot.ID(n)})
+	}
+	return p
+}
+
+// TestFailed: an interpreter of Python that does not start leaves runs of TypeScript alone, and each has its own pause
+// before the next try.
+func TestFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(1)
+		p.failed(true, errJail)
+		if p.problem != nil || !p.retryAt.IsZero() || p.why(true) != errJail || p.why(false) == errJail {
+			t.Errorf("after Python: %v, %v, %v", p.problem, p.retryAt, p.python)
+		}
+		if p.python.retryAt != time.Now().Add(maxBackoff) {
+			t.Errorf("Python is tried again at %v", p.python.retryAt)
+		}
+		p = newPool(1)
+		for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+			p.failed(false, errJail)
+			if got := p.retryAt.Sub(time.Now()); got != want*time.Millisecond {
+				t.Errorf("the next try is after %v, want %v ms", got, want)
+			}
+		}
+		if p.python.problem != nil || p.why(false) != errJail || p.Health().Problem == "" {
+			t.Errorf("after TypeScript: %v, %v", p.python, p.Health())
+		}
+	})
+}
+
+// TestSeatForPython: it is a free slot without an interpreter, else one whose interpreter is ending, else a prepared one.
+func TestSeatForPython(t *testing.T) {
+	ending, prepared, started := func(s *seat) { s.running = make(chan struct{}) }, func(s *seat) { s.warm = &warm{} }, func(s *seat) { s.warm = &warm{started: true} }
+	leased, broken, quarantined := func(s *seat) { s.lease = 1 }, func(s *seat) { s.broken = errJail }, func(s *seat) { s.quarantine = true }
+	empty := func(*seat) {}
+	for _, c := range []struct {
+		seats []func(*seat)
+		want  int // -1: none
+	}{
+		{[]func(*seat){leased, broken, quarantined, started}, -1},
+		{[]func(*seat){leased, prepared, ending, empty, empty}, 3},
+		{[]func(*seat){prepared, ending, ending, started}, 1},
+		{[]func(*seat){started, leased, prepared}, 2},
+	} {
+		p := newPool(len(c.seats))
+		for i, set := range c.seats {
+			set(p.seats[i])
+		}
+		got := -1
+		if s := p.seatForPython(); s != nil {
+			got = int(s.id)
+		}
+		if got != c.want {
+			t.Errorf("slot %d, want %d", got, c.want)
+		}
+	}
+}
+
+// TestChoose: a lease never gets a slot that is leased, in quarantine or out of use.
+func TestChoose(t *testing.T) {
+	p := newPool(6)
+	p.ca = "ca"
+	p.seats[0].lease = 1
+	p.seats[1].broken = errJail
+	p.seats[2].quarantine = true
+	if s, _ := p.choose(false); s != p.seats[3] || p.taken() != 3 || !p.another(s) {
+		t.Errorf("%+v, %d taken", s, p.taken())
+	}
+	p.seats[3].warm = &warm{python: true, started: true}
+	p.seats[4].running = make(chan struct{})
+	p.seats[5].warm = &warm{key: "outdated"}
+	if s, ready := p.choose(false); ready || s.id != 4 {
+		t.Errorf("slot %d, want the one whose interpreter is ending", s.id)
+	}
+	p.seats[5].warm = nil
+	if s, _ := p.choose(false); s.id != 5 {
+		t.Errorf("slot %d, want the empty one", s.id)
+	}
+	for _, s := range p.seats[3:5] {
+		s.lease = 1
+	}
+	if p.another(p.seats[5]) || !p.another(p.seats[0]) {
+		t.Error("the last slot that is vacant is another than itself, or is not vacant")
+	}
+}
+
+// TestStatsOfLeases counts slots by their leases.
+func TestStatsOfLeases(t *testing.T) {
+	p := newPool(5)
+	p.seats[1].lease = 1
+	p.seats[2].lease, p.seats[2].ahead = 2, true
+	p.seats[3].quarantine = true
+	p.seats[4].broken = errJail
+	p.servers = []*seat{{id: slot.Max, lease: 3}, {id: slot.Max + 1}}
+	got := p.Stats()
+	want := runapi.Stats{Slots: 5, Leased: 1, Ahead: 1, Quarantined: 2, Servers: 2, ServersLeased: 1}
+	got.Generation = want.Generation
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestHealthOfSlots: the pool is not ready while it is closed, has no CA or no usable slot.
+func TestHealthOfSlots(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Pool)
+		ready  bool
+	}{
+		"all is well":        {func(*Pool) {}, true},
+		"closed":             {func(p *Pool) { p.closed = true }, false},
+		"no CA":              {func(p *Pool) { p.ca = "" }, false},
+		"one slot is broken": {func(p *Pool) { p.seats[0].broken = errJail }, true},
+		"all are broken":     {func(p *Pool) { p.seats[0].broken, p.seats[1].broken = errJail, errJail }, false},
+		"none has started":   {func(p *Pool) { p.problem = errFirst }, false},
+	} {
+		p := newPool(2)
+		p.ca = "ca"
+		c.change(p)
+		if h := p.Health(); h.Ready != c.ready || (h.Problem == "") != c.ready {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+// TestLeaseGone: what names a lease that has ended is refused, and holds up nothing.
+func TestLeaseGone(t *testing.T) {
+	p := newPool(1)
+	p.leases[2] = p.seats[0] // it has no run and no interpreter
+	p.seats[0].lease = 2
+	run := func(g uint64) error {
+		_, err := p.Run(t.Context(), runapi.RunRequest{Generation: g, Run: "r", Language: runapi.LanguageTypeScript, TimeoutMS: 1}, nil)
+		return err
+	}
+	for name, err := range map[string]error{
+		"release": p.Release(1), "pause": p.Pause(1, runapi.Pause{Paused: true}), "up": p.AwaitUp(t.Context(), 1), "run": run(1),
+		"pause without a run": p.Pause(2, runapi.Pause{}), "up without an interpreter": p.AwaitUp(t.Context(), 2),
+	} {
+		if !errors.Is(err, runapi.ErrLeaseGone) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if st := p.Stats(); st.Leased != 1 { // nothing has kept the lock
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestClaim: a lease has one run, of its kind, with the permissions in force.
+func TestClaim(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Pool, *seat, *runapi.RunRequest)
+		want   error
+	}{
+		"no lease":           {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Generation++ }, runapi.ErrLeaseGone},
+		"of a server":        {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.id = slot.Max }, runapi.ErrBadRequest},
+		"used":               {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.used = true }, runapi.ErrLeaseGone},
+		"private run":        {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Private = true }, runapi.ErrBadRequest},
+		"private lease":      {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.private = true }, runapi.ErrBadRequest},
+		"other permissions":  {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Permissions = "x" }, runapi.ErrPermissions},
+		"out of use":         {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.broken = errJail }, runapi.ErrUnready},
+		"nothing starts":     {func(*Pool, *seat, *runapi.RunRequest) {}, errJail},
+		"one is ending here": {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.running = make(chan struct{}) }, nil},
+	} {
+		p := newPool(1)
+		s := p.seats[0]
+		s.lease, p.leases[7] = 7, s
+		r := runapi.RunRequest{Generation: 7, Permissions: p.set.Hash(), Language: runapi.LanguageTypeScript}
+		c.change(p, s, &r)
+		got, err := p.claim(r)
+		if !errors.Is(err, c.want) || (err == nil) != (got == s) || c.want == nil && err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestQuarantine: a slot whose lease expired is in quarantine for a second, one that was released is free.
+func TestQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(2)
+		owner, leave := context.WithCancel(t.Context())
+		p.mu.Lock()
+		p.grant(p.seats[0], 1, owner)
+		p.watchIdle(p.seats[0])
+		p.grant(p.seats[1], 2, t.Context())
+		p.seats[1].ahead = true
+		p.watchIdle(p.seats[1])
+		p.mu.Unlock()
+		is := func(what string, vacant ...bool) {
+			t.Helper()
+			synctest.Wait()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for i, want := range vacant {
+				if p.seats[i].vacant() != want {
+					t.Errorf("%s: slot %d is vacant: %t", what, i, !want)
+				}
+			}
+		}
+		is("leased", false, false)
+		leave()
+		is("its connection has ended", false, false)
+		time.Sleep(quarantine - time.Millisecond)
+		is("in quarantine", false, false)
+		time.Sleep(2 * time.Millisecond)
+		is("after it", true, false)
+		if err := p.Release(2); err != nil {
+			t.Error(err)
+		}
+		is("released", true, true)
+		p.mu.Lock()
+		p.grant(p.seats[0], 3, t.Context())
+		p.watchIdle(p.seats[0])
+		p.mu.Unlock()
+		time.Sleep(defaultLeaseIdle - time.Millisecond)
+		is("not used yet", false)
+		time.Sleep(2*time.Millisecond + quarantine)
+		is("unused for too long", true)
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestValid: requests that can never work are refused at their bounds.
+func TestValid(t *testing.T) {
+	day := (24 * time.Hour).Milliseconds()
+	for name, c := range map[string]struct {
+		change func(*runapi.RunRequest)
+		ok     bool
+	}{
+		"good":                 {func(*runapi.RunRequest) {}, true},
+		"run of 64":            {func(r *runapi.RunRequest) { r.Run = strings.Repeat("a", 64) }, true},
+		"run of 65":            {func(r *runapi.RunRequest) { r.Run = strings.Repeat("a", 65) }, false},
+		"no run":               {func(r *runapi.RunRequest) { r.Run = "" }, false},
+		"run at the edges":     {func(r *runapi.RunRequest) { r.Run = "az09-" }, true},
+		"run with a capital":   {func(r *runapi.RunRequest) { r.Run = "A" }, false},
+		"run below 0":          {func(r *runapi.RunRequest) { r.Run = "/" }, false},
+		"run above 9":          {func(r *runapi.RunRequest) { r.Run = ":" }, false},
+		"run below a":          {func(r *runapi.RunRequest) { r.Run = "`" }, false},
+		"run above z":          {func(r *runapi.RunRequest) { r.Run = "{" }, false},
+		"Python":               {func(r *runapi.RunRequest) { r.Language = runapi.LanguagePython }, true},
+		"another language":     {func(r *runapi.RunRequest) { r.Language = "ruby" }, false},
+		"most code":            {func(r *runapi.RunRequest) { r.Code = strings.Repeat("x", runapi.MaxCode) }, true},
+		"more code":            {func(r *runapi.RunRequest) { r.Code = strings.Repeat("x", runapi.MaxCode+1) }, false},
+		"no time":              {func(r *runapi.RunRequest) { r.TimeoutMS = 0 }, false},
+		"a day":                {func(r *runapi.RunRequest) { r.TimeoutMS = day }, true},
+		"more than a day":      {func(r *runapi.RunRequest) { r.TimeoutMS = day + 1 }, false},
+		"skills":               {func(r *runapi.RunRequest) { r.Skills = map[string]string{"A_b-1.ts": "", "b.py": ""} }, true},
+		"a skill that is none": {func(r *runapi.RunRequest) { r.Skills = map[string]string{"a": ""} }, false},
+		"a skill of both":      {func(r *runapi.RunRequest) { r.Skills = map[string]string{"a.py.ts": ""} }, false},
+		"a skill elsewhere":    {func(r *runapi.RunRequest) { r.Skills = map[string]string{"../a.ts": ""} }, false},
+		"modules":              {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a_b"}, {Name: "c"}} }, true},
+		"a module twice":       {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a"}, {Name: "a"}} }, false},
+		"a module elsewhere":   {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a/b"}} }, false},
+	} {
+		r := runapi.RunRequest{Run: "r", Language: runapi.LanguageTypeScript, TimeoutMS: 1}
+		c.change(&r)
+		if err := valid(r); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
