@@ -144,7 +144,7 @@ in Docker (through docker exec), or http://127.0.0.1:MCP_PORT/mcp.
 If a command has other arguments, write --json=FIELDS.
 
 codeforge COMMAND --help shows more.`,
-		SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
+		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(e.Stderr)
