@@ -55,7 +55,8 @@ type DB struct {
 	// Postgres is false for a file of SQLite.
 	Postgres bool
 
-	config *pgx.ConnConfig // of Postgres
+	config    *pgx.ConnConfig // of Postgres
+	addresses addresses       // of Postgres
 }
 
 // OpenPostgres prepares connections to Postgres. The address is a URL as package settings completes it. The first use

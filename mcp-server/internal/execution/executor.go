@@ -21,6 +21,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
@@ -72,7 +73,9 @@ type Config struct {
 	Sources
 	// Alarms freeze sessions. With nil nothing does.
 	Alarms *alarm.Book
-	Log    *slog.Logger
+	// Database is the Postgres that code must not reach, or nil.
+	Database *database.DB
+	Log      *slog.Logger
 }
 
 // Sources provide what runs import, and take what is learned from their answers.
@@ -310,6 +313,7 @@ func (e *Executor) registered(
 	if from.Shapes != nil {
 		reg.Shapes = from.Shapes()
 	}
+	reg.Database = e.cfg.Database.Addresses(ctx)
 	err = l.Of.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
