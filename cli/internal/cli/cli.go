@@ -85,7 +85,7 @@ func commands() []command {
 		consoleCommand(), heldCommand(), approveCommand(), refuseCommand(), plansCommand(), planCommand(),
 		alarmsCommand(), unfreezeCommand(), runCommand(), stdioCommand(), runsCommand(),
 		logsCommand(), receiptCommand(), auditCommand(),
-		skillsCommand(), manifestCommand(), doctorCommand(), versionCommand(), completionCommand(), manCommand(),
+		skillsCommand(), stateCommand(), manifestCommand(), doctorCommand(), versionCommand(), completionCommand(), manCommand(),
 		completeCommand(),
 		superviseCommand(), probeCommand(), relayCommand(),
 	}

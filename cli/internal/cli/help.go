@@ -19,7 +19,7 @@ type group struct {
 // groups are the headings, in the order of the help. Every command that is not hidden is in one.
 func groups() []group {
 	return []group{
-		{"Start and stop", []string{"init", "up", "down", "status", "doctor"}},
+		{"Start and stop", []string{"init", "up", "down", "status", "doctor", "state"}},
 		{"APIs", []string{"api", "mcp", "check"}},
 		{"Credentials that change", []string{"login", "logout", "credentials", "secrets"}},
 		{"Requests that wait for you", []string{"held", "approve", "refuse", "plans", "plan"}},
@@ -33,8 +33,9 @@ func groups() []group {
 // examples are what the help of a command shows, by the name of the command, and of its verb if it has verbs.
 func examples() map[string][]string {
 	return map[string][]string{
-		"init": {"codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"},
-		"api":  {"codeforge api add stripe", "codeforge api list"},
+		"init":  {"codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"},
+		"api":   {"codeforge api add stripe", "codeforge api list"},
+		"state": {"codeforge state move postgres", "codeforge state move sqlite"},
 		"api add": {
 			"codeforge api add stripe",
 			"codeforge api add maps --domain maps.example.com --token MAPS_KEY --in query:key <key.txt",

@@ -38,10 +38,10 @@ const (
 	mostFrozen = 1000
 )
 
-// file is the book's file. No server has that name: what is accepted of their tools is in the same folder. Earlier
+// File is the book's file. No server has that name: what is accepted of their tools is in the same folder. Earlier
 // versions had it where that of a server called alarms is.
 const (
-	file    = ".alarms.json"
+	File    = ".alarms.json"
 	oldFile = "alarms.json"
 )
 
@@ -64,8 +64,8 @@ type Book struct {
 // change makes one change to a list.
 type change func(list []operatorapi.Alarm) []operatorapi.Alarm
 
-// document is the list's document in Postgres.
-const document = "book.json"
+// Document is the name of the list in Postgres.
+const Document = "book.json"
 
 // Open reads the book of a folder. Without a folder, alarms are lost with the process. added, if not nil, is called
 // with each new alarm.
@@ -83,7 +83,7 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 	if dir == "" {
 		return b, nil
 	}
-	b.path = filepath.Join(dir, file)
+	b.path = filepath.Join(dir, File)
 	text, err := os.ReadFile(b.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = b.old()
@@ -143,7 +143,7 @@ func (b *Book) sync(ctx context.Context) {
 	var list []operatorapi.Alarm
 	var err error
 	if len(sent) > 0 {
-		err = b.shared.Update(ctx, document, func(old []byte) ([]byte, error) {
+		err = b.shared.Update(ctx, Document, func(old []byte) ([]byte, error) {
 			list = nil
 			if len(old) > 0 {
 				if err := json.Unmarshal(old, &list); err != nil {
@@ -157,7 +157,7 @@ func (b *Book) sync(ctx context.Context) {
 		})
 	} else {
 		var text []byte
-		if text, _, err = b.shared.Read(ctx, document); err == nil {
+		if text, _, err = b.shared.Read(ctx, Document); err == nil {
 			err = json.Unmarshal(text, &list)
 		}
 		if errors.Is(err, database.ErrNotFound) {
