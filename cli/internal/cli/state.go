@@ -61,7 +61,8 @@ func moveState(ctx context.Context, e *Env, path string, isChosen bool, to strin
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(self), "mcp-server"), "move", //nolint:gosec // beside this one
+	program := filepath.Join(filepath.Dir(self), "mcp-server")
+	cmd := exec.CommandContext(ctx, program, "move", //nolint:gosec // beside this one
 		"--history", dir.Join("history"), "--skills", dir.Join("skills"), "--tenants", dir.Join("tenants"),
 		"--pins", dir.Join("pins"), to)
 	cmd.Env = []string{"DATABASE_URL=" + url, "DATABASE_CA_FILE=" + w.getenv("DATABASE_CA_FILE")}

@@ -81,7 +81,8 @@ func becomeOwner(dir string) error {
 	if !ok || os.Geteuid() != 0 || stat.Uid == 0 {
 		return nil
 	}
-	return errors.Join(syscall.Setgroups([]int{int(stat.Gid)}), syscall.Setgid(int(stat.Gid)), syscall.Setuid(int(stat.Uid)))
+	uid, gid := int(stat.Uid), int(stat.Gid)
+	return errors.Join(syscall.Setgroups([]int{gid}), syscall.Setgid(gid), syscall.Setuid(uid))
 }
 
 // moveRuns copies runs and what belongs to them.
