@@ -246,7 +246,8 @@ func (b *Book) Holder(id slot.ID) *Lease {
 }
 
 // Drain returns the exchanges of a slot since its lease began or since the last Drain, without those that another run
-// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else controlapi.ErrFenced.
+// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else
+// controlapi.ErrFenced.
 func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
 	l, err := b.Of(id, generation)
 	if err != nil {
