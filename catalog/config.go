@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // config is config.json decoded, with defaults applied, not yet validated.
@@ -57,7 +58,7 @@ func (c *rawCredential) minted(m *rawMint) {
 func (c rawCredential) path() string { return "credentials." + c.name }
 
 // node is one value of a config.json.
-type node = strictjson.Node
+type node = jsonread.Node
 
 // decoder collects the mistakes of one.
 type decoder struct{ strictjson.Decoder }
@@ -82,18 +83,18 @@ func (d *decoder) decode(data []byte) (config, bool) {
 
 func (d *decoder) private(c *config, n *node) {
 	switch n.Kind {
-	case strictjson.Bool:
-		c.privateAll = n.On
-	case strictjson.List:
+	case jsonread.Bool:
+		c.privateAll = n.Text == "true"
+	case jsonread.List:
 		c.private = d.List("allow_private", n, `["10.0.0.0/8"]`)
 	default:
-		d.Bad("allow_private", string(n.Kind), `true, or a list of address ranges, e.g. ["10.0.0.0/8"]`)
+		d.Bad("allow_private", n.Kind.String(), `true, or a list of address ranges, e.g. ["10.0.0.0/8"]`)
 	}
 }
 
 func (d *decoder) credentials(n *node) []rawCredential {
-	if n.Kind != strictjson.Object {
-		d.Bad("credentials", string(n.Kind), `an object, e.g. {"EXAMPLE_TOKEN": "..."}`)
+	if n.Kind != jsonread.Object {
+		d.Bad("credentials", n.Kind.String(), `an object, e.g. {"EXAMPLE_TOKEN": "..."}`)
 		return nil
 	}
 	if len(n.Members) > maxCredentials {
@@ -113,9 +114,9 @@ func (d *decoder) credentials(n *node) []rawCredential {
 }
 
 // badName reports a bad token name without showing it: it may be a misplaced credential.
-func (d *decoder) badName(m strictjson.Member, problem string) {
-	field := fmt.Sprintf("credentials (line %d)", m.Line)
-	if m.Value.Kind == strictjson.String && nameProblem(m.Value.Text) == "" {
+func (d *decoder) badName(m jsonread.Member, problem string) {
+	field := fmt.Sprintf("credentials (line %d)", m.Node.Line)
+	if m.Node.Kind == jsonread.String && nameProblem(m.Node.Text) == "" {
 		d.Bad(field, "a token name where the credential belongs", `the token name first: "EXAMPLE_TOKEN": "the credential"`)
 		return
 	}
@@ -159,19 +160,19 @@ func nameProblem(s string) string {
 // ValidTokenName reports whether s is [A-Z][A-Z0-9_]{4,63}.
 func ValidTokenName(s string) bool { return nameProblem(s) == "" }
 
-func (d *decoder) credential(m strictjson.Member) (rawCredential, bool) {
+func (d *decoder) credential(m jsonread.Member) (rawCredential, bool) {
 	c, before := rawCredential{name: m.Key}, d.Count
-	switch m.Value.Kind {
-	case strictjson.String:
+	switch m.Node.Kind {
+	case jsonread.String:
 		c.value = new(string)
-		d.Str(c.path(), m.Value, c.value)
+		d.Str(c.path(), m.Node, c.value)
 		return c, d.Count == before
-	case strictjson.Object:
+	case jsonread.Object:
 	default:
-		d.Bad(c.path(), string(m.Value.Kind), `a string, or an object with "value", "file" or "env"`)
+		d.Bad(c.path(), m.Node.Kind.String(), `a string, or an object with "value", "file" or "env"`)
 		return c, false
 	}
-	credentialFields().decode(d, c.path()+".", m.Value, &c)
+	credentialFields().decode(d, c.path()+".", m.Node, &c)
 	sources := c.count()
 	switch {
 	case sources+c.kinds > 1:

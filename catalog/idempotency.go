@@ -3,7 +3,7 @@ package catalog
 import (
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 const (
@@ -19,7 +19,7 @@ func (d *decoder) idempotency(c *config, n *node) {
 	d.Str("idempotency", n, &c.idempotency)
 	name := strings.ToLower(c.idempotency)
 	known := strings.HasSuffix(name, "idempotency-key") || strings.HasSuffix(name, "-request-id")
-	if n.Kind == strictjson.String && (!known || !isToken(name) || len(name) > maxIdempotency) {
+	if n.Kind == jsonread.String && (!known || !isToken(name) || len(name) > maxIdempotency) {
 		d.Bad("idempotency", "something else", `the name of a header for idempotency keys, e.g. "Idempotency-Key"`)
 		c.idempotency = ""
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // Limits bound what all runs together may do with an API.
@@ -123,8 +123,8 @@ func sumFields() specs[SumLimit] {
 // limits reads "limits".
 func (d *decoder) limits(n *node) *Limits {
 	const example = `an object, e.g. {"calls": "600/h"}`
-	if n.Kind != strictjson.Object || len(n.Members) == 0 {
-		d.Bad("limits", string(n.Kind), example)
+	if n.Kind != jsonread.Object || len(n.Members) == 0 {
+		d.Bad("limits", n.Kind.String(), example)
 		return nil
 	}
 	l := &Limits{}
@@ -149,8 +149,8 @@ func (d *decoder) limit(at string, n *node, parts int64) *Limit {
 }
 
 func (d *decoder) sumLimit(at string, n *node) *SumLimit {
-	if n.Kind != strictjson.Object {
-		d.Bad(at, string(n.Kind), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
+	if n.Kind != jsonread.Object {
+		d.Bad(at, n.Kind.String(), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
 		return nil
 	}
 	s := &SumLimit{}

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // rawMint is a kind of credential decoded, not yet validated: its fields by form.
@@ -34,8 +34,8 @@ func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
 	m := &rawMint{kind: k.name, has: map[string]bool{}, text: map[string]string{}, secret: map[string]source{},
 		list: map[string][]string{}, texts: map[string]map[string]string{}, number: map[string]int{},
 		boolean: map[string]bool{}}
-	if n.Kind != strictjson.Object {
-		d.Bad(path, string(n.Kind), "an object, e.g. "+k.example())
+	if n.Kind != jsonread.Object {
+		d.Bad(path, n.Kind.String(), "an object, e.g. "+k.example())
 		return m
 	}
 	has, misspelt := d.Object(path+".", n, k.names(), func(i int, field string, n *node) {
@@ -69,7 +69,7 @@ func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
 		d.Str(path, n, &s)
 		m.text[f.name] = s
 	case formID:
-		if n.Kind == strictjson.Number && strings.Trim(n.Text, "0123456789") == "" {
+		if n.Kind == jsonread.Number && strings.Trim(n.Text, "0123456789") == "" {
 			m.text[f.name] = n.Text
 			return
 		}
@@ -100,12 +100,12 @@ func (d *decoder) secret(path, example string, n *node) (source, bool) {
 	var s source
 	before := d.Count
 	switch n.Kind {
-	case strictjson.String:
+	case jsonread.String:
 		s.value = d.source(path, n)
 		return s, d.Count == before
-	case strictjson.Object:
+	case jsonread.Object:
 	default:
-		d.Bad(path, string(n.Kind), "a string, or an object, e.g. "+example)
+		d.Bad(path, n.Kind.String(), "a string, or an object, e.g. "+example)
 		return s, false
 	}
 	sourceFields().decode(d, path+".", n, &s)
@@ -124,8 +124,8 @@ type rawClientCert struct {
 // clientCert reads "client_cert". It is nil after a mistake.
 func (d *decoder) clientCert(n *node) *rawClientCert {
 	const path, example = "client_cert", `{"cert": "client.pem", "key": {"file": "client.key"}}`
-	if n.Kind != strictjson.Object {
-		d.Bad(path, string(n.Kind), "an object, e.g. "+example)
+	if n.Kind != jsonread.Object {
+		d.Bad(path, n.Kind.String(), "an object, e.g. "+example)
 		return nil
 	}
 	out, before := &rawClientCert{}, d.Count

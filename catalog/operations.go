@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // Operations is the "operations" of a config.json: where the API's operations.jsonl comes from.
@@ -36,8 +36,8 @@ func operationsFields() specs[Operations] {
 
 // operations reads "operations". It is nil if that is not an object.
 func (d *decoder) operations(n *node) *Operations {
-	if n.Kind != strictjson.Object {
-		d.Bad("operations", string(n.Kind), "an object, as codeforge api add --openapi writes it")
+	if n.Kind != jsonread.Object {
+		d.Bad("operations", n.Kind.String(), "an object, as codeforge api add --openapi writes it")
 		return nil
 	}
 	o := &Operations{}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/toolname"
 )
 
@@ -174,7 +175,7 @@ func ruleFields() specs[rawRule] {
 			schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
 			func(d *decoder, r *rawRule, f string, n *node) {
 				d.Str(f, n, &r.Path)
-				if n.Kind == strictjson.String && r.Path == "" {
+				if n.Kind == jsonread.String && r.Path == "" {
 					d.Bad(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
 				}
 			}},
@@ -229,19 +230,19 @@ func rulesShape() schema {
 // rules reads "rules". It is nil if that is not a list.
 func (d *decoder) rules(n *node) []Rule {
 	const example = `[{"methods": ["GET"], "then": "allow"}]`
-	if n.Kind != strictjson.List {
-		d.Bad("rules", string(n.Kind), "a list of rules, e.g. "+example)
+	if n.Kind != jsonread.List {
+		d.Bad("rules", n.Kind.String(), "a list of rules, e.g. "+example)
 		return nil
 	}
 	out := []Rule{}
-	for i, item := range n.Items {
-		field := fmt.Sprintf("rules[%d]", i)
+	for i, m := range n.Items() {
+		item, field := m.Node, fmt.Sprintf("rules[%d]", i)
 		switch {
 		case i == maxRules:
-			d.Bad("rules", fmt.Sprintf("%d rules", len(n.Items)), fmt.Sprintf("at most %d", maxRules))
+			d.Bad("rules", fmt.Sprintf("%d rules", len(n.Items())), fmt.Sprintf("at most %d", maxRules))
 			return out
-		case item.Kind != strictjson.Object:
-			d.Bad(field, string(item.Kind), `an object, e.g. {"methods": ["GET"], "then": "allow"}`)
+		case item.Kind != jsonread.Object:
+			d.Bad(field, item.Kind.String(), `an object, e.g. {"methods": ["GET"], "then": "allow"}`)
 		default:
 			out = append(out, d.rule(field, item))
 		}
@@ -270,8 +271,8 @@ func (d *decoder) rule(field string, n *node) Rule {
 
 func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	const example = `an object, e.g. {"amount": {"max": 5000}}`
-	if n.Kind != strictjson.Object || len(n.Members) == 0 {
-		d.Bad(field, string(n.Kind), example)
+	if n.Kind != jsonread.Object || len(n.Members) == 0 {
+		d.Bad(field, n.Kind.String(), example)
 		return nil
 	}
 	if len(n.Members) > maxRuleFields {
@@ -285,8 +286,8 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 			d.Bad(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
 			continue
 		}
-		if m.Value.Kind != strictjson.Object || len(m.Value.Members) == 0 {
-			d.Bad(at, string(m.Value.Kind), `an object, e.g. {"max": 5000}`)
+		if m.Node.Kind != jsonread.Object || len(m.Node.Members) == 0 {
+			d.Bad(at, m.Node.Kind.String(), `an object, e.g. {"max": 5000}`)
 			continue
 		}
 		out = append(out, d.fieldRule(at, m))
@@ -295,9 +296,9 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	return out
 }
 
-func (d *decoder) fieldRule(at string, m strictjson.Member) FieldRule {
+func (d *decoder) fieldRule(at string, m jsonread.Member) FieldRule {
 	f := FieldRule{Field: m.Key}
-	conditionFields().decode(d, at+".", m.Value, &f)
+	conditionFields().decode(d, at+".", m.Node, &f)
 	if f.OneOf != nil && (f.Min != nil || f.Max != nil) {
 		d.Bad(at, "both is and a bound", "one of them")
 	}
@@ -305,35 +306,35 @@ func (d *decoder) fieldRule(at string, m strictjson.Member) FieldRule {
 }
 
 func (d *decoder) number(field string, n *node) *big.Rat {
-	if n.Kind == strictjson.Number {
+	if n.Kind == jsonread.Number {
 		if r, ok := Decimal(n.Text); ok {
 			return r
 		}
 	}
-	d.Bad(field, string(n.Kind), "a number in plain decimal notation, e.g. 5000 or 0.5")
+	d.Bad(field, n.Kind.String(), "a number in plain decimal notation, e.g. 5000 or 0.5")
 	return nil
 }
 
 // values reads the value, or the values, that a field may have.
 func (d *decoder) values(field string, n *node) []FieldValue {
-	list := []*node{n}
-	if n.Kind == strictjson.List {
-		list = n.Items
+	list := []jsonread.Member{{Node: n}}
+	if n.Kind == jsonread.List {
+		list = n.Items()
 	}
 	out := []FieldValue{}
-	for _, v := range list {
-		switch v.Kind {
-		case strictjson.String:
+	for _, m := range list {
+		switch v := m.Node; v.Kind {
+		case jsonread.String:
 			out = append(out, FieldValue{v.Text, KindText})
-		case strictjson.Number:
+		case jsonread.Number:
 			d.number(field, v)
 			out = append(out, FieldValue{v.Text, KindNumber})
-		case strictjson.Bool:
-			out = append(out, FieldValue{fmt.Sprint(v.On), KindBool})
+		case jsonread.Bool:
+			out = append(out, FieldValue{fmt.Sprint(v.Text == "true"), KindBool})
 		}
 	}
 	if len(out) != len(list) || len(list) == 0 || len(list) > maxRuleValues {
-		d.Bad(field, string(n.Kind), fmt.Sprintf("a value, or a list of at most %d", maxRuleValues))
+		d.Bad(field, n.Kind.String(), fmt.Sprintf("a value, or a list of at most %d", maxRuleValues))
 	}
 	return out
 }

@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // server reads "mcp". It is nil if that is not an object.
 func (d *decoder) server(n *node) *Server {
-	if n.Kind != strictjson.Object {
-		d.Bad("mcp", string(n.Kind), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
+	if n.Kind != jsonread.Object {
+		d.Bad("mcp", n.Kind.String(), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
 		return nil
 	}
 	s := newServer()
@@ -48,15 +49,15 @@ func (d *decoder) misplaced(field, with, instead string) {
 
 // texts reads an object of strings.
 func (d *decoder) texts(field string, n *node, example string) map[string]string {
-	if n.Kind != strictjson.Object {
-		d.Bad(field, string(n.Kind), "an object of strings, e.g. "+example)
+	if n.Kind != jsonread.Object {
+		d.Bad(field, n.Kind.String(), "an object of strings, e.g. "+example)
 		return nil
 	}
 	out := map[string]string{}
 	for _, m := range d.Unique(field+".", n, plainKey) {
 		var s string
 		before := d.Count
-		d.Str(strictjson.Label(field+".", m.Key, plainKey(m.Key)), m.Value, &s)
+		d.Str(strictjson.Label(field+".", m.Key, plainKey(m.Key)), m.Node, &s)
 		if d.Count == before {
 			out[m.Key] = s
 		}
@@ -73,8 +74,8 @@ func plainKey(s string) bool {
 
 // tools reads which tools may be used.
 func (d *decoder) tools(field string, s *Server, n *node) {
-	if n.Kind != strictjson.Object {
-		d.Bad(field, string(n.Kind), `an object, e.g. {"deny": ["delete_*"]}`)
+	if n.Kind != jsonread.Object {
+		d.Bad(field, n.Kind.String(), `an object, e.g. {"deny": ["delete_*"]}`)
 		return
 	}
 	toolsFields().decode(d, field+".", n, s)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
@@ -79,7 +80,7 @@ const (
 // readWord reads a field that may have only one value.
 func (d *decoder) readWord(field string, n *node, to *string, only string) {
 	d.Str(field, n, to)
-	if n.Kind == strictjson.String && *to != only {
+	if n.Kind == jsonread.String && *to != only {
 		d.Bad(field, "another word", fmt.Sprintf("%q, or no such field", only))
 	}
 }

@@ -3,11 +3,12 @@ package operation
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // Reader reads a file line by line, in the memory of one line. What a Writer would not write is refused: every Line it
@@ -110,13 +111,8 @@ func (r *Reader) text() ([]byte, error) {
 
 // decode reads one object of JSON into a struct that names all of its keys.
 func decode(text []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
+	if err := jsonread.Decode(bytes.NewReader(text), to); err != nil {
 		return fmt.Errorf("not a line of this format: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("text after the object")
 	}
 	return nil
 }

@@ -7,6 +7,8 @@
 package strictjson
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -57,13 +60,22 @@ func (d *Decoder) Add(p Problem) {
 func (d *Decoder) Full() bool { return len(d.Problems) >= maxProblems && d.Failed }
 
 // Root reads a file that is one object, such as example. It is nil after a mistake.
-func (d *Decoder) Root(data []byte, example string) *Node {
-	root, syntax := parse(data, example)
+func (d *Decoder) Root(data []byte, example string) *jsonread.Node {
+	if len(bytes.TrimSpace(data)) == 0 {
+		d.Bad("line 1, column 1", "an empty file", "an object, e.g. "+example)
+		return nil
+	}
+	if bytes.HasPrefix(data, []byte("\ufeff")) {
+		d.Bad("line 1, column 1", "a byte order mark", "UTF-8 without one")
+		return nil
+	}
+	root, err := jsonread.Parse(string(data), jsonread.Options{})
+	var syntax *jsonread.Error
 	switch {
-	case syntax != nil:
-		d.Bad(fmt.Sprintf("line %d, column %d", syntax.line, syntax.column), syntax.found, syntax.want)
-	case root.Kind != Object:
-		d.Bad("", string(root.Kind), "an object, e.g. "+example)
+	case errors.As(err, &syntax):
+		d.Bad(fmt.Sprintf("line %d, column %d", syntax.Line, syntax.Column), syntax.Found, syntax.Want)
+	case root.Kind != jsonread.Object:
+		d.Bad("", root.Kind.String(), "an object, e.g. "+example)
 	default:
 		return root
 	}
@@ -73,7 +85,7 @@ func (d *Decoder) Root(data []byte, example string) *Node {
 // Object reads the members of an object that has the fields known, and calls read for each with its index in known and
 // its name in messages, which path precedes. It returns which fields the object has, and which it has misspelt.
 func (d *Decoder) Object(
-	path string, n *Node, known []string, read func(i int, field string, n *Node),
+	path string, n *jsonread.Node, known []string, read func(i int, field string, n *jsonread.Node),
 ) (has, misspelt map[string]bool) {
 	has, misspelt = map[string]bool{}, map[string]bool{}
 	for _, m := range d.Unique(path, n, func(key string) bool { return slices.Contains(known, key) }) {
@@ -85,29 +97,29 @@ func (d *Decoder) Object(
 			continue
 		}
 		has[m.Key] = true
-		read(i, path+m.Key, m.Value)
+		read(i, path+m.Key, m.Node)
 	}
 	return has, misspelt
 }
 
 // Unique lists an object's members and reports keys that are repeated, of which it keeps the first.
-func (d *Decoder) Unique(path string, n *Node, known func(key string) bool) []Member {
-	first := map[string]int{}
-	var out []Member
+func (d *Decoder) Unique(path string, n *jsonread.Node, known func(key string) bool) []jsonread.Member {
+	first := map[string]uint32{}
+	var out []jsonread.Member
 	for _, m := range n.Members {
 		if line, dup := first[m.Key]; dup {
 			d.Bad(Label(path, m.Key, known(m.Key)),
-				fmt.Sprintf("the same key on lines %d and %d", line, m.Line), "each key once")
+				fmt.Sprintf("the same key on lines %d and %d", line, m.Node.Line), "each key once")
 			continue
 		}
-		first[m.Key] = m.Line
+		first[m.Key] = m.Node.Line
 		out = append(out, m)
 	}
 	return out
 }
 
 // unknown reports a field that does not exist, and returns the nearest one that does.
-func (d *Decoder) unknown(path string, m Member, known []string) string {
+func (d *Decoder) unknown(path string, m jsonread.Member, known []string) string {
 	if d.Full() {
 		d.Count++
 		return ""
@@ -117,7 +129,7 @@ func (d *Decoder) unknown(path string, m Member, known []string) string {
 	if near != "" {
 		want = fmt.Sprintf("did you mean %q?", near)
 	}
-	d.Bad(Label(path, m.Key, near != ""), fmt.Sprintf("unknown field on line %d", m.Line), want)
+	d.Bad(Label(path, m.Key, near != ""), fmt.Sprintf("unknown field on line %d", m.Node.Line), want)
 	return near
 }
 
@@ -144,10 +156,10 @@ func Printable(key string) string {
 func Cut(s string) string { return visible.Cut(s, 80, "...") }
 
 // Str reads a string.
-func (d *Decoder) Str(field string, n *Node, to *string) {
+func (d *Decoder) Str(field string, n *jsonread.Node, to *string) {
 	switch {
-	case n.Kind != String:
-		d.Bad(field, string(n.Kind), "a string")
+	case n.Kind != jsonread.String:
+		d.Bad(field, n.Kind.String(), "a string")
 	case strings.ContainsRune(n.Text, '\uFFFD'):
 		d.Bad(field, "a string with U+FFFD or half of a surrogate pair", "text saved as UTF-8")
 	default:
@@ -156,29 +168,29 @@ func (d *Decoder) Str(field string, n *Node, to *string) {
 }
 
 // Boolean reads true or false.
-func (d *Decoder) Boolean(field string, n *Node, to *bool) {
-	if n.Kind != Bool {
-		found := string(n.Kind)
-		if n.Kind == String && (n.Text == "true" || n.Text == "false") {
+func (d *Decoder) Boolean(field string, n *jsonread.Node, to *bool) {
+	if n.Kind != jsonread.Bool {
+		found := n.Kind.String()
+		if n.Kind == jsonread.String && (n.Text == "true" || n.Text == "false") {
 			found = fmt.Sprintf("the string %q", n.Text)
 		}
 		d.Bad(field, found, "true or false, without quotes")
 		return
 	}
-	*to = n.On
+	*to = n.Text == "true"
 }
 
 // List reads a list of strings, such as example. An empty list is not nil; what is not a list gives nil.
-func (d *Decoder) List(field string, n *Node, example string) []string {
+func (d *Decoder) List(field string, n *jsonread.Node, example string) []string {
 	out := []string{}
-	if n.Kind != List {
-		d.Bad(field, string(n.Kind), "a list of strings, e.g. "+example)
+	if n.Kind != jsonread.List {
+		d.Bad(field, n.Kind.String(), "a list of strings, e.g. "+example)
 		return nil
 	}
-	for i, item := range n.Items {
+	for i, item := range n.Items() {
 		var s string
 		before := d.Count
-		d.Str(fmt.Sprintf("%s[%d]", field, i), item, &s)
+		d.Str(fmt.Sprintf("%s[%d]", field, i), item.Node, &s)
 		if d.Count == before {
 			out = append(out, s)
 		}
@@ -196,9 +208,9 @@ func (d *Decoder) AtMost(field string, list []string, most int) []string {
 }
 
 // Whole reads a whole number.
-func (d *Decoder) Whole(field string, n *Node, to *int) {
-	if n.Kind != Number {
-		d.Bad(field, string(n.Kind), "a whole number, without quotes")
+func (d *Decoder) Whole(field string, n *jsonread.Node, to *int) {
+	if n.Kind != jsonread.Number {
+		d.Bad(field, n.Kind.String(), "a whole number, without quotes")
 		return
 	}
 	i, err := strconv.Atoi(n.Text)
@@ -210,28 +222,28 @@ func (d *Decoder) Whole(field string, n *Node, to *int) {
 }
 
 // Duration reads a number of seconds, or a text such as "90s" or "10m", from a millisecond to a day.
-func (d *Decoder) Duration(field string, n *Node, to *time.Duration) {
+func (d *Decoder) Duration(field string, n *jsonread.Node, to *time.Duration) {
 	const (
 		day  = 24 * time.Hour
 		want = `seconds, e.g. 90, or a text like "90s" or "10m", at most 24h`
 	)
 	var out time.Duration
 	switch n.Kind {
-	case Number:
+	case jsonread.Number:
 		seconds, err := strconv.ParseFloat(n.Text, 64)
 		if err != nil || seconds > day.Seconds() {
 			d.Bad(field, "a number that is too large", want)
 			return
 		}
 		out = time.Duration(seconds * float64(time.Second))
-	case String:
+	case jsonread.String:
 		var err error
 		if out, err = time.ParseDuration(n.Text); err != nil {
 			d.Bad(field, "not a duration", want)
 			return
 		}
 	default:
-		d.Bad(field, string(n.Kind), want)
+		d.Bad(field, n.Kind.String(), want)
 		return
 	}
 	if out < time.Millisecond || out > day {

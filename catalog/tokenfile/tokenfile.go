@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // Tenant is one of several clients of one CodeForge: what it is known by, and what it may use.
@@ -89,7 +90,7 @@ func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
 	}
 	var list []Tenant
 	top := []string{"$schema", "tenants"}
-	has, misspelt := d.Object("", root, top, func(i int, field string, n *strictjson.Node) {
+	has, misspelt := d.Object("", root, top, func(i int, field string, n *jsonread.Node) {
 		if i == 0 {
 			d.Str(field, n, new(string))
 			return
@@ -111,10 +112,10 @@ func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
 
 const example = `{"tenants": {"alice": {"tokens": ["sha256:..."], "apis": ["stripe"]}}}`
 
-func (d *decoder) tenants(n *strictjson.Node) []Tenant {
-	if n.Kind != strictjson.Object || len(n.Members) == 0 {
-		found := string(n.Kind)
-		if n.Kind == strictjson.Object {
+func (d *decoder) tenants(n *jsonread.Node) []Tenant {
+	if n.Kind != jsonread.Object || len(n.Members) == 0 {
+		found := n.Kind.String()
+		if n.Kind == jsonread.Object {
 			found += " without any tenant"
 		}
 		d.Bad("tenants", found, "an object, e.g. "+example)
@@ -126,7 +127,7 @@ func (d *decoder) tenants(n *strictjson.Node) []Tenant {
 	var list []Tenant
 	for _, m := range d.Unique("tenants.", n, validName) {
 		if !validName(m.Key) { // not shown: it may be a token
-			d.Bad(fmt.Sprintf("tenants (line %d)", m.Line), "a name that no tenant can have",
+			d.Bad(fmt.Sprintf("tenants (line %d)", m.Node.Line), "a name that no tenant can have",
 				fmt.Sprintf("1 to %d of a-z, 0-9 and -, the first one no -", maxName))
 			continue
 		}
@@ -140,14 +141,14 @@ func validName(name string) bool {
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-func (d *decoder) tenant(m strictjson.Member) Tenant {
+func (d *decoder) tenant(m jsonread.Member) Tenant {
 	t, at := Tenant{Name: m.Key}, "tenants."+m.Key
-	if m.Value.Kind != strictjson.Object {
-		d.Bad(at, string(m.Value.Kind), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
+	if m.Node.Kind != jsonread.Object {
+		d.Bad(at, m.Node.Kind.String(), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
 		return t
 	}
 	fields := []string{"tokens", "apis", "skills", "runs", "waiting", "timeout"}
-	has, misspelt := d.Object(at+".", m.Value, fields, func(i int, field string, n *strictjson.Node) {
+	has, misspelt := d.Object(at+".", m.Node, fields, func(i int, field string, n *jsonread.Node) {
 		switch fields[i] {
 		case "tokens":
 			t.Hashes = d.tokens(field, n)
@@ -187,9 +188,9 @@ func (d *decoder) tenant(m strictjson.Member) Tenant {
 }
 
 // tokens reads tokens, of which it shows nothing.
-func (d *decoder) tokens(field string, n *strictjson.Node) (hashes [][sha256.Size]byte) {
+func (d *decoder) tokens(field string, n *jsonread.Node) (hashes [][sha256.Size]byte) {
 	list := d.List(field, n, `["sha256:..."]`)
-	if list != nil && len(list) == 0 && len(n.Items) == 0 {
+	if list != nil && len(list) == 0 && len(n.Items()) == 0 {
 		d.Bad(field, "an empty list", `at least one, e.g. ["sha256:..."]`)
 	}
 	for i, token := range d.AtMost(field, list, maxTokens) {
@@ -217,7 +218,7 @@ func (d *decoder) tokens(field string, n *strictjson.Node) (hashes [][sha256.Siz
 
 func unprintable(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || r == 0x7f }
 
-func (d *decoder) skills(field string, n *strictjson.Node) []string {
+func (d *decoder) skills(field string, n *jsonread.Node) []string {
 	globs := d.List(field, n, `["report-*"]`)
 	for i, glob := range globs {
 		if _, err := path.Match(glob, ""); err != nil {
@@ -227,7 +228,7 @@ func (d *decoder) skills(field string, n *strictjson.Node) []string {
 	return globs
 }
 
-func (d *decoder) bound(field string, n *strictjson.Node, to *int) {
+func (d *decoder) bound(field string, n *jsonread.Node, to *int) {
 	before := d.Count
 	d.Whole(field, n, to)
 	if d.Count == before && (*to < 1 || *to > maxRuns) {

@@ -113,7 +113,7 @@ func tenants() []Attack {
 	}
 	saved := func(name, expected string, do func(ctx context.Context, w *world.World) (string, bool)) Attack {
 		a := tenant(name, expected, do)
-		a.NoPod = "no skill is saved there without a bucket"
+		a.NoPod = "no skill is saved there without Postgres"
 		return a
 	}
 	code := func(name, expected, token, code, has string, not ...string) Attack {

@@ -141,7 +141,7 @@ var withoutControl = map[string]string{
 	"pod-certificates":                 "each test presents the wrong certificate, and fails if it is accepted",
 	"cluster-secrets":                  "the rights are the cluster's: the test asks it for what is forbidden",
 	"lost-pods-repeat-nothing":         "the test ends pods under load, and fails on a repeated write",
-	"shared-skills":                    "each test is a hostile object, and fails if it counts",
-	"shared-runs":                      "each test is a hostile object, and fails if it counts",
+	"shared-skills":                    "each test is a hostile document, and fails if it counts",
+	"shared-runs":                      "each test fails if a run, an alarm or a checkpoint is missing at a replica",
 	"checks-can-fail":                  "this promise is about the controls",
 }

@@ -17,7 +17,7 @@ const fileSuffix = "_FILE"
 const maxFile = 64 << 10
 
 // InFile lists the settings that a file may hold.
-func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN"} }
+func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN", "DATABASE_URL"} }
 
 // Lookup is the value of a setting of InFile: from its variable, or from the file that NAME_FILE names. It is for
 // callers that read single settings or pass them on; Parse reads the files itself.

@@ -207,7 +207,7 @@ func TestRefused(t *testing.T) {
 
 // TestDatabase: TLS is verified unless the host is loopback or the URL names an sslmode; the settings of buckets are
 // refused with the way out.
-// Promise: shared-state
+// Promise: shared-runs
 func TestDatabase(t *testing.T) {
 	for url, want := range map[string]string{
 		"postgres://u:p@db.example.com/x":                  "sslmode=verify-full",

@@ -27,6 +27,7 @@ package controlapi
 import (
 	"cmp"
 	"encoding/json"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -163,6 +164,8 @@ type Registration struct {
 	Install bool `json:"install,omitempty"`
 	// DryRun records what would change something in a plan, in place of sending it.
 	DryRun bool `json:"dry_run,omitempty"`
+	// Database are the addresses of mcp-server's database, which no run and no server may reach from now on.
+	Database []netip.AddrPort `json:"database,omitempty"`
 	// Canaries are values that the run finds where a thief looks, and that no request may carry: at most MaxCanaries, of
 	// MinCanary to MaxCanary letters and digits.
 	Canaries []string `json:"canaries,omitempty"`

@@ -144,7 +144,7 @@ in Docker (through docker exec), or http://127.0.0.1:MCP_PORT/mcp.
 If a command has other arguments, write --json=FIELDS.
 
 codeforge COMMAND --help shows more.`,
-		SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
+		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(e.Stderr)
@@ -156,7 +156,7 @@ codeforge COMMAND --help shows more.`,
 		commands []*cobra.Command
 	}{
 		{"Start and stop", []*cobra.Command{
-			initCommand(e), upCommand(e), downCommand(e), statusCommand(e), doctorCommand(e),
+			initCommand(e), upCommand(e), downCommand(e), statusCommand(e), doctorCommand(e), stateCommand(e),
 		}},
 		{"APIs", []*cobra.Command{apiCommand(e), mcpCommand(e), checkCommand(e)}},
 		{"Credentials that change", []*cobra.Command{

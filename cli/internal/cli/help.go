@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -126,10 +125,25 @@ func manCommand(*Env) *cobra.Command {
 			if err != nil {
 				return usageError("%w", err)
 			}
-			header := doc.GenManHeader{Source: "CodeForge " + version.Version, Manual: "CodeForge"}
-			return doc.GenMan(of, &header, c.OutOrStdout())
+			return printManual(c.OutOrStdout(), of)
 		},
 	}
+}
+
+// printManual prints the help of a command as a page for man. cobra's own generator costs each start a millisecond,
+// because it compiles the patterns of a parser of Markdown.
+func printManual(w io.Writer, c *cobra.Command) error {
+	var help strings.Builder
+	c.SetOut(&help)
+	if err := c.Help(); err != nil {
+		return err
+	}
+	// A backslash, and a dot or a quote at the beginning of a line, mean something to roff. A hyphen must stay one.
+	text := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'").Replace(help.String())
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+	_, err := fmt.Fprintf(w, ".TH \"%s\" \"1\" \"\" \"CodeForge %s\" \"CodeForge\"\n.SH NAME\n%s \\- %s\n"+
+		".SH DESCRIPTION\n.nf\n%s.fi\n", strings.ToUpper(name), version.Version, name, c.Short, text)
+	return err
 }
 
 // shells are those for which completion has a script.

@@ -10,6 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/cli/internal/openapi"
 	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // Import imports a document in JSON. In YAML, which none of Google's is in, values may be shared, and what is written
@@ -47,19 +48,19 @@ func Address(text string) string {
 	return "https://www.googleapis.com/discovery/v1/apis/" + name + "/" + version + "/rest"
 }
 
-func str(s string) *tree.Node { return &tree.Node{Kind: tree.String, Text: s} }
+func str(s string) *jsonread.Node { return &jsonread.Node{Kind: jsonread.String, Text: s} }
 
-func list(items ...*tree.Node) *tree.Node {
-	n := &tree.Node{Kind: tree.List}
+func list(items ...*jsonread.Node) *jsonread.Node {
+	n := &jsonread.Node{Kind: jsonread.List}
 	for _, i := range items {
-		n.Members = append(n.Members, tree.Member{Node: i})
+		n.Members = append(n.Members, jsonread.Member{Node: i})
 	}
 	return n
 }
 
 // object is a map; members without a value are left out.
-func object(members ...tree.Member) *tree.Node {
-	n := &tree.Node{Kind: tree.Map}
+func object(members ...jsonread.Member) *jsonread.Node {
+	n := &jsonread.Node{Kind: jsonread.Object}
 	for _, m := range members {
 		if m.Node != nil {
 			n.Members = append(n.Members, m)
@@ -68,17 +69,17 @@ func object(members ...tree.Member) *tree.Node {
 	return n
 }
 
-func yes() *tree.Node { return &tree.Node{Kind: tree.Bool, Text: "true"} }
+func yes() *jsonread.Node { return &jsonread.Node{Kind: jsonread.Bool, Text: "true"} }
 
 // converter writes a document as OpenAPI.
 type converter struct {
 	prefix string // of all paths
-	paths  []tree.Member
+	paths  []jsonread.Member
 	at     map[string]int
 	tags   []string
 }
 
-func convert(root *tree.Node) *tree.Node {
+func convert(root *jsonread.Node) *jsonread.Node {
 	server := root.Str("rootUrl")
 	if server == "" {
 		server = root.Str("baseUrl")
@@ -93,39 +94,39 @@ func convert(root *tree.Node) *tree.Node {
 	if title == "" {
 		title = root.Str("name")
 	}
-	var schemas []tree.Member
+	var schemas []jsonread.Member
 	for _, m := range root.Get("schemas").Maps() {
-		schemas = append(schemas, tree.Member{Key: m.Key, Node: schema(m.Node)})
+		schemas = append(schemas, jsonread.Member{Key: m.Key, Node: schema(m.Node)})
 	}
 	security := object()
 	if root.At("auth", "oauth2") != nil {
 		security.Members = append(security.Members,
-			tree.Member{Key: "oauth2", Node: object(tree.Member{Key: "type", Node: str("oauth2")})})
+			jsonread.Member{Key: "oauth2", Node: object(jsonread.Member{Key: "type", Node: str("oauth2")})})
 	}
 	if root.At("parameters", "key") != nil {
-		security.Members = append(security.Members, tree.Member{Key: "key", Node: object(
-			tree.Member{Key: "type", Node: str("apiKey")}, tree.Member{Key: "in", Node: str("query")},
-			tree.Member{Key: "name", Node: str("key")})})
+		security.Members = append(security.Members, jsonread.Member{Key: "key", Node: object(
+			jsonread.Member{Key: "type", Node: str("apiKey")}, jsonread.Member{Key: "in", Node: str("query")},
+			jsonread.Member{Key: "name", Node: str("key")})})
 	}
-	var servers *tree.Node
+	var servers *jsonread.Node
 	if server != "" {
-		servers = list(object(tree.Member{Key: "url", Node: str(strings.TrimRight(server, "/"))}))
+		servers = list(object(jsonread.Member{Key: "url", Node: str(strings.TrimRight(server, "/"))}))
 	}
 	return object(
-		tree.Member{Key: "openapi", Node: str("3.0.0")},
-		tree.Member{Key: "info", Node: object(
-			tree.Member{Key: "title", Node: str(title)}, tree.Member{Key: "version", Node: root.Get("version")},
-			tree.Member{Key: "description", Node: root.Get("description")})},
-		tree.Member{Key: "servers", Node: servers},
-		tree.Member{Key: "paths", Node: object(c.paths...)},
-		tree.Member{Key: "components", Node: object(
-			tree.Member{Key: "schemas", Node: object(schemas...)},
-			tree.Member{Key: "securitySchemes", Node: security})},
+		jsonread.Member{Key: "openapi", Node: str("3.0.0")},
+		jsonread.Member{Key: "info", Node: object(
+			jsonread.Member{Key: "title", Node: str(title)}, jsonread.Member{Key: "version", Node: root.Get("version")},
+			jsonread.Member{Key: "description", Node: root.Get("description")})},
+		jsonread.Member{Key: "servers", Node: servers},
+		jsonread.Member{Key: "paths", Node: object(c.paths...)},
+		jsonread.Member{Key: "components", Node: object(
+			jsonread.Member{Key: "schemas", Node: object(schemas...)},
+			jsonread.Member{Key: "securitySchemes", Node: security})},
 	)
 }
 
 // resources converts the methods of resources, and of those in them: the tree's depth is bounded.
-func (c *converter) resources(n *tree.Node) {
+func (c *converter) resources(n *jsonread.Node) {
 	for _, m := range n.Get("resources").Maps() {
 		c.tags = append(c.tags, m.Key)
 		c.methods(m.Node)
@@ -134,7 +135,7 @@ func (c *converter) resources(n *tree.Node) {
 	}
 }
 
-func (c *converter) methods(n *tree.Node) {
+func (c *converter) methods(n *jsonread.Node) {
 	for _, m := range n.Get("methods").Maps() {
 		if verb := strings.ToLower(m.Node.Str("httpMethod")); verb != "" {
 			path, op := c.method(m.Node)
@@ -142,11 +143,11 @@ func (c *converter) methods(n *tree.Node) {
 			if !known {
 				i = len(c.paths)
 				c.at[path] = i
-				c.paths = append(c.paths, tree.Member{Key: path, Node: object()})
+				c.paths = append(c.paths, jsonread.Member{Key: path, Node: object()})
 			}
 			item := c.paths[i].Node
 			if item.Get(verb) == nil {
-				item.Members = append(item.Members, tree.Member{Key: verb, Node: op})
+				item.Members = append(item.Members, jsonread.Member{Key: verb, Node: op})
 			}
 		}
 	}
@@ -154,7 +155,7 @@ func (c *converter) methods(n *tree.Node) {
 
 // method converts a method. Where its path has a parameter of several segments, the flat path has their names, all of
 // which are strings.
-func (c *converter) method(n *tree.Node) (path string, op *tree.Node) {
+func (c *converter) method(n *jsonread.Node) (path string, op *jsonread.Node) {
 	path = n.Str("path")
 	flat := strings.Contains(path, "{+") && n.Str("flatPath") != ""
 	if flat {
@@ -164,64 +165,64 @@ func (c *converter) method(n *tree.Node) (path string, op *tree.Node) {
 	if c.prefix != "" {
 		path = "/" + c.prefix + path
 	}
-	var parameters []*tree.Node
+	var parameters []*jsonread.Node
 	for _, p := range n.Get("parameters").Maps() {
 		in := p.Node.Str("location")
 		if in == "path" && flat || in != "path" && in != "query" {
 			continue
 		}
-		parameter := object(tree.Member{Key: "name", Node: str(p.Key)}, tree.Member{Key: "in", Node: str(in)},
-			tree.Member{Key: "schema", Node: schema(p.Node)})
+		parameter := object(jsonread.Member{Key: "name", Node: str(p.Key)}, jsonread.Member{Key: "in", Node: str(in)},
+			jsonread.Member{Key: "schema", Node: schema(p.Node)})
 		if p.Node.True("required") {
-			parameter.Members = append(parameter.Members, tree.Member{Key: "required", Node: yes()})
+			parameter.Members = append(parameter.Members, jsonread.Member{Key: "required", Node: yes()})
 		}
 		parameters = append(parameters, parameter)
 	}
 	// Of the parameters that all methods take, the one that makes answers small.
-	parameters = append(parameters, object(tree.Member{Key: "name", Node: str("fields")},
-		tree.Member{Key: "in", Node: str("query")},
-		tree.Member{Key: "schema", Node: object(tree.Member{Key: "type", Node: str("string")})}))
+	parameters = append(parameters, object(jsonread.Member{Key: "name", Node: str("fields")},
+		jsonread.Member{Key: "in", Node: str("query")},
+		jsonread.Member{Key: "schema", Node: object(jsonread.Member{Key: "type", Node: str("string")})}))
 	op = object(
-		tree.Member{Key: "operationId", Node: n.Get("id")}, tree.Member{Key: "description", Node: n.Get("description")},
-		tree.Member{Key: "parameters", Node: list(parameters...)})
+		jsonread.Member{Key: "operationId", Node: n.Get("id")}, jsonread.Member{Key: "description", Node: n.Get("description")},
+		jsonread.Member{Key: "parameters", Node: list(parameters...)})
 	if n.True("deprecated") {
-		op.Members = append(op.Members, tree.Member{Key: "deprecated", Node: yes()})
+		op.Members = append(op.Members, jsonread.Member{Key: "deprecated", Node: yes()})
 	}
 	if len(c.tags) > 0 {
-		op.Members = append(op.Members, tree.Member{Key: "tags", Node: list(str(strings.Join(c.tags, ".")))})
+		op.Members = append(op.Members, jsonread.Member{Key: "tags", Node: list(str(strings.Join(c.tags, ".")))})
 	}
 	if body := n.Get("request"); body.Str("$ref") != "" {
 		content := media(schema(body))
-		content.Members = append(content.Members, tree.Member{Key: "required", Node: yes()})
-		op.Members = append(op.Members, tree.Member{Key: "requestBody", Node: content})
+		content.Members = append(content.Members, jsonread.Member{Key: "required", Node: yes()})
+		op.Members = append(op.Members, jsonread.Member{Key: "requestBody", Node: content})
 	}
 	answer := object()
 	if body := n.Get("response"); body.Str("$ref") != "" {
 		answer = media(schema(body))
 	}
-	op.Members = append(op.Members, tree.Member{Key: "responses", Node: object(tree.Member{Key: "200", Node: answer})})
+	op.Members = append(op.Members, jsonread.Member{Key: "responses", Node: object(jsonread.Member{Key: "200", Node: answer})})
 	return path, op
 }
 
-func media(schema *tree.Node) *tree.Node {
-	return object(tree.Member{Key: "content", Node: object(
-		tree.Member{Key: "application/json", Node: object(tree.Member{Key: "schema", Node: schema})})})
+func media(schema *jsonread.Node) *jsonread.Node {
+	return object(jsonread.Member{Key: "content", Node: object(
+		jsonread.Member{Key: "application/json", Node: object(jsonread.Member{Key: "schema", Node: schema})})})
 }
 
 // severalSegments is a parameter that stands for several segments of a path: {+name}, which we write as {name+}.
 var severalSegments = regexp.MustCompile(`\{\+([^{}]*)\}`)
 
 // schema converts a schema or a parameter. Names in references are those of the document's schemas.
-func schema(n *tree.Node) *tree.Node {
-	if !n.Is(tree.Map) {
+func schema(n *jsonread.Node) *jsonread.Node {
+	if !n.Is(jsonread.Object) {
 		return object()
 	}
 	if ref := n.Str("$ref"); ref != "" {
 		escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(ref)
-		return object(tree.Member{Key: "$ref", Node: str("#/components/schemas/" + escaped)})
+		return object(jsonread.Member{Key: "$ref", Node: str("#/components/schemas/" + escaped)})
 	}
 	out := object()
-	var required []*tree.Node
+	var required []*jsonread.Node
 	for _, m := range n.Members {
 		switch m.Key {
 		case "type":
@@ -231,14 +232,14 @@ func schema(n *tree.Node) *tree.Node {
 		case "properties":
 			converted := object()
 			for _, p := range m.Node.Maps() {
-				converted.Members = append(converted.Members, tree.Member{Key: p.Key, Node: schema(p.Node)})
+				converted.Members = append(converted.Members, jsonread.Member{Key: p.Key, Node: schema(p.Node)})
 				if p.Node.True("required") || len(p.Node.At("annotations", "required").Items()) > 0 {
 					required = append(required, str(p.Key))
 				}
 			}
 			m.Node = converted
 		case "items", "additionalProperties":
-			if m.Node.Is(tree.Map) {
+			if m.Node.Is(jsonread.Object) {
 				m.Node = schema(m.Node)
 			}
 		case "enum", "format", "readOnly", "description", "deprecated":
@@ -248,10 +249,10 @@ func schema(n *tree.Node) *tree.Node {
 		out.Members = append(out.Members, m)
 	}
 	if len(required) > 0 {
-		out.Members = append(out.Members, tree.Member{Key: "required", Node: list(required...)})
+		out.Members = append(out.Members, jsonread.Member{Key: "required", Node: list(required...)})
 	}
 	if n.True("repeated") {
-		return object(tree.Member{Key: "type", Node: str("array")}, tree.Member{Key: "items", Node: out})
+		return object(jsonread.Member{Key: "type", Node: str("array")}, jsonread.Member{Key: "items", Node: out})
 	}
 	return out
 }

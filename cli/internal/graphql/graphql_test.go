@@ -183,7 +183,7 @@ func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "no query and no mutation",
 		"query { a }":                        `line 1: Unexpected Name "query"; want the schema language of GraphQL`,
-		"{ a }":                              "no key in double quotes",
+		"{ a }":                              "a key that is not in double quotes",
 		"type Query {\n a: }":                "line 2: Expected Name, found }",
 		"type Query { a: String":             "Expected Name, found the end",
 		`type Query { "a`:                    "Unterminated string",

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // Question is the introspection that Import reads the answer of. It goes seven levels into types, as deep as lists in
@@ -19,7 +19,7 @@ const Question = `query IntrospectionQuery { __schema { queryType { name } mutat
 	`ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }`
 
 // introspection reads the answer to an introspection.
-func introspection(root *tree.Node) (*schema, error) {
+func introspection(root *jsonread.Node) (*schema, error) {
 	from := root.Get("__schema")
 	if from == nil {
 		from = root.At("data", "__schema")
@@ -57,7 +57,7 @@ func introspection(root *tree.Node) (*schema, error) {
 }
 
 // body reads what a type consists of.
-func (s *schema) body(d *definition, n *tree.Node) error {
+func (s *schema) body(d *definition, n *jsonread.Node) error {
 	for _, list := range []string{"fields", "inputFields"} {
 		for _, m := range n.Get(list).Items() {
 			f, err := s.field(m.Node, list == "inputFields")
@@ -97,9 +97,9 @@ func (s *schema) body(d *definition, n *tree.Node) error {
 	return nil
 }
 
-func (s *schema) field(n *tree.Node, input bool) (field, error) {
+func (s *schema) field(n *jsonread.Node, input bool) (field, error) {
 	f := field{name: n.Str("name"), description: n.Str("description"), input: input, deprecated: n.True("isDeprecated"),
-		preset: n.Get("defaultValue").Is(tree.String)}
+		preset: n.Get("defaultValue").Is(jsonread.String)}
 	err := s.checkMember("field", f.name)
 	if err == nil {
 		f.typ, err = reference(n.Get("type"))
@@ -111,7 +111,7 @@ func (s *schema) field(n *tree.Node, input bool) (field, error) {
 const maxWrapped = 30
 
 // reference is a type as the schema language writes it.
-func reference(n *tree.Node) (string, error) {
+func reference(n *jsonread.Node) (string, error) {
 	before, after := "", ""
 	for range maxWrapped {
 		switch n.Str("kind") {

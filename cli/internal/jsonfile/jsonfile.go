@@ -7,36 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // ErrNotJSON is the error for a text with comments, trailing commas or mistakes: it is not changed.
 var ErrNotJSON = errors.New("the file is not plain JSON (comments, a trailing comma, or a mistake)")
 
-// member is one member of an object: where its value is in the text.
-type member struct {
-	key        string
-	start, end int
-}
-
 // members lists the members of the object whose text is at [start, end).
-func members(text []byte, start, end int) ([]member, error) {
-	dec := json.NewDecoder(bytes.NewReader(text[start:end]))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+func members(text []byte, start, end int) ([]jsonread.Span, error) {
+	if text[start] != '{' {
 		return nil, fmt.Errorf("%w: an object is missing", ErrNotJSON)
 	}
-	var out []member
-	for dec.More() {
-		key, err := dec.Token()
+	var out []jsonread.Span
+	for m, err := range jsonread.Spans(string(text[start:end])) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotJSON, err)
 		}
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotJSON, err)
-		}
-		name, _ := key.(string)
-		to := start + int(dec.InputOffset())
-		out = append(out, member{name, to - len(raw), to})
+		m.Start, m.End = start+m.Start, start+m.End
+		out = append(out, m)
 	}
 	return out, nil
 }
@@ -78,14 +67,14 @@ func Keys(text []byte, path ...string) ([]string, error) {
 	list, err := members(text, start, end)
 	var keys []string
 	for _, m := range list {
-		keys = append(keys, m.key)
+		keys = append(keys, m.Key)
 	}
 	return keys, err
 }
 
 // find follows a path of keys as far as it goes: depth keys of it lead to the value at [start, end), whose members are
 // list if the path goes on.
-func find(text []byte, path []string) (list []member, start, end, depth int, err error) {
+func find(text []byte, path []string) (list []jsonread.Span, start, end, depth int, err error) {
 	if !json.Valid(text) {
 		return nil, 0, 0, 0, ErrNotJSON
 	}
@@ -98,20 +87,20 @@ func find(text []byte, path []string) (list []member, start, end, depth int, err
 		}
 		at := -1
 		for i, m := range list {
-			if m.key == key {
+			if m.Key == key {
 				at = i // of several, the last counts
 			}
 		}
 		if at < 0 {
 			return list, start, end, depth, nil
 		}
-		start, end = list[at].start, list[at].end
+		start, end = list[at].Start, list[at].End
 	}
 	return nil, start, end, len(path), nil
 }
 
 // add puts a new member at the end of the object at [start, end).
-func add(text []byte, start, end int, list []member, path []string, value any, depth int, unit string) []byte {
+func add(text []byte, start, end int, list []jsonread.Span, path []string, value any, depth int, unit string) []byte {
 	for i := len(path) - 1; i > 0; i-- {
 		value = map[string]any{path[i]: value}
 	}
@@ -120,7 +109,7 @@ func add(text []byte, start, end int, list []member, path []string, value any, d
 	if len(list) == 0 {
 		return splice(text, start, end, "{"+line+"\n"+strings.Repeat(unit, depth)+"}")
 	}
-	last := list[len(list)-1].end
+	last := list[len(list)-1].End
 	return splice(text, last, last, ","+line)
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 const (
@@ -61,7 +61,7 @@ func (c context) beside() context {
 // named is a type with a name.
 type named struct {
 	name  string
-	node  *tree.Node
+	node  *jsonread.Node
 	input bool
 	text  string
 	// bare are the named types that it is made of without an object or list around them.
@@ -74,7 +74,7 @@ type named struct {
 type generator struct {
 	refs   *resolver
 	naming naming
-	twins  map[*tree.Node]bool // schemas that are another type in what is sent
+	twins  map[*jsonread.Node]bool // schemas that are another type in what is sent
 	byNode map[key]*named
 	queue  []*named
 	all    []*named
@@ -86,11 +86,11 @@ type generator struct {
 }
 
 type key struct {
-	node  *tree.Node
+	node  *jsonread.Node
 	input bool
 }
 
-func newGenerator(root *tree.Node, refs *resolver) *generator {
+func newGenerator(root *jsonread.Node, refs *resolver) *generator {
 	return &generator{refs: refs, naming: newNaming(), twins: twins(root, refs), byNode: map[key]*named{},
 		schemas: maxSchemas, work: maxWork}
 }

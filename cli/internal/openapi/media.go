@@ -6,7 +6,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 const (
@@ -52,17 +52,17 @@ func isXML(media string) bool {
 }
 
 // content chooses one of a body's media types.
-func content(n *tree.Node) (media string, schema *tree.Node, ok bool) {
+func content(n *jsonread.Node) (media string, schema *jsonread.Node, ok bool) {
 	members := atMost(n.Get("content").Maps(), maxShared)
 	if len(members) == 0 {
 		return "", nil, false
 	}
-	best := slices.MinFunc(members, func(a, b tree.Member) int { return rank(mediaType(a.Key)) - rank(mediaType(b.Key)) })
+	best := slices.MinFunc(members, func(a, b jsonread.Member) int { return rank(mediaType(a.Key)) - rank(mediaType(b.Key)) })
 	return mediaType(best.Key), best.Node.Get("schema"), true
 }
 
 // body writes the body of an operation of OpenAPI 3.
-func (im *importer) body(l *operation.Line, n *tree.Node) {
+func (im *importer) body(l *operation.Line, n *jsonread.Node) {
 	media, schema, ok := content(n)
 	if !ok {
 		return
@@ -90,7 +90,7 @@ func (im *importer) body(l *operation.Line, n *tree.Node) {
 }
 
 // encodings say how fields of a form are written, as style does of parameters.
-func encodings(l *operation.Line, content *tree.Node) {
+func encodings(l *operation.Line, content *jsonread.Node) {
 	for _, m := range atMost(content.Maps(), maxShared) {
 		if mediaType(m.Key) != formMedia {
 			continue
@@ -113,7 +113,7 @@ func encodings(l *operation.Line, content *tree.Node) {
 }
 
 // consumes is the media type of a body of Swagger 2.
-func (im *importer) consumes(op *tree.Node, usual string) string {
+func (im *importer) consumes(op *jsonread.Node, usual string) string {
 	list := op.Get("consumes").Items()
 	if len(list) == 0 {
 		list = im.root.Get("consumes").Items()
@@ -135,14 +135,14 @@ func (im *importer) consumes(op *tree.Node, usual string) string {
 const maxAnswers = 3
 
 // answer writes the type of what an operation answers when it succeeds.
-func (im *importer) answer(l *operation.Line, op *tree.Node) {
+func (im *importer) answer(l *operation.Line, op *jsonread.Node) {
 	var parts []typ
 	responses := atMost(op.Get("responses").Maps(), maxShared)
 	success := func(code string) bool {
 		return len(code) == 3 && code[0] == '2' && code != "204" && code != "205"
 	}
 	use := func(code string) bool { return success(code) }
-	if !slices.ContainsFunc(responses, func(m tree.Member) bool { return strings.HasPrefix(m.Key, "2") }) {
+	if !slices.ContainsFunc(responses, func(m jsonread.Member) bool { return strings.HasPrefix(m.Key, "2") }) {
 		use = func(code string) bool { return code == "default" }
 	}
 	for _, m := range responses {
@@ -157,7 +157,7 @@ func (im *importer) answer(l *operation.Line, op *tree.Node) {
 	}
 }
 
-func (im *importer) answerType(r *tree.Node, op *tree.Node) (typ, bool) {
+func (im *importer) answerType(r *jsonread.Node, op *jsonread.Node) (typ, bool) {
 	if im.swagger {
 		schema := r.Get("schema")
 		if schema == nil {
@@ -168,7 +168,7 @@ func (im *importer) answerType(r *tree.Node, op *tree.Node) (typ, bool) {
 			produces = im.root.Get("produces").Items()
 		}
 		produces = atMost(produces, maxShared)
-		if len(produces) > 0 && !slices.ContainsFunc(produces, func(m tree.Member) bool {
+		if len(produces) > 0 && !slices.ContainsFunc(produces, func(m jsonread.Member) bool {
 			return rank(mediaType(m.Node.Text)) <= 1
 		}) && isXML(mediaType(produces[0].Node.Text)) {
 			return typ{text: "string"}, true

@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // Skip leaves examples out, which are most of many documents. A map whose keys are names may have one that is called
@@ -39,7 +39,7 @@ func ofNames(key string) bool {
 
 // importer is one import.
 type importer struct {
-	root *tree.Node
+	root *jsonread.Node
 	o    document.Options
 	out  *document.Document
 	refs *resolver
@@ -51,7 +51,7 @@ type importer struct {
 }
 
 // FromTree imports a document that was read.
-func FromTree(root *tree.Node, o document.Options) (*document.Document, error) {
+func FromTree(root *jsonread.Node, o document.Options) (*document.Document, error) {
 	im := &importer{root: root, o: o, out: &document.Document{}, refs: newResolver(root)}
 	if err := im.version(); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (im *importer) version() error {
 			Want: "an OpenAPI 3 or Swagger 2 document"}
 	case im.root.Str("asyncapi") != "":
 		return &document.Refused{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
-	case im.root.Get("info").Str("_postman_id") != "" || im.root.Get("item").Is(tree.List):
+	case im.root.Get("info").Str("_postman_id") != "" || im.root.Get("item").Is(jsonread.List):
 		return &document.Refused{Found: "what may be a Postman collection",
 			Want: "OpenAPI 3 or Swagger 2; postman-to-openapi of npm converts it"}
 	case v3 != "" || v2 != "":

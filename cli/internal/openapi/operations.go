@@ -7,7 +7,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 const (
@@ -20,10 +20,10 @@ const (
 )
 
 // atMost are the first members of a list.
-func atMost(list []tree.Member, most int) []tree.Member { return list[:min(len(list), most)] }
+func atMost(list []jsonread.Member, most int) []jsonread.Member { return list[:min(len(list), most)] }
 
 // each visits the operations in the document's order.
-func (im *importer) each(visit func(path, method string, item, op *tree.Node)) {
+func (im *importer) each(visit func(path, method string, item, op *jsonread.Node)) {
 	n, members := 0, 0
 	for _, group := range []string{"paths", "x-ms-paths"} {
 		for _, p := range im.root.Get(group).Maps() {
@@ -33,7 +33,7 @@ func (im *importer) each(visit func(path, method string, item, op *tree.Node)) {
 			}
 			for _, m := range item.Maps() {
 				method := strings.ToUpper(m.Key)
-				if !m.Node.Is(tree.Map) || !slices.Contains(operation.Methods(), method) || strings.ToLower(m.Key) != m.Key {
+				if !m.Node.Is(jsonread.Object) || !slices.Contains(operation.Methods(), method) || strings.ToLower(m.Key) != m.Key {
 					continue
 				}
 				members += len(item.Members) + len(m.Node.Members)
@@ -50,7 +50,7 @@ func (im *importer) each(visit func(path, method string, item, op *tree.Node)) {
 func (im *importer) operations() {
 	shared := im.shared()
 	seen := map[string]bool{}
-	im.each(func(path, method string, item, op *tree.Node) {
+	im.each(func(path, method string, item, op *jsonread.Node) {
 		if im.o.Methods != nil && !slices.Contains(im.o.Methods, method) {
 			return
 		}
@@ -94,7 +94,7 @@ func (im *importer) fit(l *operation.Line) {
 }
 
 // words are an operation's summary and tags, and what it is found by besides.
-func (im *importer) words(l *operation.Line, op *tree.Node) {
+func (im *importer) words(l *operation.Line, op *jsonread.Node) {
 	const long = 160
 	texts := []string{op.Str("description")}
 	l.Summary = document.Sentence(op.Str("summary"), long)
@@ -122,7 +122,7 @@ func saysNothing(summary string) bool {
 }
 
 // deprecated reports whether a document says so of an operation, in whatever way.
-func deprecated(op *tree.Node) bool {
+func deprecated(op *jsonread.Node) bool {
 	return op.True("deprecated") || op.True("x-deprecated") || op.True("x-is-deprecated") ||
 		document.Outdated(op.Str("summary")) || document.Outdated(op.Str("description"))
 }
@@ -154,10 +154,10 @@ type field struct {
 }
 
 // params are an operation's parameters with their definitions; those of the operation win over those of the path.
-func (im *importer) params(item, op *tree.Node) []*tree.Node {
-	var out []*tree.Node
+func (im *importer) params(item, op *jsonread.Node) []*jsonread.Node {
+	var out []*jsonread.Node
 	at := map[string]int{}
-	for _, list := range []*tree.Node{item.Get("parameters"), op.Get("parameters")} {
+	for _, list := range []*jsonread.Node{item.Get("parameters"), op.Get("parameters")} {
 		for _, m := range atMost(list.Items(), maxParameters) {
 			p := im.refs.resolve(m.Node)
 			if p.Str("name") == "" || len(out) >= maxParameters {
@@ -187,9 +187,9 @@ type common struct {
 func (im *importer) shared() common {
 	const few, percent = 10, 70
 	operations := 0
-	count, first := map[string]int{}, map[string]*tree.Node{}
+	count, first := map[string]int{}, map[string]*jsonread.Node{}
 	var order []string
-	im.each(func(_, _ string, item, op *tree.Node) {
+	im.each(func(_, _ string, item, op *jsonread.Node) {
 		operations++
 		for _, p := range im.params(item, op) {
 			in := p.Str("in")
@@ -227,10 +227,10 @@ func (im *importer) credential(place string) bool {
 }
 
 // parameters writes the parameters and the body of an operation.
-func (im *importer) parameters(l *operation.Line, item, op *tree.Node, shared common) {
+func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, shared common) {
 	var path, query, headers, form []field
 	plain := true
-	var body *tree.Node
+	var body *jsonread.Node
 	for _, p := range im.params(item, op) {
 		in, name := p.Str("in"), p.Str("name")
 		if !p.True("required") && shared.keys[in+":"+name] || im.credential(in+":"+name) {
@@ -288,7 +288,7 @@ func (im *importer) parameters(l *operation.Line, item, op *tree.Node, shared co
 }
 
 // style says how a parameter is written if that is not the usual way.
-func (im *importer) style(l *operation.Line, p *tree.Node, f field) {
+func (im *importer) style(l *operation.Line, p *jsonread.Node, f field) {
 	way := ""
 	list := strings.HasSuffix(f.schema.text, "[]")
 	switch style := p.Str("style"); {
@@ -324,7 +324,7 @@ func setStyle(l *operation.Line, name, way string) {
 }
 
 // parameterType is the type of a parameter.
-func (im *importer) parameterType(p *tree.Node) typ {
+func (im *importer) parameterType(p *jsonread.Node) typ {
 	c := context{input: true}
 	switch {
 	case p.Get("schema") != nil:

@@ -5,31 +5,31 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // resolver follows references inside of the document.
 type resolver struct {
-	root  *tree.Node
-	known map[string]*tree.Node
+	root  *jsonread.Node
+	known map[string]*jsonread.Node
 	// index holds the members of large maps by key.
-	index map[*tree.Node]map[string]*tree.Node
+	index map[*jsonread.Node]map[string]*jsonread.Node
 	// outside counts the references that lead elsewhere.
 	outside int
 }
 
-func newResolver(root *tree.Node) *resolver {
-	return &resolver{root: root, known: map[string]*tree.Node{}, index: map[*tree.Node]map[string]*tree.Node{}}
+func newResolver(root *jsonread.Node) *resolver {
+	return &resolver{root: root, known: map[string]*jsonread.Node{}, index: map[*jsonread.Node]map[string]*jsonread.Node{}}
 }
 
 // maxChain is how many references may lead to each other.
 const maxChain = 20
 
 // resolve follows a node's reference, and that of what it leads to. It is nil if that leads nowhere.
-func (r *resolver) resolve(n *tree.Node) *tree.Node {
+func (r *resolver) resolve(n *jsonread.Node) *jsonread.Node {
 	for range maxChain {
 		ref := n.Get("$ref")
-		if !ref.Is(tree.String) {
+		if !ref.Is(jsonread.String) {
 			return n
 		}
 		n = r.find(ref.Text)
@@ -38,7 +38,7 @@ func (r *resolver) resolve(n *tree.Node) *tree.Node {
 }
 
 // find is what a reference leads to, or nil.
-func (r *resolver) find(ref string) *tree.Node {
+func (r *resolver) find(ref string) *jsonread.Node {
 	if n, ok := r.known[ref]; ok {
 		return n
 	}
@@ -48,7 +48,7 @@ func (r *resolver) find(ref string) *tree.Node {
 }
 
 // pointer follows a JSON pointer in a fragment (RFC 6901, section 6).
-func (r *resolver) pointer(ref string) *tree.Node {
+func (r *resolver) pointer(ref string) *jsonread.Node {
 	pointer, inside := strings.CutPrefix(ref, "#/")
 	if !inside {
 		if ref != "#" {
@@ -73,8 +73,8 @@ func (r *resolver) pointer(ref string) *tree.Node {
 	return n
 }
 
-func (r *resolver) child(n *tree.Node, key string) *tree.Node {
-	if n.Is(tree.List) {
+func (r *resolver) child(n *jsonread.Node, key string) *jsonread.Node {
+	if n.Is(jsonread.List) {
 		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(n.Members) {
 			return n.Members[i].Node
 		}
@@ -86,7 +86,7 @@ func (r *resolver) child(n *tree.Node, key string) *tree.Node {
 	}
 	index := r.index[n]
 	if index == nil {
-		index = make(map[string]*tree.Node, len(n.Members))
+		index = make(map[string]*jsonread.Node, len(n.Members))
 		for _, m := range n.Maps() {
 			if index[m.Key] == nil {
 				index[m.Key] = m.Node

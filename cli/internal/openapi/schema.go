@@ -4,11 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // schema writes a schema as a type.
-func (g *generator) schema(n *tree.Node, c context) typ {
+func (g *generator) schema(n *jsonread.Node, c context) typ {
 	g.schemas--
 	if g.schemas < 0 || g.work < 0 || c.depth > maxNesting {
 		g.cutOff++
@@ -24,7 +24,7 @@ func (g *generator) schema(n *tree.Node, c context) typ {
 }
 
 // cost is how much there is to look at in a schema, without the schemas in it.
-func cost(n *tree.Node) int {
+func cost(n *jsonread.Node) int {
 	sum := len(n.Maps())
 	for _, m := range n.Maps() {
 		if m.Node != nil {
@@ -35,15 +35,15 @@ func cost(n *tree.Node) int {
 }
 
 // combined writes what a schema says itself, and what it is combined of.
-func (g *generator) combined(n *tree.Node, c context) typ {
+func (g *generator) combined(n *jsonread.Node, c context) typ {
 	switch {
-	case n.Is(tree.Bool) && n.Text == "false":
+	case n.Is(jsonread.Bool) && n.Text == "false":
 		return typ{text: "never"}
-	case !n.Is(tree.Map):
+	case !n.Is(jsonread.Object):
 		return typ{text: unknown}
 	}
 	nullable := n.True("nullable") || n.True("x-nullable")
-	if ref := n.Get("$ref"); ref.Is(tree.String) {
+	if ref := n.Get("$ref"); ref.Is(jsonread.String) {
 		return orNull(g.reference(ref.Text, c), nullable)
 	}
 	var parts []typ
@@ -91,7 +91,7 @@ func orNull(t typ, nullable bool) typ {
 const maxAlternatives = 1000
 
 // alternatives writes oneOf or anyOf. Alternatives that only say which properties are required are no types.
-func (g *generator) alternatives(n *tree.Node, word string, c context) (typ, bool) {
+func (g *generator) alternatives(n *jsonread.Node, word string, c context) (typ, bool) {
 	items := n.Get(word).Items()
 	if len(items) > maxAlternatives {
 		g.cutOff++
@@ -116,18 +116,18 @@ func (g *generator) alternatives(n *tree.Node, word string, c context) (typ, boo
 	return t, !open(t)
 }
 
-func onlyRequires(n *tree.Node) bool {
-	return n.Is(tree.Map) && !slices.ContainsFunc(n.Members, func(m tree.Member) bool {
+func onlyRequires(n *jsonread.Node) bool {
+	return n.Is(jsonread.Object) && !slices.ContainsFunc(n.Members, func(m jsonread.Member) bool {
 		return m.Key != "required" && m.Key != "title" && m.Key != "description" && m.Key != "not"
 	})
 }
 
 // discriminator returns what tells an alternative from the others: the property with the alternative's own value, if
 // the alternative's schema does not say it.
-func (g *generator) discriminator(n *tree.Node) func(alternative *tree.Node) string {
+func (g *generator) discriminator(n *jsonread.Node) func(alternative *jsonread.Node) string {
 	d := n.Get("discriminator")
 	name := d.Str("propertyName")
-	return func(alternative *tree.Node) string {
+	return func(alternative *jsonread.Node) string {
 		ref := alternative.Str("$ref")
 		if name == "" || ref == "" {
 			return ""
@@ -151,7 +151,7 @@ func (g *generator) discriminator(n *tree.Node) func(alternative *tree.Node) str
 }
 
 // find is the schema of a property, or nil.
-func (g *generator) find(n *tree.Node, name string, depth int) *tree.Node {
+func (g *generator) find(n *jsonread.Node, name string, depth int) *jsonread.Node {
 	const deep = 5
 	n = g.refs.resolve(n)
 	if n == nil || depth > deep {
@@ -169,7 +169,7 @@ func (g *generator) find(n *tree.Node, name string, depth int) *tree.Node {
 }
 
 // base writes what a schema says without what it is combined of, and reports whether it may be null.
-func (g *generator) base(n *tree.Node, c context) (t typ, null bool) {
+func (g *generator) base(n *jsonread.Node, c context) (t typ, null bool) {
 	kinds, null := kindsOf(n)
 	if v := n.Get("const"); v != nil {
 		return literal(v, kinds), null
@@ -191,9 +191,9 @@ func (g *generator) base(n *tree.Node, c context) (t typ, null bool) {
 }
 
 // kindsOf are the types that a schema allows. What it does not say is taken from its other words.
-func kindsOf(n *tree.Node) (kinds []string, null bool) {
+func kindsOf(n *jsonread.Node) (kinds []string, null bool) {
 	t := n.Get("type")
-	if t.Is(tree.String) {
+	if t.Is(jsonread.String) {
 		kinds = []string{t.Text}
 	}
 	for _, m := range t.Items() {
@@ -213,14 +213,14 @@ func kindsOf(n *tree.Node) (kinds []string, null bool) {
 		return []string{"object"}, false
 	case n.Get("items") != nil, n.Get("prefixItems") != nil:
 		return []string{"array"}, false
-	case n.Get("format").Is(tree.String) && n.Str("format") == "binary":
+	case n.Get("format").Is(jsonread.String) && n.Str("format") == "binary":
 		return []string{"string"}, false
 	}
 	return nil, false
 }
 
 // kind writes one of a schema's types.
-func (g *generator) kind(n *tree.Node, kind string, c context) typ {
+func (g *generator) kind(n *jsonread.Node, kind string, c context) typ {
 	switch kind {
 	case "string":
 		if f := n.Str("format"); f == "binary" || n.Str("contentMediaType") == "application/octet-stream" &&
@@ -242,15 +242,15 @@ func (g *generator) kind(n *tree.Node, kind string, c context) typ {
 	return typ{text: unknown}
 }
 
-func (g *generator) array(n *tree.Node, c context) typ {
+func (g *generator) array(n *jsonread.Node, c context) typ {
 	items := n.Get("items")
 	tuple := n.Get("prefixItems").Items()
-	if items.Is(tree.List) {
+	if items.Is(jsonread.List) {
 		tuple, items = items.Items(), n.Get("additionalItems")
 	}
 	const long = 20
 	if len(tuple) == 0 || len(tuple) > long {
-		if items == nil || items.Is(tree.List) {
+		if items == nil || items.Is(jsonread.List) {
 			return typ{text: unknown + "[]"}
 		}
 		return typ{text: listOf(g.schema(items, c))}
@@ -259,7 +259,7 @@ func (g *generator) array(n *tree.Node, c context) typ {
 	for _, m := range tuple {
 		members = append(members, g.schema(m.Node, c).text)
 	}
-	if !items.Is(tree.Bool) || items.Text != "false" {
+	if !items.Is(jsonread.Bool) || items.Text != "false" {
 		rest := typ{text: unknown}
 		if items != nil {
 			rest = g.schema(items, c)
@@ -280,7 +280,7 @@ func listOf(t typ) string {
 const maxProperties = 2000
 
 // properties writes an object.
-func (g *generator) properties(n *tree.Node, c context) typ {
+func (g *generator) properties(n *jsonread.Node, c context) typ {
 	members := n.Get("properties").Maps()
 	if len(members) > maxProperties {
 		g.cutOff++
@@ -314,19 +314,19 @@ func (g *generator) properties(n *tree.Node, c context) typ {
 
 // additional writes the properties that are not named. With others beside them they are unknown, since TypeScript wants
 // all properties to be of that type.
-func (g *generator) additional(n *tree.Node, c context, others bool) (string, bool) {
+func (g *generator) additional(n *jsonread.Node, c context, others bool) (string, bool) {
 	const index = "[key: string]: "
 	add, patterns := n.Get("additionalProperties"), n.Get("patternProperties").Maps()
 	switch {
 	case len(patterns) == 1 && !others && (add == nil || add.Text == "false"):
 		return index + g.schema(patterns[0].Node, c).text, true
-	case len(patterns) > 0, add.Is(tree.Bool) && add.Text == "true":
+	case len(patterns) > 0, add.Is(jsonread.Bool) && add.Text == "true":
 		return index + unknown, true
-	case add.Is(tree.Map) && len(add.Members) == 0:
+	case add.Is(jsonread.Object) && len(add.Members) == 0:
 		return index + unknown, true
-	case add.Is(tree.Map) && others:
+	case add.Is(jsonread.Object) && others:
 		return index + unknown, true
-	case add.Is(tree.Map):
+	case add.Is(jsonread.Object):
 		return index + g.schema(add, c).text, true
 	}
 	return "", false
@@ -334,12 +334,12 @@ func (g *generator) additional(n *tree.Node, c context, others bool) (string, bo
 
 // twins finds the schemas that are other types where they are sent than where they are answered: those with a required
 // property that is only read or only written, and those that lead to one.
-func twins(root *tree.Node, refs *resolver) map[*tree.Node]bool {
-	out := map[*tree.Node]bool{}
-	users := map[*tree.Node][]*tree.Node{}
+func twins(root *jsonread.Node, refs *resolver) map[*jsonread.Node]bool {
+	out := map[*jsonread.Node]bool{}
+	users := map[*jsonread.Node][]*jsonread.Node{}
 	left := maxSchemas
-	var first []*tree.Node
-	for _, group := range []*tree.Node{root.At("components", "schemas"), root.Get("definitions")} {
+	var first []*jsonread.Node
+	for _, group := range []*jsonread.Node{root.At("components", "schemas"), root.Get("definitions")} {
 		for _, m := range group.Maps() {
 			t := twin{refs: refs, left: &left}
 			t.walk(m.Node, 0)
@@ -367,14 +367,14 @@ type twin struct {
 	refs    *resolver
 	left    *int
 	differs bool
-	uses    []*tree.Node
+	uses    []*jsonread.Node
 }
 
-func (t *twin) walk(n *tree.Node, depth int) {
+func (t *twin) walk(n *jsonread.Node, depth int) {
 	if *t.left--; *t.left < 0 || depth > maxNesting*2 || n == nil {
 		return
 	}
-	if ref := n.Get("$ref"); ref.Is(tree.String) {
+	if ref := n.Get("$ref"); ref.Is(jsonread.String) {
 		if to := t.refs.find(ref.Text); to != nil {
 			t.uses = append(t.uses, to)
 		}

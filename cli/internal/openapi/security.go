@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // None is the choice to import without a credential.
@@ -91,7 +91,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 	count := map[string]int{}
 	found := map[string]document.Way{}
 	var order []string
-	add := func(requirements *tree.Node) {
+	add := func(requirements *jsonread.Node) {
 		for _, r := range atMost(requirements.Items(), maxShared) {
 			var all []document.Way
 			known := true
@@ -114,7 +114,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 		}
 	}
 	general := im.root.Get("security")
-	im.each(func(_ string, _ string, item, op *tree.Node) {
+	im.each(func(_ string, _ string, item, op *jsonread.Node) {
 		if own := op.Get("security"); own != nil {
 			add(own)
 		} else {
@@ -155,7 +155,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 const maxAnd = 5
 
 // way reads one scheme.
-func (im *importer) way(name string, s *tree.Node) document.Way {
+func (im *importer) way(name string, s *jsonread.Node) document.Way {
 	lower := strings.ToLower
 	switch lower(s.Str("type")) {
 	case "oauth2", "openidconnect":
@@ -181,7 +181,7 @@ func (im *importer) way(name string, s *tree.Node) document.Way {
 	return document.Refuse(name, fmt.Sprintf("it is of the unknown type %q", document.Line(s.Str("type"), 40)))
 }
 
-func (im *importer) apiKey(name string, s *tree.Node) document.Way {
+func (im *importer) apiKey(name string, s *jsonread.Node) document.Way {
 	description := strings.ToLower(s.Str("description"))
 	signed := strings.Contains(strings.ToLower(s.Str("x-amazon-apigateway-authtype")), "sigv4") ||
 		strings.Contains(description, "signature") && strings.EqualFold(s.Str("name"), "Authorization")

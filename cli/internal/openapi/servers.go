@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // maxHosts bounds the hosts of a document.
@@ -51,7 +51,7 @@ func (im *importer) servers() error {
 // rawServer is a server as the document has it.
 type rawServer struct {
 	url       string
-	variables *tree.Node
+	variables *jsonread.Node
 }
 
 func (im *importer) rootServers() []rawServer {
@@ -83,10 +83,10 @@ func (im *importer) rootServers() []rawServer {
 	return []rawServer{{url: scheme + "://" + strings.TrimRight(host, "/") + "/" + strings.TrimLeft(base, "/")}}
 }
 
-func rawServers(n *tree.Node) []rawServer {
+func rawServers(n *jsonread.Node) []rawServer {
 	var out []rawServer
 	for _, s := range atMost(n.Get("servers").Items(), maxHosts) {
-		if s.Node.Is(tree.Map) {
+		if s.Node.Is(jsonread.Object) {
 			out = append(out, rawServer{s.Node.Str("url"), s.Node.Get("variables")})
 		}
 	}
@@ -95,7 +95,7 @@ func rawServers(n *tree.Node) []rawServer {
 
 // own is the server of an operation or path that has some of its own, or empty if it is that of the document. It is
 // false if none of them can be used.
-func (im *importer) own(op, item *tree.Node) (string, bool) {
+func (im *importer) own(op, item *jsonread.Node) (string, bool) {
 	list := rawServers(op)
 	if len(list) == 0 {
 		list = rawServers(item)
@@ -134,7 +134,7 @@ func (im *importer) isRoot(server string) bool {
 var variable = regexp.MustCompile(`\{[^{}/]*\}`)
 
 // server checks one server, and adds its host.
-func (im *importer) server(text string, variables *tree.Node) (string, error) {
+func (im *importer) server(text string, variables *jsonread.Node) (string, error) {
 	text = strings.TrimSpace(text)
 	full, err := im.fill(text, variables)
 	if err != nil {
@@ -188,7 +188,7 @@ func firstWord(s string) bool {
 }
 
 // fill puts the values of variables in. A variable of the host is the user's to choose.
-func (im *importer) fill(text string, variables *tree.Node) (string, error) {
+func (im *importer) fill(text string, variables *jsonread.Node) (string, error) {
 	host := text
 	if _, rest, ok := strings.Cut(text, "://"); ok {
 		host = rest
@@ -219,7 +219,7 @@ func (im *importer) fill(text string, variables *tree.Node) (string, error) {
 }
 
 // choice shows what a variable may be.
-func choice(preset *tree.Node, enum []tree.Member) string {
+func choice(preset *jsonread.Node, enum []jsonread.Member) string {
 	var words []string
 	for _, e := range enum {
 		if words = append(words, document.Line(e.Node.Text, 40)); len(words) == 20 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -15,7 +15,7 @@ import (
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$`)
 
 // enum writes the values that a schema allows.
-func enum(values []tree.Member, kinds []string, null bool) typ {
+func enum(values []jsonread.Member, kinds []string, null bool) typ {
 	var out []string
 	seen := map[string]bool{}
 	for _, v := range values {
@@ -46,7 +46,7 @@ func enum(values []tree.Member, kinds []string, null bool) typ {
 }
 
 // literal writes one value as a type.
-func literal(v *tree.Node, kinds []string) typ {
+func literal(v *jsonread.Node, kinds []string) typ {
 	is := func(names ...string) bool {
 		return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(names, k) })
 	}
@@ -54,20 +54,20 @@ func literal(v *tree.Node, kinds []string) typ {
 		return typ{text: "null"}
 	}
 	switch v.Kind {
-	case tree.Null:
+	case jsonread.Null:
 		return typ{text: "null"}
-	case tree.Bool:
+	case jsonread.Bool:
 		if is("boolean") {
 			return typ{text: v.Text}
 		}
-	case tree.Number:
+	case jsonread.Number:
 		if is("integer", "number") {
 			if number.MatchString(v.Text) {
 				return typ{text: v.Text}
 			}
 			return typ{text: "number"}
 		}
-	case tree.String:
+	case jsonread.String:
 		if is("string") {
 			break
 		}

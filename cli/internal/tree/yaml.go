@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // parseYAML reads the first document of a text.
-func parseYAML(text string, skip Skip) (*Node, error) {
+func parseYAML(text string, skip Skip) (*jsonread.Node, error) {
 	if marks(text) > MaxValues {
 		return nil, ErrTooMany
 	}
@@ -20,7 +22,7 @@ func parseYAML(text string, skip Skip) (*Node, error) {
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
 		return nil, errors.New("an empty document")
 	}
-	c := &converter{skip: skip, shared: map[*yaml.Node]*Node{}}
+	c := &converter{skip: skip, shared: map[*yaml.Node]*jsonread.Node{}}
 	n, err := c.node(doc.Content[0], "", 0)
 	if err != nil {
 		return nil, err
@@ -50,10 +52,10 @@ func marks(text string) int {
 type converter struct {
 	skip   Skip
 	count  int
-	shared map[*yaml.Node]*Node // anchors; nil while they are read
+	shared map[*yaml.Node]*jsonread.Node // anchors; nil while they are read
 }
 
-func (c *converter) node(y *yaml.Node, around string, depth int) (*Node, error) {
+func (c *converter) node(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
 	if c.count++; c.count > MaxValues {
 		return nil, ErrTooMany
 	}
@@ -77,16 +79,16 @@ func (c *converter) node(y *yaml.Node, around string, depth int) (*Node, error) 
 	return n, err
 }
 
-func (c *converter) fresh(y *yaml.Node, around string, depth int) (*Node, error) {
+func (c *converter) fresh(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
 	switch y.Kind {
 	case yaml.SequenceNode:
-		n := &Node{Kind: List, Members: make([]Member, 0, len(y.Content))}
+		n := &jsonread.Node{Kind: jsonread.List, Members: make([]jsonread.Member, 0, len(y.Content))}
 		for _, item := range y.Content {
 			v, err := c.node(item, around, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			n.Members = append(n.Members, Member{Node: v})
+			n.Members = append(n.Members, jsonread.Member{Node: v})
 		}
 		return n, nil
 	case yaml.MappingNode:
@@ -94,18 +96,18 @@ func (c *converter) fresh(y *yaml.Node, around string, depth int) (*Node, error)
 	}
 	switch y.ShortTag() {
 	case "!!null":
-		return &Node{}, nil
+		return &jsonread.Node{}, nil
 	case "!!bool":
-		return &Node{Kind: Bool, Text: strings.ToLower(y.Value)}, nil
+		return &jsonread.Node{Kind: jsonread.Bool, Text: strings.ToLower(y.Value)}, nil
 	case "!!int", "!!float":
-		return &Node{Kind: Number, Text: y.Value}, nil
+		return &jsonread.Node{Kind: jsonread.Number, Text: y.Value}, nil
 	}
-	return &Node{Kind: String, Text: y.Value}, nil
+	return &jsonread.Node{Kind: jsonread.String, Text: y.Value}, nil
 }
 
-func (c *converter) mapping(y *yaml.Node, around string, depth int) (*Node, error) {
-	n := &Node{Kind: Map, Members: make([]Member, 0, len(y.Content)/2)}
-	var merged []*Node
+func (c *converter) mapping(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
+	n := &jsonread.Node{Kind: jsonread.Object, Members: make([]jsonread.Member, 0, len(y.Content)/2)}
+	var merged []*jsonread.Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key, value := y.Content[i], y.Content[i+1]
 		if key.Kind == yaml.AliasNode {
@@ -127,7 +129,7 @@ func (c *converter) mapping(y *yaml.Node, around string, depth int) (*Node, erro
 			return nil, err
 		}
 		if !merge {
-			n.Members = append(n.Members, Member{Key: key.Value, Node: v})
+			n.Members = append(n.Members, jsonread.Member{Key: key.Value, Node: v})
 			continue
 		}
 		merged = append(merged, v)
@@ -142,7 +144,7 @@ func (c *converter) mapping(y *yaml.Node, around string, depth int) (*Node, erro
 }
 
 // merge adds the keys of other maps that a map does not have itself.
-func (c *converter) merge(n *Node, from []*Node) error {
+func (c *converter) merge(n *jsonread.Node, from []*jsonread.Node) error {
 	if len(from) == 0 {
 		return nil
 	}

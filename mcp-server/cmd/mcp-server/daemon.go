@@ -90,13 +90,13 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
-	if err := d.openDatabase(ctx); err != nil {
+	if err = d.openDatabase(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.openSkills(ctx); err != nil {
 		return nil, err
 	}
-	if d.alarms, err = alarm.Open(f.pins, d.alert, d.log); err != nil {
+	if d.alarms, err = alarm.Open(f.pins, d.database, d.alert, d.log); err != nil {
 		return nil, err
 	}
 	only := &sandbox.Sandbox{}
@@ -137,7 +137,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Waiting:  d.queue.Waiting,
 		Servers:  func() int { return d.broker.Running() },
 	})
-	launcher := &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s), Sent: d.history.Sent}
+	launcher := &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s), Sent: d.history.Sent, Database: d.database}
 	d.broker = broker.New(broker.Config{
 		Launcher: launcher, Slots: s.Servers, Definitions: d.flags.definitions, Pins: d.flags.pins,
 		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },
@@ -154,7 +154,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 			Modules: d.modules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
 			Skills:  d.carried, Pins: d.skills.Pins,
 		},
-		Alarms: d.alarms,
+		Alarms: d.alarms, Database: d.database,
 	})
 	d.meter = m
 	d.surface = tools.New(d.surfaceConfig())
@@ -281,6 +281,7 @@ func (d *daemon) serve(ctx context.Context) error {
 		parts.Go(func() { d.tenants.Run(background) })
 	}
 	parts.Go(func() { d.skills.Follow(background) })
+	parts.Go(func() { d.alarms.Follow(background) })
 	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
 	if d.fleet != nil {
 		parts.Go(func() { d.fleet.Run(background) })

@@ -29,7 +29,7 @@ type flags struct {
 	control  string
 	skills   string
 	socket   string
-	history  string // the folder of what is kept of runs, and of the copy of skills in a bucket, or empty
+	history  string // the folder of what is kept of runs, and of the copy of shared skills, or empty
 	// definitions is where the broker remembers tools, pins those that the user has accepted.
 	definitions, pins string
 	// tenants has the skills of the clients of MCP_TOKENS_FILE.

@@ -7,9 +7,12 @@
 //	mcp-server health --listen ADDR [--linger TIME]
 //	mcp-server settings
 //	mcp-server history DIR
+//	mcp-server move [--history DIR] [--skills DIR] [--tenants DIR] [--pins DIR] postgres|sqlite
 //
 // settings checks the settings of all parts and ends: in Docker, before any of them starts.
 // history answers on a socket that is its standard input: what is kept of runs, for codeforge while nothing runs.
+//
+// move copies the state between files and the Postgres of DATABASE_URL, for codeforge state move.
 //
 // Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it
 // runs in a container whose port is published on the host's loopback address only, kubernetes that it runs in a pod.
@@ -46,6 +49,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	if len(args) == 1 && args[0] == "settings" {
 		return checkSettings(getenv)
+	}
+	if len(args) > 0 && args[0] == "move" {
+		return moveState(ctx, args[1:], getenv, os.Stdout, stderr)
 	}
 	if len(args) == 2 && args[0] == "history" {
 		return serveHistory(ctx, args[1], os.Stdin)

@@ -6,6 +6,7 @@
 package alarm
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,11 +16,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -33,8 +37,8 @@ const (
 	mostFrozen = 1000
 )
 
-// file is the book's file. No server has that name: the accepted tools of each server are in the same folder.
-const file = ".alarms.json"
+// File is the book's file. No server has that name: the accepted tools of each server are in the same folder.
+const File = ".alarms.json"
 
 // Book holds alarms. The nil Book is empty, and takes none.
 type Book struct {
@@ -43,19 +47,38 @@ type Book struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	last     int64
 	list     []operatorapi.Alarm // the oldest first
 	unstored bool                // the list is not in the file, because the disk is full for instance
+
+	shared  *database.Documents // that of Postgres, or nil
+	pending []change            // changes that Postgres does not have yet
+	wake    chan struct{}
+	known   bool // Postgres, or the file of an earlier process, has been read
 }
+
+// change makes one change to a list.
+type change func(list []operatorapi.Alarm) []operatorapi.Alarm
+
+// Document is the name of the list in Postgres.
+const Document = "book.json"
 
 // Open reads the book of a folder. Without a folder, alarms are lost with the process. added, if not nil, is called
 // with each new alarm.
-func Open(dir string, added func(operatorapi.Alarm), log *slog.Logger) (*Book, error) {
-	b := &Book{added: added, log: log}
+//
+// With Postgres, all replicas have one list, and the file is a copy for the time when Postgres does not answer. Until
+// either is read, all sessions count as frozen.
+func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*Book, error) {
+	b := &Book{added: added, log: log, wake: make(chan struct{}, 1)}
+	if db != nil {
+		b.shared = &database.Documents{DB: db, Folder: database.Alarms}
+		ctx, cancel := context.WithTimeout(context.Background(), syncTime)
+		defer cancel()
+		defer b.sync(ctx)
+	}
 	if dir == "" {
 		return b, nil
 	}
-	b.path = filepath.Join(dir, file)
+	b.path = filepath.Join(dir, File)
 	text, err := os.ReadFile(b.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
@@ -66,10 +89,100 @@ func Open(dir string, added func(operatorapi.Alarm), log *slog.Logger) (*Book, e
 	if err != nil {
 		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
 	}
-	for _, a := range b.list {
-		b.last = max(b.last, a.Number)
-	}
+	b.known = true
 	return b, nil
+}
+
+// syncTime bounds one exchange with Postgres, retryTime is the pause after one that failed.
+const (
+	syncTime  = 3 * time.Second
+	retryTime = time.Second
+)
+
+// Follow keeps the book and Postgres alike until ctx ends.
+func (b *Book) Follow(ctx context.Context) {
+	if b == nil || b.shared == nil {
+		return
+	}
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	listener.Go(func() { b.shared.DB.Listen(ctx, b.notify) })
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+			b.sync(ctx)
+		}
+	}
+}
+
+// notify wakes Follow.
+func (b *Book) notify() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sync brings the pending changes into Postgres, and the list of Postgres here.
+func (b *Book) sync(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	defer cancel()
+	b.mu.Lock()
+	sent := slices.Clone(b.pending)
+	b.mu.Unlock()
+	var list []operatorapi.Alarm
+	var err error
+	if len(sent) > 0 {
+		err = b.shared.Update(ctx, Document, func(old []byte) ([]byte, error) {
+			list = nil
+			if len(old) > 0 {
+				if err := json.Unmarshal(old, &list); err != nil {
+					return nil, err
+				}
+			}
+			for _, change := range sent {
+				list = change(list)
+			}
+			return json.Marshal(list)
+		})
+	} else {
+		var text []byte
+		if text, _, err = b.shared.Read(ctx, Document); err == nil {
+			err = json.Unmarshal(text, &list)
+		}
+		if errors.Is(err, database.ErrNotFound) {
+			err = nil
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		if len(sent) > 0 {
+			time.AfterFunc(retryTime, b.notify)
+		}
+		return // Listen tries again
+	}
+	b.pending = b.pending[len(sent):]
+	for _, change := range b.pending {
+		list = change(list)
+	}
+	b.known = true
+	if !reflect.DeepEqual(b.list, list) {
+		b.list = list
+		b.store()
+	}
+}
+
+// apply makes a change here at once, and later in Postgres. The caller holds the lock.
+func (b *Book) apply(c change) {
+	b.list = c(b.list)
+	b.store()
+	if b.shared != nil {
+		b.pending = append(b.pending, c)
+		b.notify()
+	}
 }
 
 // Name tells sessions apart without their ids, which clients use like passwords.
@@ -85,27 +198,46 @@ func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if slices.ContainsFunc(b.list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) }) {
-		return
-	}
-	b.last++
-	n := operatorapi.Alarm{Number: b.last, Alarm: a, Client: client}
+	n := operatorapi.Alarm{Alarm: a, Client: client}
 	if session != nil {
 		n.Session, n.Frozen = Name(*session), true
-		b.thaw(n.Session)
 	}
-	b.list = append(b.list, n)
-	for i := 0; len(b.list) > most && i < len(b.list); {
-		if b.list[i].Frozen {
+	if has(b.list, a) {
+		return
+	}
+	b.apply(func(list []operatorapi.Alarm) []operatorapi.Alarm { return addAlarm(list, n) })
+	if b.added != nil {
+		n.Number = b.list[len(b.list)-1].Number
+		b.added(n)
+	}
+}
+
+// has reports whether a list has an alarm: it comes by an event and on a receipt, and perhaps from another replica.
+func has(list []operatorapi.Alarm, a controlapi.Alarm) bool {
+	return slices.ContainsFunc(list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) })
+}
+
+// addAlarm returns a list with a new alarm, once.
+func addAlarm(list []operatorapi.Alarm, n operatorapi.Alarm) []operatorapi.Alarm {
+	if has(list, n.Alarm) {
+		return list
+	}
+	if n.Frozen {
+		list, _ = thaw(list, n.Session)
+	}
+	n.Number = 1
+	for _, a := range list {
+		n.Number = max(n.Number, a.Number+1)
+	}
+	list = append(slices.Clone(list), n)
+	for i := 0; len(list) > most && i < len(list); {
+		if list[i].Frozen {
 			i++
 			continue
 		}
-		b.list = slices.Delete(b.list, i, i+1)
+		list = slices.Delete(list, i, i+1)
 	}
-	b.store()
-	if b.added != nil {
-		b.added(n)
-	}
+	return list
 }
 
 // store writes the book. The caller holds the lock.
@@ -131,6 +263,9 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.shared != nil && !b.known {
+		return operatorapi.Alarm{Session: Name(session), Frozen: true}, true
+	}
 	if len(b.list) == 0 {
 		return operatorapi.Alarm{}, false
 	}
@@ -167,21 +302,25 @@ func (b *Book) Unfreeze(name string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.thaw(name) {
+	if _, found := thaw(b.list, name); !found {
 		return operatorapi.ErrNotFrozen
 	}
-	b.store()
+	b.apply(func(list []operatorapi.Alarm) []operatorapi.Alarm {
+		list, _ = thaw(list, name)
+		return list
+	})
 	return nil
 }
 
-// thaw makes the alarms of a session those of one that is not frozen. The caller holds the lock.
-func (b *Book) thaw(name string) (found bool) {
-	for i := range b.list {
-		if a := &b.list[i]; a.Frozen && a.Session == name {
+// thaw returns a list in which the alarms of a session freeze nothing, and whether one did.
+func thaw(list []operatorapi.Alarm, name string) (_ []operatorapi.Alarm, found bool) {
+	list = slices.Clone(list)
+	for i := range list {
+		if a := &list[i]; a.Frozen && a.Session == name {
 			a.Frozen, found = false, true
 		}
 	}
-	return found
+	return list, found
 }
 
 // frozen counts the frozen sessions of a tenant; empty: of the operator. The caller holds the lock.

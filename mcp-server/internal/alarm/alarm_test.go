@@ -1,6 +1,7 @@
 package alarm_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -23,7 +26,7 @@ func TestBook(t *testing.T) {
 	dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
 	var told []operatorapi.Alarm
 	open := func() *alarm.Book {
-		b, err := alarm.Open(dir, func(a operatorapi.Alarm) { told = append(told, a) }, log)
+		b, err := alarm.Open(dir, nil, func(a operatorapi.Alarm) { told = append(told, a) }, log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,13 +70,13 @@ func TestBook(t *testing.T) {
 // TestNotStored: what could not be stored is stored when a session next asks whether it is frozen.
 func TestNotStored(t *testing.T) {
 	dir, log := filepath.Join(t.TempDir(), "gone"), logline.New(t.Output(), "text", nil)
-	b, err := alarm.Open(dir, nil, log)
+	b, err := alarm.Open(dir, nil, nil, log)
 	testkit.Must(t, err)
 	session := "session 1"
 	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary}, &session, "client 1")
 	testkit.Must(t, os.Mkdir(dir, 0o700))
 	b.Frozen("another")
-	again, err := alarm.Open(dir, nil, log)
+	again, err := alarm.Open(dir, nil, nil, log)
 	testkit.Must(t, err)
 	if _, ok := again.Frozen(session); !ok {
 		t.Error("a restart has forgotten it")
@@ -91,7 +94,7 @@ func TestBesidePins(t *testing.T) {
 	}
 	session := "s"
 	for _, frozen := range []bool{false, true} {
-		b, err := alarm.Open(dir, nil, log)
+		b, err := alarm.Open(dir, nil, nil, log)
 		if _, ok := b.Frozen(session); ok != frozen || err != nil {
 			t.Errorf("frozen %t, %v, want %t", ok, err, frozen)
 		}
@@ -104,7 +107,7 @@ func TestBesidePins(t *testing.T) {
 
 // TestMany: alarms are bounded, and none of a frozen session is dropped.
 func TestMany(t *testing.T) {
-	b, err := alarm.Open("", nil, logline.New(t.Output(), "text", nil))
+	b, err := alarm.Open("", nil, nil, logline.New(t.Output(), "text", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +124,7 @@ func TestMany(t *testing.T) {
 // TestManyFrozen: a frozen session takes the room of one alarm, and when there are too many, every session is frozen
 // until one of them is freed.
 func TestManyFrozen(t *testing.T) {
-	b, err := alarm.Open("", nil, logline.New(t.Output(), "text", nil))
+	b, err := alarm.Open("", nil, nil, logline.New(t.Output(), "text", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +160,7 @@ func TestManyFrozen(t *testing.T) {
 // TestFrozenOfTenant: what a tenant's many alarms freeze is that tenant's, and no other client learns of them.
 // Promise: tenant-shares
 func TestFrozenOfTenant(t *testing.T) {
-	b, err := alarm.Open("", nil, logline.New(t.Output(), "text", nil))
+	b, err := alarm.Open("", nil, nil, logline.New(t.Output(), "text", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +187,52 @@ func TestDamaged(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, ".alarms.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := alarm.Open(dir, nil, logline.New(t.Output(), "text", nil)); err == nil {
+	if _, err := alarm.Open(dir, nil, nil, logline.New(t.Output(), "text", nil)); err == nil {
 		t.Error("it is opened")
 	}
+}
+
+// TestShared: a session that an alarm froze at one replica is frozen at all, also at one that starts later, until one
+// of them frees it. A replica that has never read the list lets no session run.
+// Promise: shared-runs
+func TestShared(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	open := func() *alarm.Book {
+		db, err := database.OpenPostgres(secret.New(p.URL()))
+		testkit.Must(t, err)
+		_ = db.Migrate(t.Context(), database.Migrations) // it fails if Postgres is away
+		b, err := alarm.Open(t.TempDir(), db, nil, logline.New(t.Output(), "text", nil))
+		testkit.Must(t, err)
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { defer close(ended); b.Follow(ctx) }()
+		t.Cleanup(func() { stop(); <-ended; _ = db.Close() })
+		return b
+	}
+	frozen := func(b *alarm.Book) func() bool {
+		return func() bool { _, ok := b.Frozen("session"); return ok }
+	}
+	one, two, session := open(), open(), "session"
+	if frozen(two)() {
+		t.Fatal("it is frozen before the alarm")
+	}
+	one.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1"}, &session, "client")
+	two.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r2"}, nil, "")
+	began := time.Now()
+	testkit.WaitFor(t, frozen(two))
+	t.Logf("frozen elsewhere after %v", time.Since(began))
+	testkit.WaitFor(t, func() bool { return len(one.List()) == 2 && len(two.List()) == 2 })
+	if three := open(); !frozen(three)() {
+		t.Error("at a later replica it is not frozen")
+	}
+	p.Stop()
+	other := "other"
+	two.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r3"}, &other, "client")
+	if !frozen(open())() {
+		t.Error("a replica that knows nothing lets sessions run")
+	}
+	p.Start()
+	testkit.WaitFor(t, func() bool { _, ok := one.Frozen(other); return ok })
+	testkit.Must(t, two.Unfreeze(alarm.Name(session)))
+	testkit.WaitFor(t, func() bool { return !frozen(one)() })
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
@@ -40,6 +41,8 @@ type Sandbox struct {
 	// Sent gets what a server or an installation had sent, and nobody had asked for, when it ended: the proxy's events
 	// may end before they tell of it. Nil: nobody.
 	Sent func([]controlapi.Exchange)
+	// Database is the Postgres that servers must not reach, or nil.
+	Database *database.DB
 }
 
 // Launch implements Launcher.
@@ -78,7 +81,7 @@ func (l *Sandbox) open(
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	reg.Generation = lease.Generation
+	reg.Generation, reg.Database = lease.Generation, l.Database.Addresses(asking)
 	if err := l.Control.Register(asking, lease.Slot, reg); err != nil {
 		return nil, fmt.Errorf("registering the server: %w", err)
 	}

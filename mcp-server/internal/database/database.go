@@ -1,6 +1,6 @@
 // Package database opens mcp-server's database: a file of SQLite on one machine, or Postgres for several replicas.
 //
-// Both take the same SQL. Placeholders are $1, $2 and so on, and an upsert names its columns: ON CONFLICT (a) DO UPDATE.
+// Both take the same SQL. Placeholders are $1, $2 and so on. An upsert names its columns: ON CONFLICT (a) DO UPDATE.
 // The few statements that differ ask DB.Postgres. Later features that keep state, such as files of runs, long runs and
 // logins, append their tables to Migrations (schema.go).
 //
@@ -55,7 +55,8 @@ type DB struct {
 	// Postgres is false for a file of SQLite.
 	Postgres bool
 
-	config *pgx.ConnConfig // of Postgres
+	config    *pgx.ConnConfig // of Postgres
+	addresses addresses       // of Postgres
 }
 
 // OpenPostgres prepares connections to Postgres. The address is a URL as package settings completes it. The first use
@@ -118,7 +119,8 @@ func IsUnreachable(err error) bool {
 // newer CodeForge wrote.
 func IsMistake(err error) bool {
 	var server *pgconn.PgError
-	return errors.Is(err, ErrNewer) || errors.As(err, &server) && !IsUnreachable(err) || strings.Contains(err.Error(), "x509: ")
+	return errors.Is(err, ErrNewer) || errors.As(err, &server) && !IsUnreachable(err) ||
+		strings.Contains(err.Error(), "x509: ")
 }
 
 // Explain returns an error without the host, the user and the database that errors of pgx name.

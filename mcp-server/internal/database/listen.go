@@ -18,8 +18,8 @@ const (
 // Notify wakes all replicas when the transaction commits.
 const Notify = `SELECT pg_notify('` + channel + `', '')`
 
-// Listen calls changed, which must not block, after each change that some replica notifies of, and every pollTime, until
-// ctx ends.
+// Listen calls changed, which must not block, after each change that some replica notifies of, and every pollTime,
+// until ctx ends.
 func (db *DB) Listen(ctx context.Context, changed func()) {
 	go func() {
 		tick := time.NewTicker(pollTime)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
@@ -72,7 +73,9 @@ type Config struct {
 	Sources
 	// Alarms freeze sessions. With nil nothing does.
 	Alarms *alarm.Book
-	Log    *slog.Logger
+	// Database is the Postgres that code must not reach, or nil.
+	Database *database.DB
+	Log      *slog.Logger
 }
 
 // Sources provide the modules and skills that runs import.
@@ -303,6 +306,7 @@ func (e *Executor) registered(
 	if r.Tenant != nil {
 		reg.Tenant = r.Tenant.Name
 	}
+	reg.Database = e.cfg.Database.Addresses(ctx)
 	err = l.Of.Control.Register(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)

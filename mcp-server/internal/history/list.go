@@ -154,7 +154,8 @@ func (w *where) words(postgres bool, text string) {
 	if postgres {
 		for _, word := range words {
 			if parts := strings.Fields(plainWords(word)); len(parts) > 0 {
-				w.and("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))", strings.Join(parts, " <-> ")+":*")
+				w.and("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))",
+					strings.Join(parts, " <-> ")+":*")
 			}
 		}
 		return

@@ -73,7 +73,7 @@ func awaitRun(t *testing.T, s *Store, id, state string) (d historyapi.Detail) {
 
 // TestReplicas: a follower at another replica sees a run within 200 ms of its start, and its end; a search there finds
 // it by words; removing it removes it everywhere.
-// Promise: shared-state
+// Promise: shared-runs
 func TestReplicas(t *testing.T) {
 	p := testkit.NewPostgres(t)
 	var all []*Store
@@ -144,7 +144,7 @@ func TestReplicas(t *testing.T) {
 
 // TestReplicaKilled: of a replica that is killed, the runs whose ends it had stored are whole, and the others are marked
 // as lost at the other replicas.
-// Promise: shared-state
+// Promise: shared-runs
 func TestReplicaKilled(t *testing.T) {
 	p := testkit.NewPostgres(t)
 	s := replica(t, p, func(c *Config) { c.lost = 2 * time.Second })
@@ -168,7 +168,7 @@ func TestReplicaKilled(t *testing.T) {
 
 // TestPostgresAway: while Postgres is stopped, storing waits for nothing and the status names the problem, without the
 // password, the user or the address. Afterwards the history has everything.
-// Promise: shared-state
+// Promise: shared-runs
 func TestPostgresAway(t *testing.T) {
 	p := testkit.NewPostgres(t)
 	s := replica(t, p, nil)
@@ -211,7 +211,7 @@ func TestPostgresAway(t *testing.T) {
 }
 
 // TestCheckpoints: Postgres has each checkpoint once, and refuses to change or remove one.
-// Promise: append-only
+// Promise: shared-runs
 func TestCheckpoints(t *testing.T) {
 	p := testkit.NewPostgres(t)
 	s := replica(t, p, nil)

@@ -237,7 +237,9 @@ func (s *Store) register(ctx context.Context, tx *transaction) error {
 		return err
 	}
 	s.replica.Store(number)
-	_, err = markLost(ctx, tx, func(run historyapi.Run) bool { return run.Number%maxReplicas == number && !s.isLive(run.ID) })
+	_, err = markLost(ctx, tx, func(run historyapi.Run) bool {
+		return run.Number%maxReplicas == number && !s.isLive(run.ID)
+	})
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -71,13 +72,13 @@ func (p *Proxy) Start() {
 	mux.HandleFunc("GET /v1/catalog", func(w http.ResponseWriter, _ *http.Request) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		reply(w, http.StatusOK, p.catalog)
+		rpc.Answer(w, http.StatusOK, p.catalog)
 	})
 	for name, texts := range map[string]map[string]string{"types": p.Types, "operations": p.Operations} {
 		mux.HandleFunc("GET /v1/catalog/{api}/"+name, func(w http.ResponseWriter, r *http.Request) {
 			text, ok := texts[r.PathValue("api")]
 			if !ok {
-				reply(w, http.StatusNotFound, problem("no such file"))
+				rpc.Refuse(w, controlapi.ErrNotFound)
 				return
 			}
 			_, _ = w.Write([]byte(text))
@@ -159,13 +160,13 @@ func (p *Proxy) register(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.PathValue("n"))
 	var reg controlapi.Registration
 	if err := json.NewDecoder(r.Body).Decode(&reg); err != nil {
-		reply(w, http.StatusBadRequest, problem(err.Error()))
+		rpc.Fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if reg.Generation <= p.newest[slot.ID(n)] {
-		reply(w, http.StatusConflict, problem("an older generation"))
+		rpc.Refuse(w, controlapi.ErrFenced)
 		return
 	}
 	p.newest[slot.ID(n)] = reg.Generation
@@ -182,7 +183,7 @@ func (p *Proxy) unregister(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	reg, ok := p.registered[slot.ID(n)]
 	if !ok || reg.Generation != g {
-		reply(w, http.StatusConflict, problem("another generation"))
+		rpc.Refuse(w, controlapi.ErrFenced)
 		return
 	}
 	delete(p.registered, slot.ID(n))
@@ -192,7 +193,7 @@ func (p *Proxy) unregister(w http.ResponseWriter, r *http.Request) {
 		receipt = p.Receipt(reg)
 	}
 	receipt.Run, receipt.Generation = reg.Run, reg.Generation
-	reply(w, http.StatusOK, receipt)
+	rpc.Answer(w, http.StatusOK, receipt)
 }
 
 func (p *Proxy) events(w http.ResponseWriter, r *http.Request) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -78,7 +79,7 @@ func (s *Sandbox) Start() {
 	mux.HandleFunc("PUT /v1/permissions", s.permissions)
 	mux.HandleFunc("POST /v1/runs", s.run)
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusOK, runapi.Health{Ready: true, Slots: s.slots})
+		rpc.Answer(w, http.StatusOK, runapi.Health{Ready: true, Slots: s.slots})
 	})
 	s.mu.Lock()
 	s.leases, s.hash = map[uint64]slot.ID{}, ""
@@ -145,13 +146,13 @@ func (s *Sandbox) note(what string, generation uint64) {
 func (s *Sandbox) acquire(w http.ResponseWriter, r *http.Request) {
 	var req runapi.LeaseRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		reply(w, http.StatusBadRequest, problem(err.Error()))
+		rpc.Fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.Ahead && (!s.Ahead || len(s.leases) >= s.slots-1) {
-		reply(w, http.StatusTooManyRequests, problem("no slot to hold"))
+		rpc.Refuse(w, runapi.ErrBusy)
 		return
 	}
 	taken := map[slot.ID]bool{}
@@ -165,10 +166,10 @@ func (s *Sandbox) acquire(w http.ResponseWriter, r *http.Request) {
 		s.generation++
 		s.leases[s.generation] = id
 		s.note("lease", s.generation)
-		reply(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
+		rpc.Answer(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
 		return
 	}
-	reply(w, http.StatusTooManyRequests, problem("all slots are taken"))
+	rpc.Refuse(w, runapi.ErrBusy)
 }
 
 func (s *Sandbox) release(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +177,7 @@ func (s *Sandbox) release(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.leases[g]; !ok {
-		reply(w, http.StatusNotFound, problem("no such lease"))
+		rpc.Refuse(w, runapi.ErrLeaseGone)
 		return
 	}
 	delete(s.leases, g)
@@ -187,29 +188,29 @@ func (s *Sandbox) release(w http.ResponseWriter, r *http.Request) {
 func (s *Sandbox) permissions(w http.ResponseWriter, r *http.Request) {
 	var p runapi.Permissions
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		reply(w, http.StatusBadRequest, problem(err.Error()))
+		rpc.Fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.allow, s.hash = p.AllowNet, "h:"+strings.Join(p.AllowNet, ",")
-	reply(w, http.StatusOK, runapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
+	rpc.Answer(w, http.StatusOK, runapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
 }
 
 // enter checks a run's generation and permissions, and counts the run.
-func (s *Sandbox) enter(r runapi.RunRequest) (status int) {
+func (s *Sandbox) enter(r runapi.RunRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.leases[r.Generation]; !ok {
-		return http.StatusGone
+		return runapi.ErrLeaseGone
 	}
 	if r.Permissions != s.hash {
-		return http.StatusConflict
+		return runapi.ErrPermissions
 	}
 	s.running++
 	s.most = max(s.most, s.running)
 	s.note("run", r.Generation)
-	return http.StatusOK
+	return nil
 }
 
 // SetScript sets Script for all later runs.
@@ -222,11 +223,11 @@ func (s *Sandbox) SetScript(script Script) {
 func (s *Sandbox) run(w http.ResponseWriter, req *http.Request) {
 	var r runapi.RunRequest
 	if err := json.NewDecoder(req.Body).Decode(&r); err != nil {
-		reply(w, http.StatusBadRequest, problem(err.Error()))
+		rpc.Fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if status := s.enter(r); status != http.StatusOK {
-		reply(w, status, problem("fenced"))
+	if err := s.enter(r); err != nil {
+		rpc.Refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -243,11 +244,3 @@ func (s *Sandbox) run(w http.ResponseWriter, req *http.Request) {
 	s.mu.Unlock()
 	_ = enc.Encode(runapi.Event{Exit: &exit})
 }
-
-func reply(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
-}
-
-func problem(text string) map[string]string { return map[string]string{"error": text} }

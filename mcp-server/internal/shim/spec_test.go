@@ -44,9 +44,9 @@ func TestCheckCreate(t *testing.T) {
 		"empty":                {``, "not a JSON object"},
 		"null":                 {`null`, "not a JSON object"},
 		"an array":             {`[{` + id + `,` + io + `}]`, "not a JSON object"},
-		"cut":                  {`{` + id + `,` + io, "not valid JSON"},
-		"two objects":          {`{` + id + `,` + io + `}{"Privileged":true}`, "follows"},
-		"trailing bytes":       {`{` + id + `,` + io + `}x`, "follows"},
+		"cut":                  {`{` + id + `,` + io, "the end of the file"},
+		"two objects":          {`{` + id + `,` + io + `}{"Privileged":true}`, "more text after the object"},
+		"trailing bytes":       {`{` + id + `,` + io + `}x`, "more text after the object"},
 		"not UTF-8":            {`{` + id + `,` + io + ",\"\xff\":1}", "not UTF-8"},
 		"privileged":           {`{` + id + `,` + io + `,"Privileged":true}`, "Privileged"},
 		"escaped privileged":   {`{` + id + `,` + io + `,"Priv\u0069leged":true}`, "Privileged"},
@@ -73,7 +73,7 @@ func TestCheckCreate(t *testing.T) {
 		"unknown field":        {`{` + id + `,` + io + `,"Capabilities":["ALL"]}`, "not allowed"},
 		"the daemon's field":   {`{` + id + `,` + io + `,"Container":"other"}`, "not allowed"},
 		"number for a bool":    {`{` + id + `,` + io + `,"Privileged":0}`, "wrong kind"},
-		"deeply nested":        {`{` + id + `,` + io + `,"Env":` + strings.Repeat("[", 20000) + `}`, "wrong kind"},
+		"deeply nested":        {`{` + id + `,` + io + `,"Env":` + strings.Repeat("[", 20000) + `}`, "at most 10000 levels"},
 	}
 	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {

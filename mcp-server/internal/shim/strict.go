@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
 // decodeStrict reads one JSON object that has only keys of fields, in the same spelling, each at most once, with values
@@ -16,34 +17,25 @@ func decodeStrict(data []byte, fields map[string]any) error {
 	if !utf8.Valid(data) {
 		return errors.New("the body is not UTF-8")
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return errors.New("the body is not a JSON object")
 	}
 	seen := map[string]bool{}
-	for dec.More() {
-		t, err := dec.Token()
+	for m, err := range jsonread.Spans(string(data)) {
 		if err != nil {
-			return errors.New("the body is not valid JSON")
+			return fmt.Errorf("the body is not one JSON object: %w", err)
 		}
-		key, _ := t.(string)
-		field, ok := fields[key]
+		field, ok := fields[m.Key]
 		if !ok {
-			return fmt.Errorf("the field %q is not allowed", key)
+			return fmt.Errorf("the field %q is not allowed", m.Key)
 		}
-		if seen[key] {
-			return fmt.Errorf("the field %q stands twice", key)
+		if seen[m.Key] {
+			return fmt.Errorf("the field %q stands twice", m.Key)
 		}
-		seen[key] = true
-		if err := dec.Decode(field); err != nil {
-			return fmt.Errorf("the field %q has a value of the wrong kind", key)
+		seen[m.Key] = true
+		if err := json.Unmarshal(data[m.Start:m.End], field); err != nil {
+			return fmt.Errorf("the field %q has a value of the wrong kind", m.Key)
 		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return errors.New("the body is not valid JSON")
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON object")
 	}
 	return nil
 }

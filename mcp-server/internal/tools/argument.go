@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
@@ -101,23 +102,21 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 
 // readMembers reads an object, no further than maxArguments members. It is nil for anything else.
 func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more bool) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return nil, false
 	}
 	values = map[string]json.RawMessage{}
-	for n := 0; dec.More(); n++ {
+	n := 0
+	for m, err := range jsonread.Spans(string(raw)) {
+		if err != nil {
+			return nil, false
+		}
 		//defence:tool-bounds
 		if n == maxArguments {
 			return values, true
 		}
-		key, err := dec.Token()
-		name, is := key.(string)
-		var value json.RawMessage
-		if err != nil || !is || dec.Decode(&value) != nil {
-			return nil, false
-		}
-		values[name] = value
+		values[m.Key] = raw[m.Start:m.End]
+		n++
 	}
 	return values, false
 }

@@ -163,7 +163,7 @@ func (s *Surface) logText(ctx context.Context, mark, text string) {
 }
 
 // private reports whether runs share no files and are given copies of the skills that they import: tenants' runs, and
-// all runs if skills are in a bucket.
+// all runs if skills are in Postgres.
 func (s *Surface) private() bool { return s.cfg.Tenant != nil || s.cfg.Skills.Mirrored() }
 
 // snapshot is the state of the skills that a run can change. A private run changes none.

@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
@@ -296,15 +297,10 @@ func (h *Handler) refuse(body []byte) string {
 
 // messages counts the elements of a JSON array, up to one more than most.
 func messages(array []byte, most int) int {
-	dec := json.NewDecoder(bytes.NewReader(array))
-	if _, err := dec.Token(); err != nil {
-		return 0
-	}
 	n := 0
-	for dec.More() && n <= most {
-		var raw json.RawMessage
-		if dec.Decode(&raw) != nil {
-			return n
+	for _, err := range jsonread.Spans(string(array)) {
+		if err != nil || n > most {
+			break
 		}
 		n++
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -195,6 +196,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	dialguard.CloseDatabase(reg.Database)
 	if _, err := s.conf.Book.Begin(id, reg); err != nil {
 		rpc.Refuse(w, err)
 		return

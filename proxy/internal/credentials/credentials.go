@@ -8,14 +8,13 @@ package credentials
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -95,10 +94,7 @@ func Handler(m Minter, room Room, plans Plans, records ledger.Dir) http.Handler 
 func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in T
-		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-		d.DisallowUnknownFields()
-		err := d.Decode(&in)
-		if _, more := d.Token(); err != nil || !errors.Is(more, io.EOF) {
+		if jsonread.Decode(http.MaxBytesReader(w, r.Body, maxBody), &in) != nil {
 			answer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
 			return
 		}

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -135,11 +137,38 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+	if isDatabase(netip.AddrPortFrom(inner, to.Port())) {
+		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's database at this port"}
+	}
 	//defence:dialguard
 	if inner.IsLoopback() && to.Port() == g.Endpoint && g.Endpoint != 0 {
 		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's own endpoint at this port"}
 	}
 	return nil
+}
+
+// database holds the addresses that CloseDatabase closes.
+var database atomic.Pointer[[]netip.AddrPort]
+
+// CloseDatabase closes the addresses of CodeForge's own database at their ports. No API opens them. An empty list leaves
+// the earlier addresses closed: one mcp-server of several may not be able to resolve the name.
+func CloseDatabase(list []netip.AddrPort) {
+	if len(list) > 0 {
+		database.Store(&list)
+	}
+}
+
+// isDatabase reports whether an address is one of the database's. Of loopback all addresses are alike.
+func isDatabase(to netip.AddrPort) bool {
+	list := database.Load()
+	if list == nil {
+		return false
+	}
+	//defence:dialguard
+	return slices.ContainsFunc(*list, func(a netip.AddrPort) bool {
+		addr := a.Addr().Unmap()
+		return a.Port() == to.Port() && (addr == to.Addr() || addr.IsLoopback() && to.Addr().IsLoopback())
+	})
 }
 
 // Control has the signature of net.Dialer.Control: it checks the address of the socket about to connect.

@@ -172,6 +172,32 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
+// TestDatabase: the database's address is closed at its port, in every spelling, whatever is allowed, and stays closed
+// if a later run names no address.
+// Promise: no-private-address
+func TestDatabase(t *testing.T) {
+	g := Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}}
+	to := netip.MustParseAddrPort("10.0.0.7:5432")
+	if err := g.CheckPort(to); err != nil {
+		t.Fatalf("it is closed without a database: the rows below prove nothing: %v", err)
+	}
+	defer database.Store(nil)
+	CloseDatabase([]netip.AddrPort{to, netip.MustParseAddrPort("[::1]:5433")})
+	CloseDatabase(nil)
+	for addr, open := range map[string]bool{
+		"10.0.0.7:5432": false, "[::ffff:10.0.0.7]:5432": false, "[64:ff9b::a00:7]:5432": false, "127.0.0.1:5433": false, "127.9.9.9:5433": false,
+		"10.0.0.7:443": true, "10.0.0.8:5432": true, "127.0.0.1:5432": true,
+	} {
+		to := netip.MustParseAddrPort(addr)
+		if err := g.CheckPort(to); (err == nil) != open || err != nil && !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if err := g.Control("tcp4", addr, nil); (err == nil) != open {
+			t.Errorf("%s on a socket: %v", addr, err)
+		}
+	}
+}
+
 func TestControl(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// reserve spends what an allowed request needs of its APIs' limits. Beyond one a person decides, or it is refused.
+// reserve spends what a request needs of its APIs' limits, and then asks a person if a rule or a limit says so. So a
+// person never approves what a limit then refuses. finish gives back what was spent on a request that did not leave.
 func (x *exchange) reserve(
 	v policy.Verdict, q policy.Request, out *http.Request, holders []*catalog.API,
 ) policy.Verdict {
@@ -15,28 +16,32 @@ func (x *exchange) reserve(
 	if !known.Allow {
 		return known
 	}
-	if len(needs) == 0 {
+	var over policy.Verdict
+	if len(needs) > 0 {
+		back, wait, ok := x.conf.Budget.Reserve(needs, false)
+		if x.giveBack = back; !ok {
+			over = policy.Beyond(v, q, holders, wait)
+			if over.Hold == nil || x.replay != nil { // the approver of a plan saw no limit
+				return over
+			}
+		}
+	}
+	if v.Hold != nil {
+		v = x.hold(v, q, out.URL.String(), x.shown(v, q, out))
+	}
+	if !v.Allow || over.Hold == nil {
 		return v
 	}
-	back, wait, ok := x.conf.Budget.Reserve(needs, false)
-	if !ok {
-		v = policy.Beyond(v, q, holders, wait)
-		if v.Hold == nil || x.replay != nil { // the approver of a plan saw no limit
-			return v
+	if q.Content == nil {
+		content, err := policy.ReadContent(out)
+		if err != nil {
+			return bodyRefusal(err, q.Host, holders)
 		}
-		if q.Content == nil {
-			content, err := policy.ReadContent(out)
-			if err != nil {
-				return bodyRefusal(err, q.Host, holders)
-			}
-			defer content.Release()
-			q.Content = content
-		}
-		if v = x.hold(v, q, out.URL.String(), x.shown(v, q, out)); !v.Allow {
-			return v
-		}
-		back, _, _ = x.conf.Budget.Reserve(needs, true)
+		defer content.Release()
+		q.Content = content
 	}
-	x.giveBack = back
+	if v = x.hold(over, q, out.URL.String(), x.shown(over, q, out)); v.Allow {
+		x.giveBack, _, _ = x.conf.Budget.Reserve(needs, true)
+	}
 	return v
 }

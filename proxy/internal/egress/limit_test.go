@@ -84,7 +84,7 @@ func TestLimitsOfAnother(t *testing.T) {
 	check(t, err)
 	for _, row := range []struct{ line, body, code string }{
 		{"DELETE /x", `{}`, "method_restricted"}, {"POST /acme_secret/x", `{}`, "rule_refused"},
-		{"POST /pay", `{}`, "rule_unreadable"}, {"POST /x", `{}`, ""}, {"POST /acme_ask/x", `{}`, "approval_timeout"}, {"POST /x", `{}`, "limit_reached"},
+		{"POST /pay", `{}`, "rule_unreadable"}, {"POST /acme_ask/x", `{}`, "approval_timeout"}, {"POST /x", `{}`, ""}, {"POST /x", `{}`, "limit_reached"},
 	} {
 		in, _ := r.raw(demoHost, fmt.Sprintf("%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 			row.line, demoHost, len(row.body), row.body))
@@ -168,6 +168,39 @@ func TestLimitApproved(t *testing.T) {
 		}
 	}
 	if up.count() != 2 {
+		t.Errorf("%d were sent", up.count())
+	}
+}
+
+// TestLimitBeforeApproval: a person is asked about no request that a limit then refuses, and a denied one spends nothing.
+// Promise: limits
+func TestLimitBeforeApproval(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "1/h"}, "rules": [{"path": "/**", "then": "approve"}]`)}})
+	r.room.Wait = 5 * time.Second
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	for i, row := range []struct {
+		asked, approve bool
+		status         int
+	}{{true, false, 403}, {true, true, 200}, {false, false, 429}} {
+		done := make(chan int, 1)
+		go func() {
+			resp, err := r.client(false).Post("https://"+demoHost+"/", "text/plain", strings.NewReader(fmt.Sprint(i)))
+			check(t, err)
+			resp.Body.Close()
+			done <- resp.StatusCode
+		}()
+		if row.asked {
+			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
+			_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: row.approve})
+			check(t, err)
+		}
+		if status := <-done; status != row.status {
+			t.Errorf("%d: %d", i, status)
+		}
+	}
+	if up.count() != 1 {
 		t.Errorf("%d were sent", up.count())
 	}
 }

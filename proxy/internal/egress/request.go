@@ -124,10 +124,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 	if dry && (!v.Allow || !policy.Queries(q, holders)) {
 		return x.record(v, q, out)
 	}
-	if v.Hold != nil {
-		v = x.hold(v, q, out.URL.String(), x.shown(v, q, out))
-	}
-	if v.Allow {
+	if v.Allow || v.Hold != nil {
 		v = x.reserve(v, q, out, holders)
 	}
 	return v

@@ -143,11 +143,7 @@ var errNotJSON = errors.New("not one JSON object")
 
 // decode reads an answer that is one JSON object.
 func decode(body []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(v); err != nil {
-		return errNotJSON
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	if json.Unmarshal(body, v) != nil { // which refuses text behind it
 		return errNotJSON
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -300,17 +301,9 @@ func bodyFields(s planapi.Step) (names []string, fields map[string]string) {
 
 // inOrder are the names of an object in the order in which they are written.
 func inOrder(body string) (out []string) {
-	dec := json.NewDecoder(strings.NewReader(body))
-	_, _ = dec.Token() // it was read before
-	for dec.More() {
-		name, err := dec.Token()
-		text, is := name.(string)
-		var skip json.RawMessage
-		if err != nil || !is || dec.Decode(&skip) != nil {
-			break
-		}
-		if !slices.Contains(out, text) {
-			out = append(out, text)
+	for m, err := range jsonread.Spans(body) {
+		if err == nil && !slices.Contains(out, m.Key) {
+			out = append(out, m.Key)
 		}
 	}
 	return out

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+func stateCommand(e *Env) *cobra.Command {
+	c := groupCommand("state", "copy runs, skills and alarms between files and Postgres", "",
+		"codeforge state move postgres", "codeforge state move sqlite")
+	move := &cobra.Command{
+		Use: "move postgres|sqlite", Short: "copy the state into Postgres or into files",
+		Long: `
+postgres copies the state directory into the Postgres of DATABASE_URL. sqlite
+copies that Postgres into the state directory.
+
+Stop CodeForge first. The target must have no runs. The source stays as it is.
+In Docker: docker compose run --rm --no-deps mcp-server move postgres
+
+Exit codes: 0 done; 1 not everything was copied; 2 wrong command line.`,
+		Example:   example("codeforge state move postgres", "codeforge state move sqlite"),
+		ValidArgs: []string{"postgres", "sqlite"},
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+	}
+	state := stateFlag(move.Flags())
+	move.RunE = func(c *cobra.Command, args []string) error {
+		if e.inContainer() {
+			return errContainer
+		}
+		return moveState(c.Context(), e, *state, c.Flags().Changed("state"), args[0])
+	}
+	c.AddCommand(move)
+	return c
+}
+
+// moveState runs mcp-server, which alone opens databases.
+func moveState(ctx context.Context, e *Env, path string, isChosen bool, to string) error {
+	dir, err := findState(e, path, isChosen)
+	if err != nil {
+		return err
+	}
+	if !dir.Exists() {
+		return fmt.Errorf("there is no state directory %s", dir.Path())
+	}
+	if pid, isRunning := dir.Holder(); isRunning {
+		return fmt.Errorf("CodeForge runs here (process %d): stop it with codeforge down", pid)
+	}
+	w, err := readVariables(e)
+	if err != nil {
+		return err
+	}
+	url := w.getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("DATABASE_URL is set neither in .env nor in the environment")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(filepath.Dir(self), "mcp-server")
+	cmd := exec.CommandContext(ctx, program, "move", //nolint:gosec // beside this one
+		"--history", dir.Join("history"), "--skills", dir.Join("skills"), "--tenants", dir.Join("tenants"),
+		"--pins", dir.Join("pins"), to)
+	cmd.Env = []string{"DATABASE_URL=" + url, "DATABASE_CA_FILE=" + w.getenv("DATABASE_CA_FILE")}
+	cmd.Stdout, cmd.Stderr = e.Stdout, e.Stderr
+	if err := cmd.Run(); err != nil {
+		return &exitError{code: 1} // mcp-server has printed why
+	}
+	return nil
+}

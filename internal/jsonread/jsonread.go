@@ -1,0 +1,154 @@
+// Package jsonread reads JSON with what encoding/json drops: positions, the order of keys, and keys that stand twice.
+//
+// Threat: text of an unknown author. Depth and number of values are bounded, a number is a number by RFC 8259, and the
+// caller says what becomes of bytes that are not UTF-8 and of equal keys. Errors quote none of the text: it may hold a
+// credential.
+//
+// Scanner reads text in pieces, for bodies that stream. Parse makes a tree of a whole text. Members lists the members of
+// one object or list without reading into them.
+package jsonread
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"unicode/utf8"
+)
+
+// Error says where a text is not what it has to be.
+type Error struct {
+	Offset      int // in bytes
+	Found, Want string
+	// Line and Column are in lines and characters, from 1. A Scanner leaves them 0.
+	Line, Column int
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("byte %d: %s; want %s", e.Offset, e.Found, e.Want)
+	}
+	return fmt.Sprintf("line %d, column %d: %s; want %s", e.Line, e.Column, e.Found, e.Want)
+}
+
+// locate adds line and column to an *Error in a text.
+func locate(err error, text string) error {
+	var e *Error
+	if errors.As(err, &e) {
+		before := text[:min(e.Offset, len(text))]
+		e.Line = strings.Count(before, "\n") + 1
+		e.Column = utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	}
+	return err
+}
+
+// scan calls take with every event of a text, until it fails.
+func scan(text string, s *Scanner, take func(e Event, at int) error) error {
+	for i := 0; i < len(text); i++ {
+		if i += s.SkipPlain(text[i:]); i == len(text) {
+			break
+		}
+		e, err := s.Step(text[i])
+		if err == nil && e != 0 {
+			err = take(e, i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	e, err := s.End()
+	if err == nil && e != 0 {
+		err = take(e, len(text))
+	}
+	return err
+}
+
+// checkUTF8 fails at the first byte that is not UTF-8.
+func checkUTF8(text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			return &Error{Offset: i, Found: "bytes that are not UTF-8", Want: "the file saved as UTF-8"}
+		}
+		i += n
+	}
+	return nil
+}
+
+// unquote is the value of a string in JSON. What is not Unicode, be it half of a surrogate pair, becomes U+FFFD.
+func unquote(raw string) string {
+	if plain := raw[1 : len(raw)-1]; strings.IndexByte(plain, '\\') < 0 && utf8.ValidString(plain) {
+		return plain
+	}
+	var s string
+	_ = json.Unmarshal([]byte(raw), &s) // the scanner has checked it
+	return s
+}
+
+// Span is a member of an object or list as it stands in a text.
+type Span struct {
+	Key        string // empty in a list
+	Start, End int    // of the value, in bytes
+}
+
+// errStop ends a scan early.
+var errStop = errors.New("stop")
+
+// Spans lists the members of the object or list that a text is, however often a key stands there. It reads no further
+// than the caller does. The last pair has an error if the text is something else; a mistake behind a member comes after
+// that member.
+func Spans(text string) iter.Seq2[Span, error] {
+	return func(yield func(Span, error) bool) {
+		var s Scanner
+		var m Span
+		key := 0
+		end := func(at int) error {
+			if m.End = at; !yield(m, nil) {
+				return errStop
+			}
+			return nil
+		}
+		err := scan(text, &s, func(e Event, at int) error {
+			shuts := e&(EndObject|EndList) != 0
+			if depth := s.Depth(); e&EndNumber != 0 && (depth == 1 && !shuts || depth == 0 && shuts) {
+				if err := end(at); err != nil {
+					return err
+				}
+			}
+			switch depth := s.Depth(); {
+			case depth == 2 && e&(BeginObject|BeginList) != 0, depth == 1 && e&(BeginString|BeginNumber|BeginWord) != 0:
+				m.Start = at
+			case depth == 1 && e&BeginKey != 0:
+				key = at
+			case depth == 1 && e&EndKey != 0:
+				m.Key = unquote(text[key : at+1])
+			case depth == 1 && (shuts || e&(EndString|EndWord) != 0):
+				return end(at + 1)
+			case depth == 0 && e&(BeginString|BeginNumber|BeginWord) != 0:
+				return &Error{Offset: at, Found: "a value alone", Want: "an object or a list"}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errStop) {
+			yield(Span{}, locate(err, text))
+		}
+	}
+}
+
+// Decode reads one JSON value into a struct that has all of its fields, and nothing behind it.
+func Decode(r io.Reader, to any) error {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("text after the object")
+	}
+	return nil
+}

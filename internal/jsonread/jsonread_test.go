@@ -1,0 +1,194 @@
+package jsonread
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/internal/growth"
+)
+
+// seeds are texts in and beside the grammar.
+var seeds = []string{
+	"", " ", "1", "-", "-0", "01", "1.", "1.5e+3", "1e", "1E-2", ".5", "+1", "tru", "true", "nul", "null x", `"a`, `"a\"b"`, `"\u12g4"`,
+	`"\ud83d\ude00\ud83d"`, `"\x"`, "\"\x01\"", "\"\xff\"", "[]", "[1,2 ,3]", "[1,]", "[1 2]", "[", "]", "{}", `{"a":1,"a":2}`, `{"a"}`,
+	`{"a":}`, `{a:1}`, `{"a":1,}`, `{"a":[{"b":null}],"c":{"d":[true,false,-1.5]}}`, `{"a":1} x`, "// no", "{'a':1}", "[1}", `{"a":1]`,
+	"\ufeff{}", "[[[[[]]]]]", " {\n \"k\" :\n [ 1\n, \"x\" ] } \n",
+}
+
+// value is what encoding/json makes of a node.
+func value(n *Node) any {
+	switch n.Kind {
+	case Bool:
+		return n.Text == "true"
+	case Number:
+		return json.Number(n.Text)
+	case String:
+		return n.Text
+	case List:
+		out := []any{}
+		for _, m := range n.Members {
+			out = append(out, value(m.Node))
+		}
+		return out
+	case Object:
+		out := map[string]any{}
+		for _, m := range n.Members {
+			out[m.Key] = value(m.Node)
+		}
+		return out
+	}
+	return nil
+}
+
+// FuzzParse: a text is JSON here if it is for encoding/json, and has the same value, also in pieces and by its members.
+func FuzzParse(f *testing.F) {
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := Parse(text, Options{AnyUTF8: true})
+		if valid := json.Valid([]byte(text)); valid != (err == nil) {
+			t.Fatalf("%q: %v, encoding/json: %v", text, err, valid)
+		}
+		if _, strict := Parse(text, Options{}); (strict == nil) != (err == nil && utf8.ValidString(text)) {
+			t.Fatalf("%q: %v", text, strict)
+		}
+		if err != nil {
+			var at *Error
+			if at, _ = err.(*Error); at == nil || at.Line < 1 || at.Column < 1 || at.Offset > len(text) {
+				t.Fatalf("%q: %#v", text, err)
+			}
+			return
+		}
+		var want any
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&want); err != nil || !reflect.DeepEqual(value(n), want) {
+			t.Fatalf("%q: %v, want %v, %v", text, value(n), want, err)
+		}
+		if n.Kind != List && n.Kind != Object {
+			return
+		}
+		i := 0
+		for m, err := range Spans(text) {
+			var want, got any
+			line, _ := json.Marshal(value(n.Members[i].Node))
+			if err != nil || json.Unmarshal([]byte(text[m.Start:m.End]), &got) != nil || json.Unmarshal(line, &want) != nil ||
+				m.Key != n.Members[i].Key || !reflect.DeepEqual(got, want) {
+				t.Fatalf("%q: member %d: %v, %v", text, i, m, err)
+			}
+			i++
+		}
+		if i != len(n.Members) {
+			t.Fatalf("%q: %d members, want %d", text, i, len(n.Members))
+		}
+	})
+}
+
+// TestPosition: errors name the place and the usual mistake, nodes their line.
+func TestPosition(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                    "line 1, column 1: the end of the file; want the quotes, brackets and braces closed",
+		"{\n \"ä\": 1,\n}":    "line 2, column 8: a trailing comma; want no comma after the last entry",
+		"{\n  // no":          "line 2, column 3: a comment; want JSON, which has no comments",
+		`["x" "y"]`:           "line 1, column 6: an entry without a comma before it; want entries separated by commas",
+		"[\"x\n\"]":           "line 1, column 4: a string that is not closed on its line, or has a bad escape; want a string like \"text\", with \\\\ for a backslash",
+		"[\n\"ä\xff\"]":       "line 2, column 3: bytes that are not UTF-8; want the file saved as UTF-8",
+		`{"a": {"b": 1} }  x`: "line 1, column 19: more text after the object; want one object and nothing else",
+		`{"k": 1, "K" : 2}`:   `line 1, column 10: the key "K" a second time; want each key once`,
+		"[[[[]]]]":            "line 1, column 4: values in values; want at most 3 levels",
+		"[1,2,3,4,5]":         "line 1, column 12: many values; want at most 4",
+	} {
+		if _, err := Parse(text, Options{MaxDepth: 3, MaxValues: 4, Fold: strings.ToLower}); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	n, err := Parse("{\n\"a\":\n[\n1\n,{\n}]}", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := n.Get("a")
+	if got := fmt.Sprint(n.Line, list.Line, list.Items()[0].Node.Line, list.Items()[1].Node.Line); got != "1 2 4 5" {
+		t.Errorf("lines %s", got)
+	}
+}
+
+// TestSkip: what is left out takes no memory, and its grammar is checked.
+func TestSkip(t *testing.T) {
+	skip := func(around, key string) bool { return around == "b" && key == "x" }
+	n, err := Parse(`{"x":1,"b":[{"x":{"y":[1]},"z":2}],"c":{"x":3}}`, Options{Skip: skip})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := json.Marshal(value(n)); string(line) != `{"b":[{"z":2}],"c":{"x":3},"x":1}` {
+		t.Errorf("%s", line)
+	}
+	if _, err := Parse(`{"b":{"x":[1}}`, Options{Skip: skip}); err == nil {
+		t.Error("a mistake in what is left out passes")
+	}
+}
+
+// TestStream: a text in pieces, without a copy of its strings.
+func TestStream(t *testing.T) {
+	s := Scanner{MaxDepth: 2}
+	events := 0
+	for range 3 {
+		for _, c := range []byte(`  `) {
+			if e, err := s.Step(c); err != nil || e != 0 {
+				t.Fatal(e, err)
+			}
+		}
+	}
+	for _, c := range []byte(`{"k":[1,"` + strings.Repeat("x", 1<<16) + `"]}`) {
+		e, err := s.Step(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e != 0 {
+			events++
+		}
+	}
+	if _, err := s.End(); err != nil || events != 10 || s.Depth() != 0 {
+		t.Errorf("%v, %d events, depth %d", err, events, s.Depth())
+	}
+	if _, err := s.Step('x'); err == nil {
+		t.Error("text after the end")
+	}
+	if _, err := s.Step(' '); err == nil {
+		t.Error("an error is forgotten")
+	}
+}
+
+// TestHostile: texts that were made to be deep or long take time in proportion to their length.
+func TestHostile(t *testing.T) {
+	for name, part := range map[string]string{
+		"lists": "[", "objects": `{"a":`, "keys": `{"a":1},`, "quotes": `"",`, "escapes": `\"`, "digits": "1", "lines": "\n",
+	} {
+		growth.Linear(t, 1<<16, func(n int) func() {
+			text := `["` + strings.Repeat(part, n/len(part))
+			if name != "escapes" {
+				text = "[" + strings.Repeat(part, n/len(part))
+			}
+			return func() {
+				_, _ = Parse(text, Options{})
+				for range Spans(text) {
+				}
+			}
+		})
+	}
+}
+
+// TestDecode: one value with known fields.
+func TestDecode(t *testing.T) {
+	var v struct{ A int }
+	for text, ok := range map[string]bool{`{"a":1}`: true, `{"a":1} `: true, `{"a":1}{}`: false, `{"b":1}`: false, `{"a":`: false, ``: false} {
+		if err := Decode(bytes.NewReader([]byte(text)), &v); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package jsonread
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Event says what a byte begins and ends. Several bits may be set: a bracket may also end a number.
+type Event uint16
+
+// The events. A number ends before the byte, or with Scanner.End. Everything else begins and ends with the byte.
+const (
+	BeginObject Event = 1 << iota
+	EndObject
+	BeginList
+	EndList
+	BeginKey
+	EndKey
+	BeginString
+	EndString
+	BeginNumber
+	BeginWord
+	EndNumber
+	EndWord // true, false or null
+)
+
+// Scanner follows JSON (RFC 8259) byte by byte, in memory for MaxDepth bytes: a text may come in pieces of any size, and
+// strings may be of any length. It checks the grammar and the depth. It does not check UTF-8 and compares no names.
+type Scanner struct {
+	// MaxDepth is how deep objects and lists nest. Zero means DefaultDepth.
+	MaxDepth int
+
+	offset int    // bytes taken
+	line   int    // line feeds taken
+	comma  int    // the place of the last comma
+	open   []bool // the objects (true) and lists around the next byte
+	state  state
+	isKey  bool   // the string is a key
+	word   string // what is left of a word
+	left   int    // digits that an escape lacks
+	err    *Error
+}
+
+// DefaultDepth is how deep objects and lists nest if nothing else is said.
+const DefaultDepth = 10_000
+
+type state uint8
+
+const (
+	wantValue   state = iota
+	wantItem          // or the end of a list
+	wantAnother       // after a comma in a list
+	wantMember        // or the end of an object
+	wantKey           // after a comma in an object
+	wantColon
+	wantComma // or the end of what is open
+	wantEnd   // of the text
+	inString
+	inEscape
+	inHex
+	inWord
+	inMinus
+	inZero
+	inInteger
+	inPoint
+	inFraction
+	inExponent
+	inSign
+	inPower
+)
+
+// Line is the line of the next byte, from 1.
+func (s *Scanner) Line() int { return s.line + 1 }
+
+// Offset is the number of bytes taken.
+func (s *Scanner) Offset() int { return s.offset }
+
+// Depth is how many objects and lists are open.
+func (s *Scanner) Depth() int { return len(s.open) }
+
+// SkipPlain takes the bytes at the beginning of p that neither end a string nor need a look, and returns their number.
+// Only a string has such bytes. It saves time: Step takes them too.
+func (s *Scanner) SkipPlain(p string) int {
+	n := 0
+	if s.state == inString && s.err == nil {
+		for n < len(p) && p[n] != '"' && p[n] != '\\' && p[n] >= ' ' {
+			n++
+		}
+		s.offset += n
+	}
+	return n
+}
+
+// Step takes the next byte. After an error it returns that error only.
+func (s *Scanner) Step(c byte) (Event, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	e := s.step(c)
+	if s.err != nil {
+		return 0, s.err
+	}
+	s.offset++
+	if c == '\n' {
+		s.line++
+	}
+	return e, nil
+}
+
+// End says that no byte follows.
+func (s *Scanner) End() (Event, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	e := Event(0)
+	if s.endsNumber() {
+		e = EndNumber
+		s.state = s.after()
+	}
+	if s.state != wantEnd {
+		s.fail("the end of the file", "the quotes, brackets and braces closed")
+		return 0, s.err
+	}
+	return e, nil
+}
+
+func (s *Scanner) fail(found, want string) Event {
+	s.err = &Error{Offset: s.offset, Found: found, Want: want}
+	return 0
+}
+
+// after is the state after a value.
+func (s *Scanner) after() state {
+	if len(s.open) == 0 {
+		return wantEnd
+	}
+	return wantComma
+}
+
+// endsNumber reports whether the number at hand is complete.
+func (s *Scanner) endsNumber() bool {
+	return s.state == inZero || s.state == inInteger || s.state == inFraction || s.state == inPower
+}
+
+func (s *Scanner) step(c byte) Event {
+	switch s.state {
+	case inString, inEscape, inHex:
+		return s.stepString(c)
+	case inWord:
+		if s.word[0] != c {
+			return s.wrong(c)
+		}
+		if s.word = s.word[1:]; s.word == "" {
+			s.state = s.after()
+			return EndWord
+		}
+		return 0
+	case inMinus, inZero, inInteger, inPoint, inFraction, inExponent, inSign, inPower:
+		if next, ok := s.nextInNumber(c); ok {
+			s.state = next
+			return 0
+		}
+		if !s.endsNumber() {
+			return s.wrong(c)
+		}
+		s.state = s.after()
+		return EndNumber | s.stepBetween(c)
+	}
+	return s.stepBetween(c)
+}
+
+// stepString takes a byte of a string or key.
+func (s *Scanner) stepString(c byte) Event {
+	const hex = 4
+	switch {
+	case s.state == inString && c == '"':
+		if s.isKey {
+			s.state = wantColon
+			return EndKey
+		}
+		s.state = s.after()
+		return EndString
+	case s.state == inString && c == '\\':
+		s.state = inEscape
+	case s.state == inString && c >= ' ':
+	case s.state == inEscape && c == 'u':
+		s.state, s.left = inHex, hex
+	case s.state == inEscape && strings.IndexByte(`"\/bfnrt`, c) >= 0:
+		s.state = inString
+	case s.state == inHex && isHex(c):
+		if s.left--; s.left == 0 {
+			s.state = inString
+		}
+	default:
+		return s.fail("a string that is not closed on its line, or has a bad escape",
+			`a string like "text", with \\ for a backslash`)
+	}
+	return 0
+}
+
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// nextInNumber is the state after another byte of the number at hand. It is false if the byte is not part of it.
+func (s *Scanner) nextInNumber(c byte) (state, bool) {
+	switch s.state {
+	case inMinus:
+		if c == '0' {
+			return inZero, true
+		}
+		return inInteger, isDigit(c)
+	case inPoint, inFraction:
+		if s.state == inFraction && c|0x20 == 'e' {
+			return inExponent, true
+		}
+		return inFraction, isDigit(c)
+	case inExponent:
+		if c == '+' || c == '-' {
+			return inSign, true
+		}
+		return inPower, isDigit(c)
+	case inSign, inPower:
+		return inPower, isDigit(c)
+	}
+	switch { // inZero or inInteger
+	case c == '.':
+		return inPoint, true
+	case c|0x20 == 'e':
+		return inExponent, true
+	}
+	return inInteger, s.state == inInteger && isDigit(c)
+}
+
+// stepBetween takes a byte that is in no string, word or number.
+func (s *Scanner) stepBetween(c byte) Event {
+	switch c {
+	case ' ', '\t', '\r', '\n':
+		return 0
+	}
+	switch s.state {
+	case wantItem:
+		if c == ']' {
+			return s.shut(EndList)
+		}
+		return s.begin(c)
+	case wantValue, wantAnother:
+		return s.begin(c)
+	case wantMember, wantKey:
+		if c == '"' {
+			s.state, s.isKey = inString, true
+			return BeginKey
+		}
+		if c == '}' && s.state == wantMember {
+			return s.shut(EndObject)
+		}
+	case wantColon:
+		if c == ':' {
+			s.state = wantValue
+			return 0
+		}
+	case wantComma:
+		return s.next(c)
+	}
+	return s.wrong(c)
+}
+
+// next takes the byte after a value in an object or list.
+func (s *Scanner) next(c byte) Event {
+	isObject := s.open[len(s.open)-1]
+	switch {
+	case c == ',':
+		s.comma, s.state = s.offset, wantAnother
+		if isObject {
+			s.state = wantKey
+		}
+		return 0
+	case c == '}' && isObject:
+		return s.shut(EndObject)
+	case c == ']' && !isObject:
+		return s.shut(EndList)
+	}
+	return s.wrong(c)
+}
+
+// begin takes the first byte of a value.
+func (s *Scanner) begin(c byte) Event {
+	switch c {
+	case '{':
+		return s.enter(true, wantMember, BeginObject)
+	case '[':
+		return s.enter(false, wantItem, BeginList)
+	case '"':
+		s.state, s.isKey = inString, false
+		return BeginString
+	case '-':
+		s.state = inMinus
+		return BeginNumber
+	case '0':
+		s.state = inZero
+		return BeginNumber
+	}
+	if isDigit(c) {
+		s.state = inInteger
+		return BeginNumber
+	}
+	for _, word := range [...]string{"true", "false", "null"} {
+		if c == word[0] {
+			s.state, s.word = inWord, word[1:]
+			return BeginWord
+		}
+	}
+	return s.wrong(c)
+}
+
+func (s *Scanner) enter(isObject bool, want state, e Event) Event {
+	if most := cmp.Or(s.MaxDepth, DefaultDepth); len(s.open) >= most {
+		return s.fail("values in values", fmt.Sprintf("at most %d levels", most))
+	}
+	s.open, s.state = append(s.open, isObject), want
+	return e
+}
+
+func (s *Scanner) shut(e Event) Event {
+	s.open = s.open[:len(s.open)-1]
+	s.state = s.after()
+	return e
+}
+
+// wrong fails with the usual mistake behind a byte that cannot stand here.
+func (s *Scanner) wrong(c byte) Event {
+	switch {
+	case s.state == wantEnd:
+		return s.fail("more text after the object", "one object and nothing else")
+	case s.state == wantKey && c == '}', s.state == wantAnother && c == ']':
+		s.fail("a trailing comma", "no comma after the last entry")
+		s.err.Offset = s.comma
+		return 0
+	case c == '/' || c == '#':
+		return s.fail("a comment", "JSON, which has no comments")
+	case c == '\'':
+		return s.fail("a single quote", "strings in double quotes")
+	case s.state == wantComma:
+		return s.fail("an entry without a comma before it", "entries separated by commas")
+	case s.state == wantColon:
+		return s.fail("a key without a colon after it", `"key": value`)
+	case s.state == wantKey || s.state == wantMember:
+		return s.fail("a key that is not in double quotes", `"key": value`)
+	}
+	return s.fail("something that is not a JSON value", "a string in double quotes, a list, an object, true or false")
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+)
+
+// mover is `mcp-server move`: it copies the state between files and Postgres while no mcp-server runs.
+type mover struct {
+	history, skills, tenants, pins string
+	db                             *database.DB
+}
+
+// moveState parses the command line and moves. The folders are by default those of the container.
+func moveState(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	var m mover
+	set := flag.NewFlagSet("mcp-server move", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&m.history, "history", "/var/lib/codeforge/journal/history", "folder of runs")
+	set.StringVar(&m.skills, "skills", "/skills", "folder of skills")
+	set.StringVar(&m.tenants, "tenants", "/var/lib/codeforge/journal/tenants", "folder of the tenants' skills")
+	set.StringVar(&m.pins, "pins", "/var/lib/codeforge/pins", "folder of alarms")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	to := set.Arg(0)
+	if to != "postgres" && to != "sqlite" || set.NArg() != 1 {
+		return errors.New("mcp-server move: want postgres or sqlite, after the flags")
+	}
+	s, err := settings.Parse(getenv)
+	if err != nil {
+		return err
+	}
+	if s.Database.Empty() {
+		return errors.New("DATABASE_URL is not set")
+	}
+	if m.db, err = database.OpenPostgres(s.Database); err != nil {
+		return err
+	}
+	defer m.db.Close()
+	if err := becomeOwner(m.history); err != nil {
+		return err
+	}
+	if err := m.db.Migrate(ctx, database.Migrations); err != nil {
+		return database.Explain(err)
+	}
+	runs, err := m.moveRuns(ctx, to == "postgres")
+	if err != nil {
+		return err
+	}
+	files, err := m.moveFiles(ctx, to == "postgres")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%d runs and %d files were copied to %s. Nothing was removed.\n", runs, files, to)
+	return err
+}
+
+// becomeOwner gives up root for the user whose folder it is, so that mcp-server can open the files later.
+func becomeOwner(dir string) error {
+	info, err := os.Stat(dir) //nolint:gosec // a path that the operator gives on the command line
+	if err != nil {
+		return fmt.Errorf("finding the folder of runs: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 || stat.Uid == 0 {
+		return nil
+	}
+	uid, gid := int(stat.Uid), int(stat.Gid)
+	return errors.Join(syscall.Setgroups([]int{gid}), syscall.Setgid(gid), syscall.Setuid(uid))
+}
+
+// moveRuns copies runs and what belongs to them.
+func (m *mover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
+	if _, err := os.Stat(filepath.Join(m.history, database.Name)); toPostgres && errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	file, err := database.OpenFile(m.history, database.Migrations) // also brings an older file to this version
+	if err != nil {
+		return 0, err
+	}
+	if !toPostgres {
+		n, err := history.Move(ctx, m.db, file)
+		return n, errors.Join(err, file.Close())
+	}
+	if err := file.Close(); err != nil { // the connection for reading does not wait for the one for writing
+		return 0, err
+	}
+	if file, err = database.OpenReader(m.history); err != nil {
+		return 0, err
+	}
+	n, err := history.Move(ctx, file, m.db)
+	return n, errors.Join(err, file.Close())
+}
+
+// moveFiles copies skills, pinned skills, those of tenants, and alarms.
+func (m *mover) moveFiles(ctx context.Context, toPostgres bool) (n int, err error) {
+	folders := map[string]string{database.SkillPins: filepath.Join(m.history, "skills"), database.Skills: m.skills}
+	for _, of := range m.listTenants(ctx) {
+		folders[database.TenantSkills+of] = filepath.Join(m.tenants, of)
+	}
+	for folder, dir := range folders {
+		copyAll := m.exportSkills
+		if toPostgres {
+			copyAll = m.importSkills
+			// The copy of a bucket, which an mcp-server of commit 1076a279 made.
+			beside := dir
+			if folder == database.Skills {
+				beside = m.history
+			}
+			if _, err := os.Stat(filepath.Join(beside, ".bucket")); err == nil {
+				dir = filepath.Join(beside, ".bucket")
+			}
+		}
+		one, err := copyAll(ctx, database.Documents{DB: m.db, Folder: folder}, dir)
+		if n += one; err != nil {
+			return n, fmt.Errorf("copying skills: %w", database.Explain(err))
+		}
+	}
+	book, path := database.Documents{DB: m.db, Folder: database.Alarms}, filepath.Join(m.pins, alarm.File)
+	if !toPostgres {
+		text, _, err := book.Read(ctx, alarm.Document)
+		if errors.Is(err, database.ErrNotFound) {
+			return n, nil
+		}
+		if err == nil {
+			err = atomicfile.Write(path, text, 0o600)
+		}
+		return n + 1, err
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // a path that the operator gives on the command line
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	if err == nil {
+		_, err = book.Write(ctx, alarm.Document, text, database.Any)
+	}
+	return n + 1, database.Explain(err)
+}
+
+// listTenants lists the tenants that have skills, in files or in Postgres.
+func (m *mover) listTenants(ctx context.Context) (names []string) {
+	entries, _ := os.ReadDir(m.tenants) // there may be none
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	rows, err := m.db.QueryContext(ctx, `SELECT DISTINCT folder FROM document WHERE folder LIKE $1`,
+		database.TenantSkills+"%")
+	if err != nil {
+		return names
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var folder string
+		if rows.Scan(&folder) == nil {
+			names = append(names, strings.TrimPrefix(folder, database.TenantSkills))
+		}
+	}
+	return names
+}
+
+// importSkills copies a folder into Postgres. Only what is a skill counts.
+func (m *mover) importSkills(ctx context.Context, to database.Documents, dir string) (n int, err error) {
+	s, err := skill.Open(dir, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	for _, name := range s.Names() {
+		_, source, err := s.Read(name)
+		if err == nil {
+			_, err = to.Write(ctx, skill.File(name), []byte(source), database.Any)
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// exportSkills copies a folder of Postgres into files.
+func (m *mover) exportSkills(ctx context.Context, from database.Documents, dir string) (n int, err error) {
+	list, err := from.List(ctx)
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, err
+	}
+	s, err := skill.Open(dir, false)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	for _, one := range list {
+		name := strings.TrimSuffix(one.Name, ".ts")
+		if !skill.ValidName(name) || skill.File(name) != one.Name {
+			continue
+		}
+		data, _, err := from.Read(ctx, one.Name)
+		if err == nil {
+			_, err = s.Restore(name, string(data))
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

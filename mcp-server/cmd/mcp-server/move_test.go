@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// TestMoveState: runs and skills are the same after a move from files to Postgres, a backup of Postgres that is restored
+// into another one, and a move back to files.
+// Promise: shared-runs
+func TestMoveState(t *testing.T) {
+	source, dir := testkit.NewPostgres(t), t.TempDir()
+	server := start(t, 1, nil, "--history", filepath.Join(dir, "history"), "--pins", filepath.Join(dir, "pins"))
+	session := server.connect(t, nil)
+	call(t, session, "execute_code", map[string]any{"code": "console.log('quaggaroot')"})
+	testkit.Must(t, server.stop())
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "skills"), 0o700))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", "mine.ts"), []byte("export const a = 1;"), 0o600))
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "pins"), 0o700))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "pins", ".alarms.json"), []byte(`[]`), 0o600))
+	move := func(p *testkit.Postgres, dir, to string) (string, error) {
+		var out, log strings.Builder
+		err := moveState(t.Context(), []string{
+			"--history", filepath.Join(dir, "history"), "--skills", filepath.Join(dir, "skills"), "--tenants", filepath.Join(dir, "tenants"),
+			"--pins", filepath.Join(dir, "pins"), to,
+		}, func(name string) string { return map[string]string{"DATABASE_URL": p.URL()}[name] }, &out, &log)
+		return out.String(), err
+	}
+	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. Nothing was removed.\n" {
+		t.Fatalf("%q %v", said, err)
+	}
+	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "there are runs in the target already") {
+		t.Errorf("a second time: %v", err)
+	}
+	dump := source.Run(nil, "pg_dump", "-d", "postgres", "-n", "codeforge")
+	restored := testkit.NewPostgres(t)
+	restored.Run(dump, "psql", "-d", "postgres", "-q", "-v", "ON_ERROR_STOP=1")
+	again := t.TempDir()
+	for _, name := range []string{"history", "skills", "pins"} {
+		testkit.Must(t, os.Mkdir(filepath.Join(again, name), 0o700))
+	}
+	if said, err := move(restored, again, "sqlite"); err != nil || !strings.HasPrefix(said, "1 runs and 2 files") {
+		t.Fatalf("%q %v", said, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(again, "skills", "mine.ts")); string(text) != "export const a = 1;" {
+		t.Errorf("%q %v", text, err)
+	}
+	server = start(t, 1, nil, "--history", filepath.Join(again, "history"))
+	op := operatorapi.Client{HTTP: server.onSocket()}
+	page, err := op.Runs(t.Context(), historyapi.Filter{Grep: "quaggaroot"}, "")
+	if err != nil || len(page.Runs) != 1 {
+		t.Fatalf("%+v %v", page, err)
+	}
+	if d, err := op.Run(t.Context(), page.Runs[0].ID); err != nil || !strings.Contains(d.Code.Head, "quaggaroot") {
+		t.Errorf("%+v %v", d, err)
+	}
+}

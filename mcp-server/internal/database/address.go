@@ -1,0 +1,48 @@
+package database
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// addressTime is how long the addresses of a name are used, resolveTime bounds one look-up.
+	addressTime = 15 * time.Second
+	resolveTime = 2 * time.Second
+)
+
+// addresses remembers what the name of Postgres resolves to.
+type addresses struct {
+	mu    sync.Mutex
+	list  []netip.AddrPort
+	until time.Time
+}
+
+// Addresses returns the addresses of Postgres, which code must not reach. If its name does not resolve now, these are
+// the earlier ones. A nil DB and SQLite have none.
+func (db *DB) Addresses(ctx context.Context) []netip.AddrPort {
+	if db == nil || !db.Postgres {
+		return nil
+	}
+	a := &db.addresses
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Now().Before(a.until) {
+		return a.list
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", db.config.Host)
+	a.until = time.Now().Add(addressTime)
+	if err != nil {
+		return a.list
+	}
+	a.list = nil
+	for _, one := range found {
+		a.list = append(a.list, netip.AddrPortFrom(one.Unmap(), db.config.Port))
+	}
+	return a.list
+}

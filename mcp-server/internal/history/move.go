@@ -1,0 +1,105 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+)
+
+// tables are the tables that Move copies, by their columns. Move makes the full-text index anew.
+var tables = []struct{ name, columns string }{
+	{"run", "number, id, state, denied, client, session, tenant, data, hints"},
+	{"content", "number, size, data"},
+	{"fact", "kind, value, number"},
+	{"exchange", "number, id, run, api, host, outcome, data"},
+	{"swap", "name, number, place, swapped, scrubbed"},
+	{"total", "began, kind, source, target, counted, denied, failed, bytes_up, bytes_down"},
+	{"skill_version", "number, skill, version, data, source"},
+	{"alert", "number, seen, data, kind, run"},
+}
+
+// Move copies all runs from one database to another that has none, in one transaction, and returns their number.
+func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
+	db := &target{DB: to, pairs: map[[2]string]bool{}, statements: map[string]*sql.Stmt{}}
+	if !to.Postgres {
+		if db.conn, err = to.Conn(ctx); err != nil {
+			return 0, err
+		}
+		defer db.conn.Close()
+	}
+	inner, err := db.begin(ctx)
+	if err != nil {
+		return 0, database.Explain(err)
+	}
+	tx := &transaction{Tx: inner, target: db, sums: map[sumKey]*sum{}}
+	defer func() { _ = tx.Rollback() }() // has no effect after a commit
+	var has bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM run)`).Scan(&has); err != nil {
+		return 0, database.Explain(err)
+	}
+	if has {
+		return 0, errors.New("there are runs in the target already, and runs are not mixed: empty it first")
+	}
+	for _, t := range tables {
+		if err := copyTable(ctx, tx, from, t.name, t.columns); err != nil {
+			return 0, fmt.Errorf("copying %s: %w", t.name, database.Explain(err))
+		}
+	}
+	if runs, err = indexRuns(ctx, tx, from); err == nil {
+		err = tx.Commit()
+	}
+	return runs, database.Explain(err)
+}
+
+// copyTable copies the rows of one table.
+func copyTable(ctx context.Context, tx *transaction, from *database.DB, name, columns string) error {
+	n := strings.Count(columns, ",") + 1
+	places := make([]string, n)
+	values, into := make([]any, n), make([]any, n)
+	for i := range places {
+		places[i], into[i] = "$"+strconv.Itoa(i+1), &values[i]
+	}
+	query := "INSERT INTO " + name + " (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
+	return each(ctx, from, func(row *sql.Rows) error {
+		if err := row.Scan(into...); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, query, values...)
+		return err
+	}, "SELECT "+columns+" FROM "+name)
+}
+
+// indexRuns makes all runs findable by their words.
+func indexRuns(ctx context.Context, tx *transaction, from *database.DB) (n int, err error) {
+	return n, each(ctx, from, func(row *sql.Rows) error {
+		var data string
+		var packed []byte
+		if err := row.Scan(&data, &packed); err != nil {
+			return err
+		}
+		var run historyapi.Run
+		if err := json.Unmarshal([]byte(data), &run); err != nil {
+			return err
+		}
+		var c *content
+		if packed != nil {
+			c = &content{}
+			if err := unpack(packed, c); err != nil {
+				return err
+			}
+		}
+		texts, err := exchangeTexts(ctx, tx, run.ID)
+		if err != nil {
+			return err
+		}
+		n++
+		return putWords(ctx, tx, run, texts, c)
+	}, `SELECT run.data, content.data FROM run LEFT JOIN content ON content.number = run.number`)
+}
