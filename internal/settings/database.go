@@ -31,7 +31,7 @@ func database(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
 	}
-	const want = "a URL like postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full"
+	const want = "a URL like postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full" //nolint:gosec // an example
 	u, err := url.Parse(t)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Hostname() == "" || u.Opaque != "" {
 		return want
