@@ -20,7 +20,7 @@ func checkRemoved(getenv func(string) string) (found []Mistake) {
 		if getenv(name) != "" {
 			found = append(found, Mistake{name, "set", "DATABASE_URL: Postgres replaces buckets. Start the CodeForge " +
 				"of commit 1076a279 once more with this setting: it copies the bucket into SQLite. Then remove the setting, set " +
-				"DATABASE_URL and run codeforge state move (docs/operations.md, Several machines)"})
+				"DATABASE_URL and run codeforge state move (docs/guides/several-machines.md)"})
 		}
 	}
 	return found
