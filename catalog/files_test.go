@@ -110,7 +110,7 @@ func TestEncodings(t *testing.T) {
 		"\xef\xbb\xbf" + plainConfig:                                   "line 1, column 1: a byte order mark; want UTF-8 without one",
 		"{\x00\"\x00":                                                  `line 1, column 2: a key that is not in double quotes; want "key": value`,
 		"\xff\xfe{\x00":                                                "line 1, column 1: bytes that are not UTF-8; want the file saved as UTF-8",
-		`{"x":` + strings.Repeat("[", 20000):                           `line 1, column 10005: something that is not a JSON value; want a string in double quotes, a list, an object, true or false`,
+		`{"x":` + strings.Repeat("[", 20000):                           `line 1, column 10005: values in values; want at most 10000 levels`,
 		"{\"description\": \"caf\u00e9\", \"x\": y}":                   `line 1, column 30: something that is not a JSON value; want a string in double quotes, a list, an object, true or false`,
 		`{"description": "x", "domains": ["a.example.com"]} ` + "\x00": "line 1, column 52: more text after the object; want one object and nothing else",
 	} {

@@ -29,8 +29,8 @@ func parseMethod(s string) (string, error) {
 	return strings.ToUpper(s), nil
 }
 
-// nearMethod is the known method that is one typing mistake away from an unknown one, or empty. A mistake in restricted_methods
-// would leave the method open.
+// nearMethod is the known method that is one typing mistake away from an unknown one, or empty. A mistake in
+// restricted_methods would leave the method open.
 func nearMethod(m string) string {
 	return typo.Nearest(m, 1, knownMethods())
 }

@@ -84,8 +84,8 @@ func (id *identity) addTable(name string, values map[string]string) {
 	}
 }
 
-// MintDigest identifies what a stored token was obtained with: a token of another digest is of no use. It is the same in
-// every process and version, and covers no secret: replacing a client's secret or an app's key ends no login. The
+// MintDigest identifies what a stored token was obtained with: a token of another digest is of no use. It is the same
+// in every process and version, and covers no secret: replacing a client's secret or an app's key ends no login. The
 // credential must have a Mint.
 func (c Credential) MintDigest() string {
 	id := identity{parts: [][2]string{{"kind", c.Mint.Kind()}}}

@@ -12,7 +12,8 @@ import (
 )
 
 func oauth2Kind() mintKind {
-	return mintKind{kindOAuth2, "A token from an OAuth 2.0 token endpoint, by a login or for the client itself.", (*validator).oauth2, []mintField{
+	const about = "A token from an OAuth 2.0 token endpoint, by a login or for the client itself."
+	return mintKind{kindOAuth2, about, (*validator).oauth2, []mintField{
 		{name: "provider", doc: "Fills in addresses and parameters.", example: `"google"`, words: providerNames()},
 		{name: "tenant", doc: "The directory of provider microsoft: a domain or an id. Default: common.",
 			example: `"example.onmicrosoft.com"`},

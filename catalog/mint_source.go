@@ -17,7 +17,8 @@ import (
 )
 
 func fetchKind() mintKind {
-	return mintKind{kindFetch, "A secret that a secret manager gives for one HTTPS request.", (*validator).fetch, []mintField{
+	const about = "A secret that a secret manager gives for one HTTPS request."
+	return mintKind{kindFetch, about, (*validator).fetch, []mintField{
 		{name: "url", doc: "Where to ask.", required: true, example: `"https://vault.example.com/v1/secret/data/stripe"`},
 		{name: "method", doc: "GET, or POST if there is a body.", example: `"GET"`, words: []string{"GET", "POST"}},
 		{name: "headers", doc: "Headers, with token names of APIs that have the host.", form: formTexts,

@@ -4,8 +4,8 @@
 // caller says what becomes of bytes that are not UTF-8 and of equal keys. Errors quote none of the text: it may hold a
 // credential.
 //
-// Scanner reads text in pieces, for bodies that stream. Parse makes a tree of a whole text. Members lists the members of
-// one object or list without reading into them.
+// Scanner reads text in pieces, for bodies that stream. Parse makes a tree of a whole text. Members lists the members
+// of one object or list without reading into them.
 package jsonread
 
 import (

@@ -3,6 +3,7 @@ package jsonread
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -60,7 +61,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if err != nil {
 			var at *Error
-			if at, _ = err.(*Error); at == nil || at.Line < 1 || at.Column < 1 || at.Offset > len(text) {
+			if !errors.As(err, &at) || at.Line < 1 || at.Column < 1 || at.Offset > len(text) {
 				t.Fatalf("%q: %#v", text, err)
 			}
 			return

@@ -54,8 +54,8 @@ type Options struct {
 	Skip func(around, key string) bool
 }
 
-// Parse reads a text that is one value. The tree shares memory with the text. Every error is an *Error with a line and a
-// column.
+// Parse reads a text that is one value. The tree shares memory with the text. Every error is an *Error with a line
+// and a column.
 func Parse(text string, o Options) (*Node, error) {
 	if !o.AnyUTF8 {
 		if err := checkUTF8(text); err != nil {

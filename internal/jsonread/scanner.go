@@ -25,8 +25,9 @@ const (
 	EndWord // true, false or null
 )
 
-// Scanner follows JSON (RFC 8259) byte by byte, in memory for MaxDepth bytes: a text may come in pieces of any size, and
-// strings may be of any length. It checks the grammar and the depth. It does not check UTF-8 and compares no names.
+// Scanner follows JSON (RFC 8259) byte by byte, in memory for MaxDepth bytes: a text may come in pieces of any size,
+// and strings may be of any length. It checks the grammar and the depth. It does not check UTF-8 and compares no
+// names.
 type Scanner struct {
 	// MaxDepth is how deep objects and lists nest. Zero means DefaultDepth.
 	MaxDepth int

@@ -13,8 +13,8 @@ const littleMemory = 4 << 20
 
 // SocketMemory returns the bytes that a user's TCP and UDP sockets in the network namespace of pid hold: unread ones,
 // and those that the other end has not acknowledged. It is 0 if all sockets of the machine hold little, or if the
-// kernel's lists cannot be read. If the namespace is the user's alone, sockets without a descriptor count too, which before Linux 6.17 appear
-// as root's: closed before all was sent, or not accepted.
+// kernel's lists cannot be read. If the namespace is the user's alone, sockets without a descriptor count too, which
+// before Linux 6.17 appear as root's: closed before all was sent, or not accepted.
 func SocketMemory(pid, uid int, alone bool) (total int64) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/net/"
 	counts, err := os.ReadFile(dir + "sockstat")

@@ -20,7 +20,7 @@ func checkRemoved(getenv func(string) string) (found []Mistake) {
 		if getenv(name) != "" {
 			found = append(found, Mistake{name, "set", "DATABASE_URL: Postgres replaces buckets. Start the CodeForge " +
 				"of commit 1076a279 once more with this setting: it copies the bucket into SQLite. Then remove the setting, set " +
-				"DATABASE_URL and run codeforge state move (docs/operations.md, Several machines)"})
+				"DATABASE_URL and run codeforge state move (docs/guides/several-machines.md)"})
 		}
 	}
 	return found
@@ -31,7 +31,7 @@ func database(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
 	}
-	const want = "a URL like postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full"
+	const want = "a URL like postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full" //nolint:gosec // an example
 	u, err := url.Parse(t)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Hostname() == "" || u.Opaque != "" {
 		return want

@@ -41,7 +41,8 @@ func NewPostgres(tb testing.TB) *Postgres {
 	dir, err := os.MkdirTemp("", "codeforge-postgres-")
 	Must(tb, err)
 	p := &Postgres{
-		Address: l.Addr().String(), Password: "the-password-of-the-test", tb: tb, bin: filepath.Dir(found[len(found)-1]), dir: dir,
+		Address: l.Addr().String(), Password: "the-password-of-the-test", tb: tb,
+		bin: filepath.Dir(found[len(found)-1]), dir: dir,
 		as: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	}
 	tb.Cleanup(func() { p.Stop(); _ = os.RemoveAll(dir) })
@@ -84,7 +85,8 @@ func (p *Postgres) Start() {
 	p.tb.Helper()
 	_, port, err := net.SplitHostPort(p.Address)
 	Must(p.tb, err)
-	p.cmd = p.command("postgres", "-D", "data", "-h", "127.0.0.1", "-p", port, "-k", p.dir, "-F", "-c", "log_min_messages=panic")
+	p.cmd = p.command("postgres", "-D", "data", "-h", "127.0.0.1", "-p", port, "-k", p.dir, "-F",
+		"-c", "log_min_messages=panic")
 	p.cmd.Stderr = os.Stderr
 	Must(p.tb, p.cmd.Start())
 	WaitFor(p.tb, func() bool {

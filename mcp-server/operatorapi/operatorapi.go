@@ -254,7 +254,7 @@ func (c Client) Do(r *http.Request) (*http.Response, error) {
 	if c.HTTP == nil {
 		return nil, errNobody
 	}
-	resp, err := c.HTTP.Do(r)
+	resp, err := c.HTTP.Do(r) //nolint:gosec // a Unix socket of CodeForge
 	if err != nil {
 		return nil, fmt.Errorf("asking mcp-server: %w", err)
 	}

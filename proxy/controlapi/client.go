@@ -118,8 +118,8 @@ func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 	return call[[]approvalapi.Held](ctx, c, http.MethodGet, "/v1/held", nil)
 }
 
-// DecideAny passes on a decision about a request. An *rpc.Error with StatusNotDecided if the request is the operator's, or waits no
-// more.
+// DecideAny passes on a decision about a request. An *rpc.Error with StatusNotDecided if the request is the
+// operator's, or waits no more.
 func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	return call[approvalapi.Held](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
 }
@@ -134,7 +134,8 @@ func (c *Client) Plan(ctx context.Context, id string) (planapi.Plan, error) {
 	return call[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
 }
 
-// DecidePlan passes on a decision about a plan. An *rpc.Error with StatusNotDecided if the plan is the operator's, or was decided.
+// DecidePlan passes on a decision about a plan. An *rpc.Error with StatusNotDecided if the plan is the operator's, or
+// was decided.
 func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
 	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
@@ -247,7 +248,7 @@ func (c *Client) Name() string { return "the proxy" }
 
 // Do implements rpc.Peer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {
-	resp, err := c.http.Do(r)
+	resp, err := c.http.Do(r) //nolint:gosec // a Unix socket of CodeForge
 	if err != nil {
 		return nil, fmt.Errorf("asking the proxy: %w", err)
 	}

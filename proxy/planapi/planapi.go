@@ -126,10 +126,12 @@ func (c Client) List(ctx context.Context) ([]Plan, error) {
 
 // Get is a plan with its steps.
 func (c Client) Get(ctx context.Context, id string) (Plan, error) {
-	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix+"/"+url.PathEscape(id), nil)
+	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
+	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, at, nil)
 }
 
 // Decide approves or refuses a plan, once.
 func (c Client) Decide(ctx context.Context, id string, a Answer) (Plan, error) {
-	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, "http://proxy"+Prefix+"/"+url.PathEscape(id), a)
+	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
+	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, at, a)
 }

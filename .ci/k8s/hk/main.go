@@ -1,5 +1,5 @@
-// Command hk is etcd, Kubernetes and kubectl in one binary, by the name of the program in its first argument. It is built
-// from their published modules by .ci/k8s/build, in a module of its own that is made there.
+// Command hk is etcd, Kubernetes and kubectl in one binary, by the name of the program in its first argument. It is
+// built from their published modules by .ci/k8s/build, in a module of its own that is made there.
 package main
 
 import (

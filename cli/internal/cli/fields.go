@@ -90,7 +90,8 @@ func pickEach(text json.RawMessage, fields []string, known map[string]bool) (jso
 	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
 }
 
-// typeFields are the fields that objects of a value's type, or of its elements' type, can have. The value may omit some.
+// typeFields are the fields that objects of a value's type, or of its elements' type, can have. The value may omit
+// some.
 func typeFields(v any) map[string]bool {
 	known := map[string]bool{}
 	t := reflect.TypeOf(v)

@@ -12,7 +12,8 @@ import (
 )
 
 func stateCommand(e *Env) *cobra.Command {
-	c := groupCommand("state", "copy runs, skills and alarms between files and Postgres", "",
+	c := groupCommand("state", "copy runs, skills and alarms between files and Postgres",
+		"Exit codes: 0 done; 1 not everything was copied; 2 wrong command line.",
 		"codeforge state move postgres", "codeforge state move sqlite")
 	move := &cobra.Command{
 		Use: "move postgres|sqlite", Short: "copy the state into Postgres or into files",

@@ -102,8 +102,8 @@ func runTrialCode(ctx context.Context, state statedir.Dir) error {
 // withoutSettings is the environment without settings: the trial needs none of their secrets.
 func withoutSettings(environ []string) (kept []string) {
 	for _, kv := range environ {
-		switch name, _, _ := strings.Cut(kv, "="); {
-		case name == "PATH", name == "LANG", name == "LC_ALL", name == "TZ":
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "PATH", "LANG", "LC_ALL", "TZ":
 			kept = append(kept, kv)
 		}
 	}

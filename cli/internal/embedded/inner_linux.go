@@ -37,8 +37,8 @@ type innerProcess struct {
 	err  error
 }
 
-// startInner starts it. It is killed when this process ends. An error names what the kernel or the machine forbids, and what
-// to do about it.
+// startInner starts it. It is killed when this process ends. An error names what the kernel or the machine forbids,
+// and what to do about it.
 func startInner(c innerConfig) (*innerProcess, error) {
 	cmd := exec.Command("/proc/self/exe", c.Args...) //nolint:gosec,noctx // this program; the caller stops it
 	cmd.Args[0] = "codeforge"
@@ -64,8 +64,8 @@ func startInner(c innerConfig) (*innerProcess, error) {
 	return child, nil
 }
 
-// cloneAttributes says how the child is cloned. A session of its own keeps Ctrl-C in the terminal from reaching the daemons
-// before the supervisor, and keeps code away from the terminal.
+// cloneAttributes says how the child is cloned. A session of its own keeps Ctrl-C in the terminal from reaching the
+// daemons before the supervisor, and keeps code away from the terminal.
 func cloneAttributes(privileged bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 )
@@ -47,7 +46,7 @@ func TestBounds(t *testing.T) {
 	if text, _ := os.ReadFile(path); !bytes.HasSuffix(text, []byte("the last line....\n")) {
 		t.Error("the newest line is not in the file")
 	}
-	if info, _ := os.Stat(path); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, want 0600", info.Mode())
 	}
 }
@@ -93,9 +92,6 @@ func TestGone(t *testing.T) {
 // TestRotatedByOthers: after another program has renamed or truncated the file, lines arrive in the file at the path,
 // and a file that another program has filled is rotated with the next line.
 func TestRotatedByOthers(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("an open file cannot be renamed on Windows")
-	}
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := openLogFile(path, 100)
 	if err != nil {

@@ -50,8 +50,8 @@ var viewFolders = [...]struct{ name, source string }{
 	{"tmp", "tmp"},
 }
 
-// makeView mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller is process 1 of its own
-// mount and process namespaces.
+// makeView mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller is process 1 of its
+// own mount and process namespaces.
 func makeView(c viewConfig) (view, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return view{}, fmt.Errorf("making mounts private: %w", err)
@@ -109,8 +109,8 @@ var (
 		"directories out of it")
 )
 
-// findPlace chooses the directory to mount the view on: one that every user can enter and that holds nothing the daemons
-// need.
+// findPlace chooses the directory to mount the view on: one that every user can enter and that holds nothing the
+// daemons need.
 func findPlace(needed []string) (string, error) {
 	for _, dir := range unused {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 && isUsable(dir, needed) {

@@ -183,7 +183,8 @@ func (c *converter) method(n *jsonread.Node) (path string, op *jsonread.Node) {
 		jsonread.Member{Key: "in", Node: str("query")},
 		jsonread.Member{Key: "schema", Node: object(jsonread.Member{Key: "type", Node: str("string")})}))
 	op = object(
-		jsonread.Member{Key: "operationId", Node: n.Get("id")}, jsonread.Member{Key: "description", Node: n.Get("description")},
+		jsonread.Member{Key: "operationId", Node: n.Get("id")},
+		jsonread.Member{Key: "description", Node: n.Get("description")},
 		jsonread.Member{Key: "parameters", Node: list(parameters...)})
 	if n.True("deprecated") {
 		op.Members = append(op.Members, jsonread.Member{Key: "deprecated", Node: yes()})
@@ -200,7 +201,8 @@ func (c *converter) method(n *jsonread.Node) (path string, op *jsonread.Node) {
 	if body := n.Get("response"); body.Str("$ref") != "" {
 		answer = media(schema(body))
 	}
-	op.Members = append(op.Members, jsonread.Member{Key: "responses", Node: object(jsonread.Member{Key: "200", Node: answer})})
+	ok := jsonread.Member{Key: "200", Node: answer}
+	op.Members = append(op.Members, jsonread.Member{Key: "responses", Node: object(ok)})
 	return path, op
 }
 

@@ -55,7 +55,8 @@ func parse(text string) (*schema, error) {
 	return s, s.roots()
 }
 
-// checkTokens refuses brackets that nest too deep: the parser recurses, and Go cannot recover from a stack that is full.
+// checkTokens refuses brackets that nest too deep: the parser recurses, and Go cannot recover from a stack that is
+// full.
 func checkTokens(source *ast.Source) error {
 	depth := 0
 	for tokens := lexer.New(source); ; {
@@ -86,7 +87,8 @@ func withLine(err error) error {
 			line = located.Locations[0].Line
 		}
 	}
-	return fmt.Errorf("line %d: %s; want the schema language of GraphQL", line, document.Line(strings.ReplaceAll(message, "<EOF>", "the end"), 160))
+	message = document.Line(strings.ReplaceAll(message, "<EOF>", "the end"), 160)
+	return fmt.Errorf("line %d: %s; want the schema language of GraphQL", line, message)
 }
 
 // addDefinition adds a type, or what an extension adds to one.

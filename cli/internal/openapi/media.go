@@ -57,7 +57,9 @@ func content(n *jsonread.Node) (media string, schema *jsonread.Node, ok bool) {
 	if len(members) == 0 {
 		return "", nil, false
 	}
-	best := slices.MinFunc(members, func(a, b jsonread.Member) int { return rank(mediaType(a.Key)) - rank(mediaType(b.Key)) })
+	best := slices.MinFunc(members, func(a, b jsonread.Member) int {
+		return rank(mediaType(a.Key)) - rank(mediaType(b.Key))
+	})
 	return mediaType(best.Key), best.Node.Get("schema"), true
 }
 

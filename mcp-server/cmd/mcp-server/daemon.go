@@ -137,7 +137,9 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Waiting:  d.queue.Waiting,
 		Servers:  func() int { return d.broker.Running() },
 	})
-	launcher := &broker.Sandbox{Client: d.sandbox, Control: d.control, Registry: registry(s), Sent: d.history.Sent, Database: d.database}
+	launcher := &broker.Sandbox{
+		Client: d.sandbox, Control: d.control, Registry: registry(s), Sent: d.history.Sent, Database: d.database,
+	}
 	d.broker = broker.New(broker.Config{
 		Launcher: launcher, Slots: s.Servers, Definitions: d.flags.definitions, Pins: d.flags.pins,
 		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },

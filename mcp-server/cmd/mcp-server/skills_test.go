@@ -175,7 +175,7 @@ func TestDatabaseRefused(t *testing.T) {
 	}
 	store.Stop()
 	p := replica(t, store, nil)
-	if got := save(t, p.connect(t, nil), "other", "", first); !strings.Contains(got, "did not confirm") {
+	if got := save(t, p.connect(t, nil), "other", "", first); !strings.Contains(got, "database does not answer") {
 		t.Error(got)
 	}
 	if strings.Contains(p.log.String(), store.Password) || strings.Contains(p.log.String(), store.Address) {

@@ -255,7 +255,8 @@ func (b *Book) store() {
 	b.unstored = err != nil
 }
 
-// Frozen returns the alarm that froze a session.
+// Frozen returns the alarm that froze a session. It returns an alarm without a number for every session if the list of
+// alarms is in a Postgres that has not answered yet.
 func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	//defence:freeze permits
 	if b == nil {

@@ -5,17 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
-
-type files map[string]string
-
-func (f files) Operations(_ context.Context, api string) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader(f[api])), nil
-}
 
 // stuck is a Source that never answers.
 type stuck struct{}

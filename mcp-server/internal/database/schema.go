@@ -65,7 +65,8 @@ ALTER TABLE total RENAME COLUMN n TO counted;
 ALTER TABLE total RENAME COLUMN up TO bytes_up;
 ALTER TABLE total RENAME COLUMN down TO bytes_down;
 `, Postgres: `
-CREATE TABLE run (number BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE, state TEXT NOT NULL, denied BIGINT NOT NULL,
+CREATE TABLE run (number BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE,
+	state TEXT NOT NULL, denied BIGINT NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, tenant TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL);
 CREATE INDEX run_unfinished ON run (number) WHERE state IN ('waiting', 'running');
 CREATE TABLE content (number BIGINT PRIMARY KEY REFERENCES run ON DELETE CASCADE, size BIGINT NOT NULL,
@@ -73,7 +74,8 @@ CREATE TABLE content (number BIGINT PRIMARY KEY REFERENCES run ON DELETE CASCADE
 CREATE TABLE fact (kind TEXT, value TEXT, number BIGINT REFERENCES run ON DELETE CASCADE,
 	PRIMARY KEY (kind, value, number));
 CREATE INDEX fact_number ON fact (number);
-CREATE TABLE exchange (number BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE, run TEXT COLLATE "C" NOT NULL, api TEXT NOT NULL,
+CREATE TABLE exchange (number BIGINT PRIMARY KEY, id TEXT COLLATE "C" NOT NULL UNIQUE,
+	run TEXT COLLATE "C" NOT NULL, api TEXT NOT NULL,
 	host TEXT NOT NULL, outcome TEXT NOT NULL, data TEXT NOT NULL);
 CREATE INDEX exchange_run ON exchange (run, number);
 CREATE INDEX exchange_api ON exchange (api, number);

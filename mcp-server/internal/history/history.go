@@ -137,7 +137,7 @@ func Open(cfg Config) *Store {
 		cfg: cfg, queue: make(chan job, queueSize(cfg)), sweeps: make(chan chan error),
 		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}), live: map[string]*Recording{},
 	}
-	s.replica.Store(maxReplicas/2 + rand.Int64N(maxReplicas/2))
+	s.replica.Store(maxReplicas/2 + rand.Int64N(maxReplicas/2)) //nolint:gosec // a number to tell replicas apart
 	s.first = s.number()
 	s.feed.begin()
 	if cfg.Mode == Off || cfg.Dir == "" && cfg.Database == nil {

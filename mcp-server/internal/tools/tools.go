@@ -199,8 +199,14 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 	}
 }
 
-// frozenNote says why a session is frozen. The host is a text of code's.
+// frozenNote says why a session is frozen. The host is a text of code's. An alarm without a number means that the
+// list of alarms could not be read: see alarm.Book.Frozen.
 func frozenNote(a operatorapi.Alarm) voice.Text {
+	if a.Number == 0 {
+		return voice.Say("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen and " +
+			"runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
+			"codeforge status names the cause}.")
+	}
 	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
 		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the "+
 		"user, who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: "+

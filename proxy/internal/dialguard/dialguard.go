@@ -150,8 +150,8 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 // database holds the addresses that CloseDatabase closes.
 var database atomic.Pointer[[]netip.AddrPort]
 
-// CloseDatabase closes the addresses of CodeForge's own database at their ports. No API opens them. An empty list leaves
-// the earlier addresses closed: one mcp-server of several may not be able to resolve the name.
+// CloseDatabase closes the addresses of CodeForge's own database at their ports. No API opens them. An empty list
+// leaves the earlier addresses closed: one mcp-server of several may not be able to resolve the name.
 func CloseDatabase(list []netip.AddrPort) {
 	if len(list) > 0 {
 		database.Store(&list)

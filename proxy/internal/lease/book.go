@@ -68,8 +68,8 @@ func NewBook(c Config) *Book {
 	return &Book{conf: c}
 }
 
-// Begin gives the slot to a run. The generation must be greater than any the slot has had, else controlapi.ErrFenced. Whatever the
-// earlier lease still has open is aborted first.
+// Begin gives the slot to a run. The generation must be greater than any the slot has had, else controlapi.ErrFenced.
+// Whatever the earlier lease still has open is aborted first.
 func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	now, kind := b.conf.Now(), kindOf(id, r)
 	switch {
@@ -84,7 +84,8 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	case r.DryRun && (b.conf.Plans == nil || kind != policy.KindRun):
 		return nil, fmt.Errorf("%w: dry_run: only runs have plans", controlapi.ErrBadRegistration)
 	case !validCanaries(r.Canaries):
-		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits", controlapi.ErrBadRegistration,
+		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits",
+			controlapi.ErrBadRegistration,
 			controlapi.MaxCanaries, controlapi.MinCanary, controlapi.MaxCanary)
 	case kind == policy.KindNone:
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
@@ -165,7 +166,8 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *memb
 }
 
 // End takes the slot from a run and returns its receipt, after everything in flight has been aborted. The generation
-// must be the one that holds the slot, else controlapi.ErrFenced. A lease that ended by its deadline still has its receipt, once.
+// must be the one that holds the slot, else controlapi.ErrFenced. A lease that ended by its deadline still has its
+// receipt, once.
 func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	if !id.Valid() {
 		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
@@ -244,7 +246,8 @@ func (b *Book) Holder(id slot.ID) *Lease {
 }
 
 // Drain returns the exchanges of a slot since its lease began or since the last Drain, without those that another run
-// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else controlapi.ErrFenced.
+// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else
+// controlapi.ErrFenced.
 func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
 	l, err := b.Of(id, generation)
 	if err != nil {

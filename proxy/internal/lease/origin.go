@@ -21,8 +21,8 @@ type serverCall struct {
 }
 
 // SetCalls replaces the calls that the server in a slot works on. The generation must be the one that holds the slot,
-// else controlapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server and is of the server's
-// tenant. So mcp-server cannot bring a request under another tenant's approval.
+// else controlapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server and is of the
+// server's tenant. So mcp-server cannot bring a request under another tenant's approval.
 func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
 	l, err := b.Of(id, generation)
 	if err != nil {

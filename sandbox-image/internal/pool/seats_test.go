@@ -40,7 +40,7 @@ func TestFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(1)
 		p.failed(true, errJail)
-		if p.problem != nil || !p.retryAt.IsZero() || p.why(true) != errJail || p.why(false) == errJail {
+		if p.problem != nil || !p.retryAt.IsZero() || !errors.Is(p.why(true), errJail) || errors.Is(p.why(false), errJail) {
 			t.Errorf("after Python: %v, %v, %v", p.problem, p.retryAt, p.python)
 		}
 		if p.python.retryAt != time.Now().Add(maxBackoff) {
@@ -49,11 +49,11 @@ func TestFailed(t *testing.T) {
 		p = newPool(1)
 		for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
 			p.failed(false, errJail)
-			if got := p.retryAt.Sub(time.Now()); got != want*time.Millisecond {
+			if got := time.Until(p.retryAt); got != want*time.Millisecond {
 				t.Errorf("the next try is after %v, want %v ms", got, want)
 			}
 		}
-		if p.python.problem != nil || p.why(false) != errJail || p.Health().Problem == "" {
+		if p.python.problem != nil || !errors.Is(p.why(false), errJail) || p.Health().Problem == "" {
 			t.Errorf("after TypeScript: %v, %v", p.python, p.Health())
 		}
 	})
