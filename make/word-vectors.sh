@@ -1,5 +1,5 @@
 #!/bin/sh
-# words.sh: trains the table of mcp-server/internal/wordvector again, from npm and PyPI. It takes 15 minutes on one quiet core.
+# word-vectors.sh: trains the table of mcp-server/internal/wordvector again, from npm and PyPI. It takes 15 minutes on one quiet core.
 set -eu
 cd "$(dirname "$0")/.."
 work=$PWD/.tools/words
