@@ -366,5 +366,5 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 // takeWindows reserves memory for the windows of a body's decoders. It returns false if the run has used up its share
 // of the budget.
 func (x *exchange) takeWindows(encodings []string, err error) bool {
-	return err != nil || x.held.Take(coding.Windows(encodings)) // the proxy does not decode a body with an unknown encoding
+	return err != nil || x.held.Take(coding.Windows(encodings)) // a body with an unknown encoding stays encoded
 }

@@ -37,7 +37,8 @@ func hints(
 		if api == nil {
 			continue
 		}
-		if run.Closed() && !run.Includes(api.Name) { // treat it like a word that is not a token name: a closed run must not learn of other APIs
+		// A closed run must not learn of other APIs: treat their token names like any other word.
+		if run.Closed() && !run.Includes(api.Name) {
 			if seen.Where == "header" {
 				out = append(out, unknown(host, snap.Rules.Catalog, run))
 			}

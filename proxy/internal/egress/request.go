@@ -24,8 +24,9 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") {
 		bad = errors.New("the target is not a path")
 	}
+	// HTTP/2 only: package strict refuses these in HTTP/1.
 	if bad == nil && strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
-		bad = errors.New("the target has a fragment, or characters that must be escaped") // package strict refuses it in HTTP/1
+		bad = errors.New("the target has a fragment, or characters that must be escaped")
 	}
 	if e := r.Header["Expect"]; bad == nil && len(e) > 0 && (len(e) > 1 || !strings.EqualFold(e[0], "100-continue")) {
 		bad = errors.New("an Expect other than 100-continue")

@@ -271,7 +271,7 @@ type responseWriter struct {
 	first  time.Time // of the head
 	bytes  int64
 	flush  bool
-	bulk   bool           // a long body that is already complete, so its pieces may be coalesced; false for a stream of events
+	bulk   bool           // a long complete body, whose pieces may be coalesced; not a stream of events
 	err    error          // writing failed: the client disconnected
 	conn   *entrance.Conn // corked while a piece is written; nil for HTTP/2
 }
