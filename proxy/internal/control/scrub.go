@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// scrub answers with the texts, in which token names replace the credentials. mcp-server calls it before it stores code
-// and output, because only the proxy knows the credentials.
+// scrub answers with the given texts, with token names for the credentials in them. mcp-server calls it before it
+// stores code and output, because only the proxy knows the credentials.
 func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
 	var texts []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, controlapi.MaxScrub)).Decode(&texts); err != nil {
