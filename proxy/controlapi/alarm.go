@@ -8,8 +8,8 @@ const (
 	AlarmCredential = "credential" // the value of a credential, although code only gets its name
 )
 
-// Alarm reports a request, or a DNS query, with a secret that honest code never sends. The proxy did not send the
-// request, or not all of it, and ended its run.
+// Alarm reports a request, or a DNS query, with a secret that honest code never sends. The proxy sent at most a part,
+// and ended the run.
 type Alarm struct {
 	At  time.Time `json:"at"`
 	Run string    `json:"run,omitempty"`

@@ -37,11 +37,11 @@ const (
 
 // The values of HeaderPlan.
 const (
-	// PlanRecord asks the broker to call the tool only if the tool claims to change nothing. Otherwise the broker checks
-	// the arguments and answers with CodePlanned.
+	// PlanRecord asks the broker to call the tool only if the tool claims to be read-only. Otherwise the broker checks the
+	// arguments and answers with CodePlanned.
 	PlanRecord = "record"
-	// PlanCheck asks the broker to check the arguments of a call that a person must approve, and to answer with
-	// CodePlanned, whether or not the tool claims to change nothing.
+	// PlanCheck is for a call that a person must approve. The broker checks the arguments and answers with CodePlanned,
+	// even if the tool claims to be read-only.
 	PlanCheck = "check"
 	// PlanSend asks the broker to make a recorded call now.
 	PlanSend = "send"
@@ -114,12 +114,14 @@ type upgraded struct {
 
 // upgrade requests the broker's protocol.
 func (u *upgraded) upgrade() error {
+	// The deadline is only for the upgrade: the connection itself has no time limit.
 	_ = u.SetDeadline(time.Now().Add(brokerHead))
 	_, err := fmt.Fprintf(u.Conn,
 		"GET /v1/broker HTTP/1.1\r\nHost: proxy\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", BrokerProtocol)
 	if err != nil {
 		return fmt.Errorf("asking the proxy: %w", err)
 	}
+	// ReadResponse may read the first HTTP/2 frames too: Read continues from this buffer.
 	u.r = bufio.NewReader(u.Conn)
 	resp, err := http.ReadResponse(u.r, nil)
 	if err != nil {

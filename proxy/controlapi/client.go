@@ -81,13 +81,14 @@ func (c *Client) Catalog(ctx context.Context) (Catalog, error) {
 	return call[Catalog](ctx, c, http.MethodGet, "/v1/catalog", nil)
 }
 
-// Types opens an API's types.d.ts, which may be large. It returns ErrNotFound if the API has none. The caller must
-// close it.
+// Types opens an API's types.d.ts, which may be large. It returns ErrNotFound if the API has no such file. The caller
+// must close it.
 func (c *Client) Types(ctx context.Context, api string) (io.ReadCloser, error) {
 	return c.document(ctx, api, "types")
 }
 
-// Operations opens an API's operations.jsonl. It returns ErrNotFound if the API has none. The caller must close it.
+// Operations opens an API's operations.jsonl. It returns ErrNotFound if the API has no such file. The caller must close
+// it.
 func (c *Client) Operations(ctx context.Context, api string) (io.ReadCloser, error) {
 	return c.document(ctx, api, "operations")
 }
@@ -188,8 +189,8 @@ func (c *Client) SetCalls(ctx context.Context, id slot.ID, generation uint64, ca
 	return err
 }
 
-// Waiting calls on with the requests of a registered run that wait for a person, at once and after each change, until
-// the run or ctx ends.
+// Waiting calls on with the requests of a registered run that wait for a person. It calls on at once and after each
+// change, until the run or ctx ends.
 func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
 	resp, err := c.send(ctx, http.MethodGet, c.slot(id, "/held", numbered(generation)), nil)
 	if err != nil {
@@ -244,6 +245,7 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer resp.Body.Close()
+	// The bound protects the caller from an endless answer.
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
 	return string(text), err
 }

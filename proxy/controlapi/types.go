@@ -63,7 +63,7 @@ type API struct {
 	Approves  bool `json:"approves,omitempty"`
 	AllowHTTP bool `json:"allow_http,omitempty"`
 	HasTypes  bool `json:"has_types,omitempty"`
-	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or "" if the API has none.
+	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or "" if the API lacks the file.
 	Operations string `json:"operations,omitempty"`
 	// Stale means that the folder's current content is broken, and that this is the last good version.
 	Stale bool `json:"stale,omitempty"`
@@ -427,7 +427,7 @@ type Swap struct {
 	Count int    `json:"count,omitempty"`
 }
 
-// Hint is a sentence on what to do differently.
+// Hint is a sentence of advice.
 type Hint struct {
 	Code string `json:"code"`
 	// Text is for the model. Person is for a person at the command line, or empty if the text is the same.

@@ -23,7 +23,7 @@ const (
 
 // anchor is a file or a named pipe outside the ledger that gets the short form of every checkpoint. A separate
 // goroutine writes to it, because its disk may stall. The anchor misses the checkpoints that it cannot take; the ledger
-// has all of them.
+// has every checkpoint.
 type anchor struct {
 	path  string
 	log   *slog.Logger

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// saltBytes is the length of a salt. It is long enough that nobody can find a record by trying salts.
+	// saltBytes is the length of a salt. It is long enough to stop a search for a record by trying salts.
 	saltBytes = 16
 	// tryAgain is the pause between a failed write and the next attempt.
 	tryAgain = time.Second
@@ -302,9 +302,9 @@ func (l *Log) turn(now time.Time) error {
 	return err
 }
 
-// rename gives the current file the name of an earlier day, if its name is a day in the future: the clock was ahead
-// when the file began, and would put all records until that day into it. If the clock is before the previous file's
-// day, the clock is wrong now, and rename does nothing. The caller holds mu.
+// rename gives the current file the name of an earlier day, if its name is a day in the future. The clock was ahead
+// when the file began, and would put all records until that day into the file. If the clock is before the previous
+// file's day, the clock is wrong now, and rename keeps the name. The caller holds mu.
 func (l *Log) rename(today string) {
 	after, err := time.Parse(dayLayout, l.previous)
 	if err != nil || today < l.previous {

@@ -33,7 +33,7 @@ const (
 )
 
 // Open opens the ledger of a folder, or creates one. If a ledger does not verify, Open sets it aside and creates a new
-// one whose first record names it: the proxy must record requests in any case.
+// one, whose first record names the old. The proxy must record requests in any case.
 func Open(c Config) (*Log, error) {
 	if c.Now == nil {
 		c.Now = time.Now

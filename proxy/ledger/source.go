@@ -28,7 +28,7 @@ const (
 type Source interface {
 	// Days lists the files of days, the oldest first.
 	Days() ([]string, error)
-	// Open opens one of these files, or key.pub.
+	// Open opens a file that Days lists, or key.pub.
 	Open(name string) (io.ReadCloser, error)
 }
 

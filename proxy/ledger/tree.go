@@ -21,8 +21,8 @@ type tree struct {
 // add appends a leaf.
 func (t *tree) add(h tlog.Hash) { t.graft(0, h) }
 
-// graft appends a complete subtree of a height. If the tree cannot have a subtree of that height at its end, graft
-// returns false and does not change the tree.
+// graft appends a complete subtree of a height. If such a subtree does not fit at the end of the tree, graft returns
+// false and keeps the tree.
 func (t *tree) graft(height int, h tlog.Hash) bool {
 	const highest = 48
 	if height > highest || t.size&(1<<height-1) != 0 {

@@ -37,7 +37,8 @@ type Report struct {
 	Compared int `json:"compared"`
 	// Findings are sentences on each fault. It is empty if the ledger is intact.
 	Findings []string `json:"findings"`
-	// Head is the head of all records, in the form of a checkpoint. It is empty if records are missing or there are none.
+	// Head is the head of all records, in the form of a checkpoint. It is empty for an empty ledger, or if records are
+	// missing.
 	Head string `json:"head,omitempty"`
 }
 
@@ -211,7 +212,7 @@ func (v *verification) record(text []byte) {
 	v.add(v.prev)
 }
 
-// add appends a leaf, and compares the tree with known checkpoints of that size.
+// add appends a leaf, and compares the tree with known checkpoints of the new size.
 func (v *verification) add(h tlog.Hash) {
 	v.report.Records++
 	if v.lost {
@@ -317,7 +318,7 @@ func (v *verification) missing(n int64) {
 // Query selects records for Each.
 type Query struct {
 	Since time.Time
-	// Run is the id of a run, or a prefix of it.
+	// Run is a run's id or the beginning of an id.
 	Run string
 }
 

@@ -142,7 +142,7 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 	return func(w http.ResponseWriter, r *http.Request) {
 		snapshot := s.conf.Current()
 		a := snapshot.Rules.Catalog.API(r.PathValue("api"))
-		// Large files are read after the start: wait for them instead of answering that there are none.
+		// Large files are read after the start. Wait for them: a 404 would be wrong.
 		for a != nil && of(a).Unread() {
 			select {
 			case <-snapshot.Unread:
@@ -199,6 +199,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	// Before Begin, so that the run cannot reach the database even once.
 	dialguard.CloseDatabase(reg.Database)
 	if _, err := s.conf.Book.Begin(id, reg); err != nil {
 		rpc.Refuse(w, err)
@@ -303,7 +304,7 @@ const (
 	maxCall  = 1024
 )
 
-// causeOf parses ?run=, ?call= and ?among=. A request must have all of them or none.
+// causeOf parses ?run=, ?call= and ?among=. A request must have all three parameters, or omit all three.
 func causeOf(q url.Values) (controlapi.Cause, bool) {
 	c := controlapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
 	if !q.Has("run") && !q.Has("call") && !q.Has("among") {
@@ -403,6 +404,7 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
+	// Send the head at once: Subscribe returns with it, and the subscription already exists.
 	if rc.Flush() != nil {
 		return
 	}

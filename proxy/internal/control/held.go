@@ -19,7 +19,7 @@ type Room interface {
 }
 
 // decideAny passes on the decision of a client's user or of a user of the console, if the rule permits that. mcp-server
-// could forge an answer, so requests that only the operator may decide do not accept answers here.
+// could forge an answer. So decideAny rejects answers about requests that only the operator may decide.
 func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -65,6 +65,7 @@ func (s *Control) waiting(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	for {
+		// List and channel come from one lock, so a change between the two is not missed.
 		list, changed := s.conf.Room.Waiting(l.Run)
 		if enc.Encode(list) != nil || rc.Flush() != nil {
 			return

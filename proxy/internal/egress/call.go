@@ -104,7 +104,7 @@ func (x *exchange) dispatch(out *http.Request, path string) {
 }
 
 // address sets the path for the broker, and headers that identify the run. It drops code's headers, so code cannot
-// forge one of these.
+// forge any of the broker's.
 func (x *exchange) address(out *http.Request, path string) {
 	plain, _ := url.PathUnescape(path)
 	out.URL = &url.URL{Scheme: "https", Host: controlapi.ServersHost, Path: plain, RawPath: path}
@@ -119,7 +119,7 @@ func (x *exchange) address(out *http.Request, path string) {
 		out.Header.Set("Content-Type", "application/json")
 		out.Body = &atMost{ReadCloser: out.Body, left: controlapi.MaxArguments}
 	}
-	// The only header that code controls: nine digits of milliseconds, nothing else.
+	// Code controls only this header: at most nine digits, in milliseconds.
 	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
 		out.Header[controlapi.HeaderTimeout] = timeout
 	}

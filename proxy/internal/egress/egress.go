@@ -2,8 +2,8 @@
 //
 // The steps are in exchange.serve; each step relies on the steps before it. Contract: the proxy denies by default
 // before it dials. Every path through this package ends in one receipt entry and one log line. If a response breaks off
-// upstream, the client never receives it as complete. net/http resets a stream that is not valid HTTP/2 before this
-// package sees it, so such a stream has neither entry nor line.
+// upstream, the client never receives it as complete. One exception: net/http resets a stream that is not valid HTTP/2
+// before this package sees it.
 package egress
 
 import (

@@ -46,7 +46,7 @@ func stripConnection(h http.Header) (protocol string, err error) {
 			return "", errLookalike
 		}
 	}
-	// Each of these asks for an upgrade. checkUpgrade refuses the placeholder names, because they are not "websocket".
+	// Each case asks for an upgrade. checkUpgrade refuses the placeholder names, because they are not "websocket".
 	switch {
 	case len(h["Upgrade"]) > 0:
 		protocol = strings.Join(h["Upgrade"], ",")

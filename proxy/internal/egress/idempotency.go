@@ -55,7 +55,7 @@ func groupOf(out *http.Request) (attempt.Group, error) {
 	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
 	part(out.Method)
 	part(out.URL.String())
-	headers := shownHeaders(out.Header) // any of them may name the account that the request is for
+	headers := shownHeaders(out.Header) // any header may name the account that the request is for
 	body := ""
 	if out.Body != nil && out.Body != http.NoBody {
 		text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))

@@ -37,8 +37,8 @@ func (x *exchange) framingOf(h http.Header) framing.Kind {
 	return framing.Of(h)
 }
 
-// lateness watches one direction of an exchange for a complete message that is held back while the client is silent. A
-// nil lateness does nothing.
+// lateness watches one direction of an exchange for a complete message that is held back while the client is silent.
+// Its methods accept a nil lateness.
 type lateness struct {
 	x       *exchange
 	changed func() bool // whether the proxy changed the body: its lengths cannot be compared then

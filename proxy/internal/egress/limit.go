@@ -7,7 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// reserve takes the units that a request needs from the limits of its APIs, and then asks a person if a rule or a limit
+// reserve takes the units that a request needs from the limits of its APIs. Then it asks a person, if a rule or a limit
 // requires it. So a person never approves a request that a limit then refuses. finish returns the units of a request
 // that did not leave.
 func (x *exchange) reserve(

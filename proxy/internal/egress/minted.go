@@ -98,8 +98,8 @@ func (x *exchange) scrubSignature(resp *http.Response, o scrub.Options) error {
 	return err
 }
 
-// renew renews the minted credentials of a request that a server refused. With wait, it returns true if one of them has
-// a new value.
+// renew renews the minted credentials of a request that a server refused. With wait, it returns true if a credential
+// has a new value.
 func (x *exchange) renew(wait bool) bool {
 	// Each value is reported once: a second 401 must not renew a value that is already replaced.
 	x.minted.mu.Lock()

@@ -69,7 +69,8 @@ func (x *exchange) finish(p any) {
 }
 
 // smallHead is how many bytes of an answer's head net/http may keep for HTTP/2 after the exchange has returned its
-// memory, until the client has read the end of the answer. With a larger head the exchange itself waits for the client.
+// memory. net/http keeps them until the client has read the end of the answer. With a larger head the exchange itself
+// waits for the client.
 const smallHead = 4 << 10
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

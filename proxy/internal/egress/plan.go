@@ -25,8 +25,8 @@ type notPlannedError struct{ v policy.Verdict }
 
 func (e *notPlannedError) Error() string { return e.v.Refusal.Error }
 
-// records reports whether a dry run records a request instead of sending it: a request that writes, or that has a body,
-// which may contain another operation than the method suggests.
+// records reports whether a dry run records a request instead of sending it: a request that writes, or that has a body.
+// A body may contain another operation than the method suggests.
 func (x *exchange) records(q policy.Request, out *http.Request) bool {
 	//defence:dry-run
 	return x.lease.Plan != nil && (q.Writes() || out.Body != nil && out.Body != http.NoBody)
@@ -170,7 +170,7 @@ func (x *exchange) recordsCall(out *http.Request, path string) error {
 // addressPlan asks the broker to record a call, or to send it for a plan.
 func (x *exchange) addressPlan(h http.Header) {
 	switch {
-	// Rules held this call, so it is recorded whatever the tool claims; the broker only checks it.
+	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
 	case x.callStep != nil && x.callStep.Rule != "":
 		h.Set(controlapi.HeaderPlan, controlapi.PlanCheck)
 	case x.callStep != nil:

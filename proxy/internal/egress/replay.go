@@ -20,7 +20,7 @@ import (
 // replay is the step of a plan for which an exchange sends a request.
 type replay struct {
 	step plan.Step
-	read bool // an unapproved request that reads again what a step changes
+	read bool // an unapproved read, repeated before a step
 }
 
 // sender sends the steps of one plan. It implements plan.Sender.
@@ -92,7 +92,7 @@ func (x *exchange) resend(version string) {
 		Path: out.URL.EscapedPath(),
 	}
 	switch {
-	// The approver saw what the old catalog permits.
+	// The approver saw a plan under the old catalog.
 	case x.snap.Public.Version != version:
 		x.leave(policy.Refuse(policy.CodePlanStale, x.host, nil), q, out)
 	case x.replay.step.Server != "":
@@ -133,12 +133,12 @@ func (x *exchange) body(out *http.Request) {
 }
 
 // restore sets the recorded headers and body on a replay's request again: the search for overrides may have rewritten
-// them. It returns the error of that search, which ends with the body.
+// them. It returns the error of this search, which ends with the body.
 func (x *exchange) restore(out *http.Request) error {
 	if x.replay == nil || out.Body == nil || out.Body == http.NoBody {
 		return nil
 	}
-	// The search runs while the body is read, so read all of it first.
+	// The search runs while the body is read, so read the whole body first.
 	if _, err := io.Copy(io.Discard, out.Body); err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		_, known := policy.Needs(q, holders)
 		v.Unread = known.Unread
 	}
-	// Rules and limits that read the body need all of it, so the body is read only for them.
+	// Rules and limits that read the body need the whole body, so it is read only for them.
 	if v.Unread || v.Hold != nil || dry && v.Allow {
 		content, err := policy.ReadContent(out)
 		if err != nil {
@@ -222,7 +222,7 @@ func (x *exchange) complete(out *http.Request) error {
 	if !o.Insecure && x.conf.Mint != nil {
 		signs = mint.Claim(out, o.Allowed)
 	}
-	// searchRefused must not search what guard searched: from here on the request holds credentials.
+	// From here on the request holds credentials, so searchRefused must not search it again.
 	x.guarded, x.rest = true, out.Body
 	// Swapping removes a Range header if the response may show a credential; the hint tells the code why.
 	ranged := len(swap.Ranges(out)) > 0
@@ -275,8 +275,8 @@ func (x *exchange) allowed() swap.Options {
 	return o
 }
 
-// chosen is the part of a host name that the code chose: "" if an API names the host in full, the label that a wildcard
-// matched, or the whole name if the host is in no API.
+// chosen is the part of a host name that the code chose. It is "" if an API names the host in full. If a wildcard of an
+// API matched, it is the first label. If the host is in no API, it is the whole name.
 func chosen(host string, apis []*catalog.API) string {
 	for _, a := range apis {
 		// A fixed name holds no data of the code, so it cannot carry a secret out.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acceptor accepts on one listener. Its barrier makes generations sound: a connection that waits in the accept queue
+// acceptor accepts on one listener. Its barrier makes generations sound. A connection that waits in the accept queue
 // comes from an earlier run, even if another run has the slot by the time of accept.
 type acceptor struct {
 	listener Listener

@@ -94,8 +94,8 @@ func (c *cork) flush() error {
 	return err
 }
 
-// Cork buffers writes from now on: the plaintext, so that chunk framing needs no separate TLS records, and the records,
-// so that they leave in one system call. Only one goroutine may cork at a time.
+// Cork buffers writes from now on. It buffers the plaintext, so that chunk framing needs no separate TLS records. It
+// buffers the records, so that they leave in one system call. Only one goroutine may cork at a time.
 func (c *Conn) Cork() {
 	c.text.hold(&textBuffers)
 	c.wire.hold(&wireBuffers)

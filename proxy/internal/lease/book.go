@@ -20,7 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// Config holds what a Book needs.
+// Config holds the parts that a Book needs.
 type Config struct {
 	// Drain returns only after every connection that was made to the slot before the call has been accepted. Book calls it
 	// while the slot has no lease. Nil means that there is no accept queue to drain.

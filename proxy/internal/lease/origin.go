@@ -154,8 +154,8 @@ func (o Origin) Pause() (resume func()) {
 }
 
 // Bind returns a context in which a request waits. It ends with ctx and with the last call that may have caused the
-// request. If several runs may have caused it, the context also ends with the first run whose call the server has not
-// answered, because the request may be that run's.
+// request. If several runs may have caused it, the request may belong to any run. So the context also ends with the
+// first run whose call the server has not answered.
 func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
 	var left atomic.Int64

@@ -16,7 +16,7 @@ import (
 // object is a JSON object, with each value as compact JSON with sorted names, so that equal values have equal texts.
 type object map[string]string
 
-// readObject parses a body. It returns nil if the body is not a JSON object, or has a name twice: servers read such a
+// readObject parses a body. It returns nil if the body is not a JSON object, or has a name twice. Servers read such a
 // body in different ways, so no field may look certain to a person.
 func readObject(body []byte) object {
 	v, ok := policy.StrictJSON(body)
@@ -40,9 +40,9 @@ func compact(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// changes returns the fields of before that a step changes, by name, and the fields that the step concerns: these are
-// compared again before it is sent. PATCH changes the fields that it names. PUT and DELETE change all fields. POST
-// changes the fields that it names if it shares a field with before.
+// changes returns the fields of before that a step changes, by name. about lists the fields that the step concerns,
+// which are compared again before the step is sent. PATCH changes the fields that it names. PUT and DELETE change all
+// fields. POST changes the fields that it names if it shares a field with before.
 func changes(method string, before object, body []byte) (list []planapi.Change, about []string) {
 	after := readObject(body)
 	whole := method == http.MethodPut || method == http.MethodDelete

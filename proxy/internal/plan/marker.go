@@ -16,8 +16,8 @@ var (
 )
 
 // depends reports whether a step contains a placeholder for a value that an earlier step would have answered. on is the
-// number of that step, or 0 if it is unknown. An upstream can make code write a placeholder. Then the plan ends too
-// early, but never too late.
+// number of the earlier step, or 0 if it is unknown. An upstream can make code write a placeholder. Then the plan ends
+// too early, but never too late.
 func depends(s Step) (on int, is bool) {
 	texts := []string{s.URL.RawQuery, string(s.Body)}
 	if plain, err := url.QueryUnescape(s.URL.RawQuery); err == nil {
@@ -71,7 +71,7 @@ func escapedMarker(body []byte) bool {
 
 // isHollow reports whether a text contains a placeholder.
 func isHollow(text string) bool {
-	// Most texts have none of the words, and Contains is faster than the expression.
+	// Contains is faster than the expression, and most texts contain no such word.
 	for _, word := range []string{"undefined", "NaN", "[object Object]"} {
 		if strings.Contains(text, word) {
 			return hollow.MatchString(text)

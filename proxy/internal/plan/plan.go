@@ -106,6 +106,7 @@ func New(c Config) *Book {
 // Close stops the plans that are being sent, and waits for them.
 func (b *Book) Close() {
 	b.mu.Lock()
+	// The flag comes before Wait: Decide adds no plan to wg after it.
 	b.ending = true
 	b.mu.Unlock()
 	b.cancel()
@@ -129,9 +130,11 @@ func (b *Book) take(tenant string, n int) bool {
 	if tenant != "" && b.drafts[tenant]+n > maxAll/2 {
 		return false
 	}
+	// Decided plans go first: no approver waits for them.
 	b.sweep(n)
 	for b.used+n > maxAll {
 		size := func(e *entry) int { return e.size }
+		// Only a tenant with more than this one loses a plan: a flood evicts the plans of its sender.
 		if who := b.most(tenant, b.drafts[tenant], size); who == tenant || !b.drop(who) {
 			return false
 		}

@@ -27,6 +27,7 @@ func (b *Book) send(e *entry, steps []int) {
 		// Even a failed step may have changed the object.
 		wrote[s.URL.String()] = true
 		b.mu.Lock()
+		// Get shows the replies while later steps are sent.
 		e.replies[n-1] = &r
 		b.mu.Unlock()
 		// Later steps may rely on this one.
@@ -35,14 +36,15 @@ func (b *Book) send(e *entry, steps []int) {
 			break
 		}
 	}
+	// Without mu: Close flushes the ledger to disk.
 	audit := to.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.state, e.audit, e.until = state, audit, b.conf.Now().UTC().Add(lifeTime)
 }
 
-// one sends a step, if the object that it changes is as the run saw it. After an earlier step on the same URL it
-// compares nothing: that step may have changed the object on purpose.
+// one sends a step, if the object that it changes is as the run saw it. It skips the comparison after an earlier step
+// on the same URL, because that step may have changed the object on purpose.
 func (b *Book) one(ctx context.Context, to Sender, e *entry, s step, wrote bool) planapi.Reply {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()

@@ -12,8 +12,8 @@ type Kind uint8
 // The kinds of clients in a slot.
 const (
 	KindNone    Kind = iota
-	KindRun          // code: the hosts of the run's APIs, and the tools of those that are MCP servers
-	KindServer       // an MCP server: the hosts of its own API
+	KindRun          // code: the hosts of the run's APIs, and the tools of APIs that are MCP servers
+	KindServer       // an MCP server: the hosts of the server's API
 	KindInstall      // the installation of a server's package: the package registry
 )
 

@@ -43,8 +43,8 @@ var verbNames = []string{
 	"xmethod", "xverb", "xrequestmethod", "xrestmethod",
 }
 
-// claimOf returns the claim of a name as the most lenient server reads it: decoded once or several times, cut at a NUL,
-// in any case, with any punctuation, as an element of a list or object.
+// claimOf returns the claim of a name as the most lenient server reads it. Such a server decodes the name once or
+// several times and cuts it at a NUL. It ignores case and punctuation, and takes the elements of lists and objects.
 func claimOf(name string) claim {
 	best := noClaim
 	// Servers may decode a name more than once.
@@ -231,7 +231,7 @@ func ParameterOverrides(query string) []string {
 	return out
 }
 
-// PathOverrides lists the methods that a path claims to servers that decode it and turn it into a query, as rewrite
+// PathOverrides lists the methods that a path claims to servers that turn the decoded path into a query, as rewrite
 // rules of nginx and Apache do.
 func PathOverrides(escaped string) []string {
 	var out []string

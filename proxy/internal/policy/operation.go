@@ -14,8 +14,8 @@ func judgesPath(a *catalog.API) bool {
 	return a.Only != nil || a.Rules != nil || a.Limits != nil && a.Limits.Sum != nil
 }
 
-// MovesPath reports whether a header names a path that some servers use instead of the request's path: the headers by
-// which servers, frameworks and proxies rewrite URLs, such as X-Original-URL.
+// MovesPath reports whether a header names a path that some servers use instead of the request's path. Servers,
+// frameworks and proxies rewrite URLs by such headers, for example X-Original-URL.
 func MovesPath(h http.Header) bool {
 	for name := range h {
 		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")

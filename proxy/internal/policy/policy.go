@@ -158,8 +158,8 @@ func (r Rules) hidden(run Run, h catalog.Host, holders []*catalog.API) bool {
 	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return run.Includes(a.Name) })
 }
 
-// For returns the refusal that the run may read. The rules and limits of all APIs of a host apply to a closed run too,
-// but its refusal must not name APIs that the run does not include.
+// For returns the refusal that the run may read. The rules and limits of all APIs of a host also apply to a closed run.
+// But its refusal must not name APIs that the run does not include.
 func (v Verdict) For(run Run) Verdict {
 	other := func(api string) bool { return !run.Includes(api) }
 	if run.Closed() && v.named != "" && slices.ContainsFunc(strings.Split(v.named, ", "), other) {

@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// sentence is the text of one refusal: status, error, and a hint on how to proceed, in the notation of voice.Say. %API
-// stands for names of APIs, %HOST for the host.
+// sentence is the text of one refusal: status, error, and a hint on how to proceed. voice.Say defines the notation.
+// %API stands for names of APIs, %HOST for the host.
 type sentence struct {
 	status      int
 	error, hint string

@@ -65,7 +65,7 @@ func (r Rules) isRegistry(h catalog.Host) bool {
 }
 
 // install judges a request of an installation, which may only read from the registry. Even if APIs hold the host, it
-// gets none of their credentials.
+// gets no credential.
 func (r Rules) install(q Request, holders []*catalog.API) Verdict {
 	if !r.isRegistry(q.Host) || !q.TLS {
 		return refuse(CodeHostNotRegistry, q.Host, "")

@@ -53,8 +53,8 @@ func judgedPath(q Request, holders []*catalog.API) string {
 	return "/"
 }
 
-// Queries reports whether an allowed request consists of GraphQL queries: a rule or the imported schema of each API of
-// the host must match it as one. Queries change nothing, sent with POST or with GET.
+// Queries reports whether an allowed request consists of GraphQL queries. A rule or the imported schema of each API of
+// the host must match it as a query. Queries only read, whether sent with POST or with GET.
 func Queries(q Request, holders []*catalog.API) bool {
 	matches := func(rules []catalog.Rule, method, path string) bool {
 		rule, err := catalog.Decide(rules, method, path, q.content())
