@@ -194,10 +194,10 @@ type atMost struct {
 }
 
 func (b *atMost) Read(p []byte) (int, error) {
-	// The limit is only known to be exceeded after one byte more, which Read asks for below.
 	if b.left < 0 {
 		return 0, errArguments
 	}
+	// One byte more than allowed, to tell a body of exactly the limit from a longer one.
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
 	b.left -= int64(n)
 	if b.left < 0 {

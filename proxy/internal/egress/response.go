@@ -290,7 +290,7 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status, a.first = http.StatusOK, time.Now()
 	}
-	// Head and chunk framing come in several writes: the cork joins them into one segment.
+	// Chunk framing and flush make several writes: the cork joins them.
 	if a.flush && a.conn != nil {
 		a.conn.Cork()
 		if a.bulk {

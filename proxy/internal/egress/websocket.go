@@ -46,9 +46,9 @@ func (x *exchange) websocket(out *http.Request) {
 		x.plainAnswer(out, resp)
 		return
 	}
-	// validAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
 	defer resp.Body.Close()
 	upstream, ok := resp.Body.(io.ReadWriteCloser)
+	// validAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
 	if !ok || !validAccept(resp.Header, key) || !wsrelay.Agreed(resp.Header) {
 		x.fail(errHandshake)
 		return
