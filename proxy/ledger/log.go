@@ -50,14 +50,14 @@ type Config struct {
 	Now func() time.Time
 }
 
-// half is half of Most.
+// half returns half of Most.
 func (c Config) half() int64 { return c.Most / 2 }
 
-// today is how many bytes today's records may take. The rest of the half is for the roots of the oldest days, a few
-// hundred bytes each.
+// today returns how many bytes today's records may take. The rest of the half is for the roots of the oldest days, a
+// few hundred bytes each.
 func (c Config) today() int64 { return c.half() - c.half()/16 }
 
-// ordinary is today without the part for starts, checkpoints, and the records that count lost ones.
+// ordinary returns today without the part for starts, checkpoints, and the records that count lost ones.
 func (c Config) ordinary() int64 { return c.today() - c.half()/16 }
 
 // Log writes the ledger. It is safe for concurrent use. One process at a time writes a folder.

@@ -114,7 +114,7 @@ type Record struct {
 	Entry
 }
 
-// Kind is the name of the entry's field.
+// Kind returns the name of the entry's field.
 func (e Entry) Kind() string {
 	switch {
 	case e.Exchange != nil:

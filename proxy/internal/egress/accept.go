@@ -14,9 +14,9 @@ import (
 var errCompressed = errors.New("the response is compressed although the request did not accept that")
 
 // compression says whether a host may compress its responses. Threat: a response may contain a credential next to text
-// that the code chose. Its compressed length, measurable as time, then tells a right guess at a part of the credential
-// from a wrong guess (as in BREACH). A page may show a credential to a session that an earlier request opened, so the
-// host decides, not the request.
+// that the code chose. Code can measure its compressed length as time. The length differs between a right and a wrong
+// guess at a part of the credential (as in BREACH). A page may show a credential to a session that an earlier request
+// opened, so the host decides, not the request.
 type compression struct {
 	asked    bool // Accept-Encoding may name a content coding
 	accepted bool // a compressed response is decoded and passed on

@@ -166,7 +166,7 @@ func (x *exchange) toUpstream(out *http.Request) (*http.Response, error) {
 	return x.conf.Pool.RoundTrip(out, x.want(out))
 }
 
-// callFailure is the verdict for a call without an answer.
+// callFailure returns the verdict for a call without an answer.
 func (x *exchange) callFailure(err error) policy.Verdict {
 	code := policy.CodeCallBroken
 	switch {

@@ -33,7 +33,7 @@ func (c *copied) keep(p []byte) {
 	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
 }
 
-// text is the text to log, cleaned before it is cut.
+// text returns the text to log, cleaned before it is cut.
 func (c *copied) text(clean func(string) string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

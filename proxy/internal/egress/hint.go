@@ -57,7 +57,7 @@ func hints(
 	return out
 }
 
-// hintSecondHeader is the hint on a token name in a header if the credential was already put into other places.
+// hintSecondHeader returns the hint on a token name in a header if the credential was already put into other places.
 func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
 	return hintOf("not_swapped_"+swap.CodeRepeated, host.String(), voice.Say("%NAME was put in %PLACES, and is unchanged "+
 		"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
@@ -151,7 +151,7 @@ func (x *exchange) rejected() []controlapi.Hint {
 // most likely no longer wanted the response.
 const patient = time.Second
 
-// unanswered is the hint for a request if its client or the end of the run gave it up before the response.
+// unanswered returns the hint for a request if its client or the end of the run gave it up before the response.
 func (x *exchange) unanswered() []controlapi.Hint {
 	waited := time.Since(x.began)
 	if waited < patient {
@@ -163,7 +163,7 @@ func (x *exchange) unanswered() []controlapi.Hint {
 
 const codeRejected = controlapi.HintRejected
 
-// unauthenticated is the hint for a 401 to a request without any token name, if its APIs have credentials.
+// unauthenticated returns the hint for a 401 to a request without any token name, if its APIs have credentials.
 func (x *exchange) unauthenticated() []controlapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
@@ -175,8 +175,8 @@ func (x *exchange) unauthenticated() []controlapi.Hint {
 	return nil
 }
 
-// unknown is the hint for a word that stands in a credential's place and looks like a token name, but is not one. The
-// hint does not repeat the word, because the sandbox chose it.
+// unknown returns the hint for a word that stands in a credential's place and looks like a token name, but is not one.
+// The hint does not repeat the word, because the sandbox chose it.
 func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
 	for _, a := range c.Match(host) {
@@ -192,7 +192,7 @@ func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.H
 	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
 }
 
-// place is the surface that the user could declare, for a name seen there.
+// place returns the surface that the user could declare, for a name seen there.
 func place(where string) string {
 	if where == "path" {
 		return `"path"`
@@ -200,7 +200,7 @@ func place(where string) string {
 	return `"` + where + `:<its name>"`
 }
 
-// why is the sentence for a code of package swap.
+// why returns the sentence for a code of package swap.
 func why(code string) string {
 	switch code {
 	case swap.CodeUndeclared:

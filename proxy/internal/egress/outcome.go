@@ -130,7 +130,7 @@ const (
 	codeHandshake  = "handshake_failed"
 )
 
-// abortCode is the code for the cause that cut an exchange off.
+// abortCode returns the code for the cause that cut an exchange off.
 func abortCode(cause error) string {
 	switch {
 	case errors.Is(cause, lease.ErrEnded):
@@ -141,7 +141,7 @@ func abortCode(cause error) string {
 	return codeClientGone
 }
 
-// HandshakeNote is the receipt entry of a TLS handshake that did not lead to a request.
+// HandshakeNote returns the receipt entry of a TLS handshake that did not lead to a request.
 func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}

@@ -137,7 +137,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 	return v
 }
 
-// bodyRefusal is the verdict for a body that could not be judged.
+// bodyRefusal returns the verdict for a body that could not be judged.
 func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdict {
 	var ambiguous *formdata.Error
 	switch {
@@ -245,13 +245,13 @@ func (x *exchange) complete(out *http.Request) error {
 	return nil
 }
 
-// headSize is the size of a request's head in HTTP/1, in bytes, without the headers that the proxy adds.
+// headSize returns the size of a request's head in HTTP/1, in bytes, without the headers that the proxy adds.
 func headSize(r *http.Request) int64 {
 	n := len(r.Method) + len(r.URL.RequestURI()) + len(" HTTP/1.1 \r\nHost: \r\n\r\n") + len(r.Host)
 	return int64(n + headBytes(r.Header))
 }
 
-// headBytes is the size of a head's fields in HTTP/1, in bytes.
+// headBytes returns the size of a head's fields in HTTP/1, in bytes.
 func headBytes(h http.Header) (n int) {
 	for name, values := range h {
 		for _, v := range values {
@@ -275,8 +275,8 @@ func (x *exchange) allowed() swap.Options {
 	return o
 }
 
-// chosen is the part of a host name that the code chose. It is "" if an API names the host in full. If a wildcard of an
-// API matched, it is the first label. If the host is in no API, it is the whole name.
+// chosen returns the part of a host name that the code chose. It is "" if an API names the host in full. If a wildcard
+// of an API matched, it is the first label. If the host is in no API, it is the whole name.
 func chosen(host string, apis []*catalog.API) string {
 	for _, a := range apis {
 		// A fixed name holds no data of the code, so it cannot carry a secret out.

@@ -89,7 +89,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	return resp
 }
 
-// mediaType is the type of a response, or "" if it is not one of controlapi.MediaTypes.
+// mediaType returns the type of a response, or "" if it is not one of controlapi.MediaTypes.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))

@@ -45,7 +45,7 @@ var (
 	ErrDenied = errors.New("a person refused the request")
 	// ErrUnanswered is for a request without a decision after Wait.
 	ErrUnanswered = errors.New("nobody has answered yet")
-	// ErrStale is for a request that waited under a catalog that is no longer in force.
+	// ErrStale is for a request that waited while the catalog was replaced.
 	ErrStale = errors.New("the catalog changed")
 	// ErrFull is for a request beyond maxOfRun, maxAll or MaxBytes.
 	ErrFull = errors.New("too many requests wait for a person")
@@ -74,7 +74,7 @@ type Request struct {
 	ByAny bool
 }
 
-// size is about how many bytes the request takes in memory.
+// size returns about how many bytes the request takes in memory.
 func (r Request) size() int {
 	n := len(r.URL) + len(r.Body)
 	for _, h := range r.Headers {
@@ -166,8 +166,8 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	return err
 }
 
-// enter adds a request. It returns a nil entry if the request need not wait: an earlier approval covers it, or it is
-// one too many.
+// enter adds a request. It returns a nil entry if the request need not wait: an earlier approval covers it, or it
+// exceeds a bound.
 func (r *Room) enter(q Request) (*entry, error) {
 	now := time.Now()
 	sum := q.sum()
@@ -338,7 +338,7 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	return out, nil
 }
 
-// Forget drops all approvals and refuses all waiting requests, because their catalog is no longer in force.
+// Forget drops all approvals and refuses all waiting requests, because a new catalog has replaced theirs.
 func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

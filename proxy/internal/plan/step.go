@@ -38,7 +38,7 @@ type Step struct {
 	Shown []string
 }
 
-// size is about how many bytes the step takes in memory.
+// size returns about how many bytes the step takes in memory.
 func (s Step) size() int {
 	n := len(s.URL.String()) + len(s.Body) + overhead
 	for name, list := range s.Header {

@@ -65,8 +65,8 @@ func (q Request) Writes() bool {
 	return q.Upgrade != "" || slices.ContainsFunc(q.Methods, func(m string) bool { return !reads(m) })
 }
 
-// Beyond is the verdict for a request beyond a limit. If every API with limits lets a person decide, the request is
-// held. Otherwise it is refused, with Retry-After if waiting helps.
+// Beyond returns the verdict for a request beyond a limit. If every API with limits lets a person decide, the request
+// is held. Otherwise it is refused, with Retry-After if waiting helps.
 func Beyond(v Verdict, q Request, holders []*catalog.API, wait time.Duration) Verdict {
 	var hold *Hold
 	for _, a := range holders {

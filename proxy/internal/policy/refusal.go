@@ -138,7 +138,7 @@ var refusals = map[string]sentence{
 		"The installation of a package reaches the registries that the settings name, and no other host."},
 }
 
-// Refuse is the verdict for a code, for refusals that other packages decide.
+// Refuse returns the verdict for a code, for refusals that other packages decide.
 func Refuse(code string, h catalog.Host, apis []*catalog.API) Verdict {
 	return refuse(code, h, names(apis))
 }
@@ -157,8 +157,8 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	}}
 }
 
-// unread is the verdict on a request whose content must be read first. It has no hint: the request is judged again, and
-// a hint costs more than the rules.
+// unread returns the verdict on a request whose content must be read first. It has no hint: the request is judged
+// again, and a hint costs more than the rules.
 func unread(h catalog.Host) Verdict {
 	s := refusals[CodeRuleUnreadable]
 	return Verdict{Unread: true, Status: s.status, Refusal: controlapi.Refusal{
@@ -166,8 +166,8 @@ func unread(h catalog.Host) Verdict {
 	}}
 }
 
-// RefuseCredential is the verdict for a request without its credential, which could not be obtained. name is the token
-// name.
+// RefuseCredential returns the verdict for a request without its credential, which could not be obtained. name is the
+// token name.
 func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	v := refuse(code, h, "")
 	fill := strings.NewReplacer("%NAME", name).Replace
@@ -175,7 +175,7 @@ func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
-// RefuseOverride is the verdict for an error of BodyOverrides, or of reading the body that it wrapped.
+// RefuseOverride returns the verdict for an error of BodyOverrides, or of reading the body that it wrapped.
 func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeOverrideUnseen, h, apis)
 	send := ""
@@ -191,14 +191,15 @@ func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 		"%API", names(apis)))
 }
 
-// RefuseUnanswered is the verdict for a request that still waits for a decision. id is its id for codeforge approve.
+// RefuseUnanswered returns the verdict for a request that still waits for a decision. id is its id for codeforge
+// approve.
 func RefuseUnanswered(id string, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeApprovalTimeout, h, apis)
 	fill := strings.NewReplacer("%ID", id).Replace
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
-// RefusePlanned is the verdict for a request that depends on an answer which no step of the plan has.
+// RefusePlanned returns the verdict for a request that depends on an answer which no step of the plan has.
 func RefusePlanned(sentence string, h catalog.Host, apis []*catalog.API) Verdict {
 	return Refuse(CodePlanEnded, h, apis).withHint(voice.Say("%SENTENCE", "%SENTENCE", sentence))
 }
@@ -209,7 +210,8 @@ func (v Verdict) withHint(hint voice.Text) Verdict {
 	return v
 }
 
-// Ambiguous is the verdict for a request that servers read in different ways. The reason must be a constant sentence.
+// Ambiguous returns the verdict for a request that servers read in different ways. The reason must be a constant
+// sentence.
 func Ambiguous(reason string, h catalog.Host) Verdict {
 	v := refuse(CodeAmbiguous, h, "")
 	return v.withHint(voice.Text{Model: reason + " " + v.Refusal.Hint, Person: reason + " " + v.Refusal.Person})

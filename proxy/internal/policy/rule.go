@@ -43,7 +43,7 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	return hold, Verdict{}, true
 }
 
-// judgedPath is the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
+// judgedPath returns the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
 // matches too. Then a path that servers read in different ways changes no decision, so the proxy need not refuse it.
 func judgedPath(q Request, holders []*catalog.API) string {
 	//defence:rule-path
