@@ -240,7 +240,7 @@ func (l *Log) Close() error {
 		_ = l.mend() // the checkpoint below reports the same error
 	}
 	l.mu.Unlock()
-	// The next process must not find a day that is half dropped by this one.
+	// The lock must not be released while this process still drops days.
 	l.forgetting.Wait()
 	_, err := l.Checkpoint("")
 	l.mu.Lock()

@@ -178,8 +178,8 @@ func (b *Book) sweep(n int) {
 	})
 }
 
-// most returns the tenant whose open plans weigh most. The given tenant has drafts of that weight and is about to add a
-// plan; it wins a tie. The caller holds mu.
+// most returns the tenant whose open plans weigh most. The given tenant is about to add a plan, and drafts is the
+// weight of its drafts. It wins a tie. The caller holds mu.
 func (b *Book) most(tenant string, drafts int, weight func(*entry) int) string {
 	of := map[string]int{tenant: drafts + 1}
 	for _, e := range b.plans {

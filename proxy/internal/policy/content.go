@@ -51,9 +51,9 @@ type field struct{ name, value string }
 // parsedCost is the most memory, in bytes, that one byte of JSON or of a query takes after parsing.
 const parsedCost = 64
 
-// ReadContent reads a request's body and puts the same bytes back. It marks a body that no rule can judge, without an
-// error. Errors come from reading the body, or are membudget.ErrFull. The caller must call Release after the rules have
-// read the content.
+// ReadContent reads a request's body and puts the decoded bytes back, so that the judged bytes leave. It marks a body
+// that no rule can judge, without an error. Errors come from reading the body, or are membudget.ErrFull. The caller
+// must call Release after the rules have read the content.
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{held: membudget.From(r.Context())}
 	if err := c.acquire(r.Context(), len(r.URL.RawQuery)); err != nil {

@@ -13,8 +13,8 @@ import (
 var errNotJSON = &formdata.Error{Reason: "its Content-Type is JSON and the body is not strictly so: a comment, " +
 	"a name or string without double quotes, an unknown word or escape, a control character, or another charset"}
 
-// jsonLexer checks the keys of JSON. It knows words and strings, but not the grammar between them. Every parser reads
-// the same words and strings in a text that it accepts, and the value of a key follows the key.
+// jsonLexer checks the keys of JSON. It knows words and strings, but not the grammar between them. In a text that
+// jsonLexer accepts, every parser reads the same words and strings, and the value of a key follows the key.
 type jsonLexer struct {
 	permits func(method string) bool
 	state   lexState
