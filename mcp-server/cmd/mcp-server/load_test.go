@@ -53,8 +53,12 @@ func TestLoad(t *testing.T) {
 	}
 	testkit.WaitFor(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+20 })
 	after := measure(p)
+	// What waits for the disk is not kept: a busy machine needs some seconds to write it.
+	for end := time.Now().Add(20 * time.Second); grew(before, after) > int64(calls)*mostPerRun && time.Now().Before(end); {
+		after = measure(p)
+	}
 	t.Logf("%d sessions, %d calls in %v; heap %d -> %d KB, goroutines %d -> %d", sessions, calls, took.Round(time.Millisecond), before.heap>>10, after.heap>>10, before.goroutines, after.goroutines)
-	if each := (int64(after.heap) - int64(before.heap)) / int64(calls); each > mostPerRun {
+	if each := grew(before, after) / int64(calls); each > mostPerRun {
 		t.Errorf("%d bytes of each run are kept: the heap grew from %d to %d KB", each, before.heap>>10, after.heap>>10)
 	}
 }
@@ -63,6 +67,9 @@ type usage struct {
 	heap       uint64
 	goroutines int
 }
+
+// grew is by how many bytes the heap grew.
+func grew(before, after usage) int64 { return int64(after.heap) - int64(before.heap) }
 
 // measure leaves out what the test itself keeps.
 func measure(p *program) usage {
