@@ -57,6 +57,7 @@ type DB struct {
 
 	config    *pgx.ConnConfig // of Postgres
 	addresses addresses       // of Postgres
+	listeners listeners       // to Postgres
 }
 
 // OpenPostgres prepares connections to Postgres. The address is a URL as package settings completes it. The first use
