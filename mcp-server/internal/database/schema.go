@@ -18,8 +18,8 @@ type Migration struct{ SQLite, Postgres string }
 // one kind (history/ledger.go says what source and target are). A fact is an API, a host or a skill of a run.
 //
 // Only Postgres has the tables from event on: with SQLite, followers are in one process, and skills, pins and alarms
-// are files. writer is the process that wrote an event, and process the one that has the number of a replica. A document
-// is a file that replicas share. Ids compare as bytes, because list.go looks for the beginning of an id.
+// are files. writer is the process that wrote an event, process the one that has the number of a replica. A document is
+// a file that replicas share. Ids compare as bytes, because list.go looks for the beginning of an id.
 var Migrations = []Migration{{SQLite: `
 CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');

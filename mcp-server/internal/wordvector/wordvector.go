@@ -71,8 +71,8 @@ func (l lines) find(text string) (int, bool) {
 	return i, i < len(l.ends) && l.line(i) == text
 }
 
-// longestPrefix returns the number and the length of the longest line that a text begins with, or -1 and 0. It takes few
-// steps also for a text that was made to have many pieces.
+// longestPrefix returns the number and the length of the longest line that a text begins with, or -1 and 0. It takes
+// few steps also for a text that was made to have many pieces.
 func (l lines) longestPrefix(text string) (row, n int) {
 	for text != "" {
 		row := sort.Search(len(l.ends), func(i int) bool { return l.line(i) > text }) - 1
