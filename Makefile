@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint clean uninstall mutants
+.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint words clean uninstall mutants
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,7 +76,7 @@ bench-search: build ## print how many of a hundred questions the search over ope
 	@GO='$(GO)' make/search.sh
 
 word-vectors: ## train the vectors of words of the search again, from npm and PyPI (15 minutes on a quiet core)
-	@make/words.sh
+	@make/word-vectors.sh
 
 documents: build ## import every document of a public directory of APIs, and compile the types of all operations (ten minutes)
 	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed
@@ -89,6 +89,9 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 
 lint: ## run golangci-lint, gofmt, go mod tidy and shellcheck
 	@make/lint.sh
+
+words: ## measure names, comments, messages and documentation against their ceilings
+	@cd e2e && $(GO) run ./words
 
 clean: ## remove the output of build and bench; state and skills are kept
 	rm -rf $(BIN) .tools bench/out

@@ -27,7 +27,7 @@ func rows(doc string) map[string][]string {
 // TestReferenceIsComplete checks that the reference has every field and every variable, and no other.
 func TestReferenceIsComplete(t *testing.T) {
 	data := "\n"
-	for _, page := range []string{"reference/config-json.md", "reference/mcp-field.md", "reference/settings.md", "guides/documents.md"} {
+	for _, page := range []string{"reference/config-json.md", "reference/surfaces.md", "reference/mcp-field.md", "reference/settings.md", "guides/documents.md"} {
 		text, err := os.ReadFile("../docs/" + page)
 		if err != nil {
 			t.Fatal(err)

@@ -31,4 +31,5 @@ fi
 deno=${DENO_PATH:-$tools/deno}
 make/deno.sh "$tools/deno" || status=1
 (cd e2e/attack/testdata && "$deno" check --quiet . && "$deno" fmt --check --quiet .) || { echo "lint: e2e/attack/testdata has findings (deno check, deno fmt)" >&2; status=1; }
+(cd e2e && go run ./words) || { echo "lint: e2e/words has findings" >&2; status=1; }
 exit $status

