@@ -133,6 +133,12 @@ func (db *DB) CheckVersion(ctx context.Context, list []Migration) error {
 	return err
 }
 
+// IsCurrent reports whether the database has all migrations.
+func (db *DB) IsCurrent(ctx context.Context, list []Migration) (bool, error) {
+	have, err := db.version(ctx, db, list)
+	return have == len(list), err
+}
+
 // Migrate applies the migrations that a database lacks, each atomically.
 func (db *DB) Migrate(ctx context.Context, list []Migration) error {
 	if db.Postgres {
