@@ -12,10 +12,11 @@ import (
 // vendors are the hosts that real MCP servers call, at the public address, each with one answer to every request: what
 // the tool that the tests call expects.
 var vendors = map[string]string{
-	"api.github.com":    `{"login":"github-says-hi","id":1,"type":"User","html_url":"https://github.com/github-says-hi"}`,
-	"api.notion.com":    `{"object":"user","id":"11111111-1111-1111-1111-111111111111","name":"Notion says hi","type":"bot","bot":{}}`,
-	"sentry.io":         `{"id":"1","name":"Sentry says hi","email":"me@example.com"}`,
-	"api.firecrawl.dev": `{"success":true,"links":[{"url":"https://example.com/firecrawl-says-hi"}]}`,
+	"api.github.com":     `{"login":"github-says-hi","id":1,"type":"User","html_url":"https://github.com/github-says-hi"}`,
+	"api.open-meteo.com": `{"current":{"temperature_2m":21.5}}`, // for codeforge try
+	"api.notion.com":     `{"object":"user","id":"11111111-1111-1111-1111-111111111111","name":"Notion says hi","type":"bot","bot":{}}`,
+	"sentry.io":          `{"id":"1","name":"Sentry says hi","email":"me@example.com"}`,
+	"api.firecrawl.dev":  `{"success":true,"links":[{"url":"https://example.com/firecrawl-says-hi"}]}`,
 	"api.figma.com": `{"name":"Figma says hi","lastModified":"2026-01-01T00:00:00Z","version":"1","schemaVersion":0,"thumbnailUrl":"",` +
 		`"role":"owner","editorType":"figma","components":{},"componentSets":{},"styles":{},` +
 		`"document":{"id":"0:0","name":"Document","type":"DOCUMENT","children":[]}}`,

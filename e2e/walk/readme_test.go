@@ -156,6 +156,7 @@ func TestReadmeEmbedded(t *testing.T) {
 	}
 	says(t, w.do(t, 30, "bin/codeforge logs"), "https://api.github.com/user/repos")
 	w.clients(t)
+	says(t, w.do(t, 60, w.quoted(t, "bin/codeforge try")), "How warm is it", `Berlin: "21.5 °C"`, "https://api.open-meteo.com/v1/forecast")
 	w.quoted(t, "make down")
 	says(t, w.do(t, 60, "make down\n"), "stopped")
 	if left := before.Leftovers(); len(left) > 0 {

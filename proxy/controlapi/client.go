@@ -17,19 +17,19 @@ import (
 )
 
 var (
-	// ErrFenced is the answer to a registration or its end whose generation is not the one that the slot expects.
+	// ErrFenced is the answer if the generation of a registration, or of its end, is not the one that the slot expects.
 	ErrFenced error = &rpc.Error{
 		Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
 	}
-	// ErrNotFound is the answer for an API that is not in the catalog, or has no types.
+	// ErrNotFound is the answer for an API that is not in the catalog, or has no such file.
 	ErrNotFound error = &rpc.Error{Status: http.StatusNotFound, Code: "not_found", Text: "not found"}
-	// ErrBadRegistration is the answer to a registration that is invalid.
+	// ErrBadRegistration is the answer to an invalid registration.
 	ErrBadRegistration error = &rpc.Error{
 		Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
 	}
 )
 
-// Client talks to one egress-proxy. It is safe for concurrent use.
+// Client calls the control API of one egress-proxy. It is safe for concurrent use.
 type Client struct {
 	http *http.Client
 	dial func(context.Context) (net.Conn, error)
@@ -43,7 +43,7 @@ func NewClient(path string) *Client {
 	})
 }
 
-// NewClientOver makes a client of the control API at the other end of the connections that dial makes.
+// NewClientOver makes a client that reaches the control API over the connections that dial makes.
 func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 	tr := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
@@ -53,10 +53,10 @@ func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{http: &http.Client{Transport: tr}, dial: dial}
 }
 
-// Of returns a client for the slot of one pod, given its address, at a proxy that pods share. It is closed with c.
+// Of returns a client for the slot of one pod, given its address, at a proxy that pods share. Close c to close it.
 func (c *Client) Of(pod string) *Client { return &Client{http: c.http, dial: c.dial, pod: pod} }
 
-// slot is the path of a slot, or of a resource of it.
+// slot returns the path of a slot, or of a resource below it.
 func (c *Client) slot(id slot.ID, of string, query url.Values) string {
 	if c.pod != "" {
 		query.Set("pod", c.pod)
@@ -68,7 +68,7 @@ func (c *Client) slot(id slot.ID, of string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// numbered is the query that names a generation.
+// numbered returns a query with a generation.
 func numbered(generation uint64) url.Values {
 	return url.Values{"generation": {strconv.FormatUint(generation, 10)}}
 }
@@ -81,12 +81,14 @@ func (c *Client) Catalog(ctx context.Context) (Catalog, error) {
 	return call[Catalog](ctx, c, http.MethodGet, "/v1/catalog", nil)
 }
 
-// Types opens an API's types.d.ts, which may be large. ErrNotFound when it has none. The caller closes it.
+// Types opens an API's types.d.ts, which may be large. It returns ErrNotFound if the API has no such file. The caller
+// must close it.
 func (c *Client) Types(ctx context.Context, api string) (io.ReadCloser, error) {
 	return c.document(ctx, api, "types")
 }
 
-// Operations opens an API's operations.jsonl. ErrNotFound when it has none. The caller closes it.
+// Operations opens an API's operations.jsonl. It returns ErrNotFound if the API has no such file. The caller must close
+// it.
 func (c *Client) Operations(ctx context.Context, api string) (io.ReadCloser, error) {
 	return c.document(ctx, api, "operations")
 }
@@ -99,7 +101,7 @@ func (c *Client) document(ctx context.Context, api, name string) (io.ReadCloser,
 	return resp.Body, nil
 }
 
-// Inspection fetches what is in apis/, and what is wrong with it.
+// Inspection fetches the content of apis/ and its problems.
 func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
 	return call[Inspection](ctx, c, http.MethodGet, "/v1/inspection", nil)
 }
@@ -110,7 +112,8 @@ func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) 
 	return call[Diagnosis](ctx, c, http.MethodGet, "/v1/diagnosis?offline="+strconv.FormatBool(offline), nil)
 }
 
-// StatusNotDecided is the status of the *rpc.Error that says why a decision about a request that waits does not hold.
+// StatusNotDecided is the status of the *rpc.Error that says why a decision about a held request or a plan is not
+// valid.
 const StatusNotDecided = http.StatusForbidden
 
 // AllHeld lists the requests of all runs that wait for a person, the oldest first.
@@ -118,8 +121,8 @@ func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
 	return call[[]approvalapi.Held](ctx, c, http.MethodGet, "/v1/held", nil)
 }
 
-// DecideAny passes on a decision about a request. An *rpc.Error with StatusNotDecided if the request is the
-// operator's, or waits no more.
+// DecideAny passes on a decision about a request. It returns an *rpc.Error with StatusNotDecided if only the operator
+// may decide, or if the request is no longer held.
 func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	return call[approvalapi.Held](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
 }
@@ -129,13 +132,13 @@ func (c *Client) Plans(ctx context.Context) ([]planapi.Plan, error) {
 	return call[[]planapi.Plan](ctx, c, http.MethodGet, "/v1/plans", nil)
 }
 
-// Plan is a plan with its steps. ErrNotFound when there is none, or no longer.
+// Plan returns a plan with its steps, or ErrNotFound.
 func (c *Client) Plan(ctx context.Context, id string) (planapi.Plan, error) {
 	return call[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
 }
 
-// DecidePlan passes on a decision about a plan. An *rpc.Error with StatusNotDecided if the plan is the operator's, or
-// was decided.
+// DecidePlan passes on a decision about a plan. It returns an *rpc.Error with StatusNotDecided if only the operator may
+// decide, or if the plan is already decided.
 func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
 	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
@@ -143,31 +146,32 @@ func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (p
 // MaxScrub bounds the texts of Scrub, in bytes of JSON.
 const MaxScrub = 8 << 20
 
-// Scrub returns the texts with the credentials in them replaced by their token names.
+// Scrub returns the texts with token names for the credentials in them.
 func (c *Client) Scrub(ctx context.Context, texts []string) ([]string, error) {
 	return call[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
 }
 
-// CheckLedger asks whether the ledger is whole and fits checkpoints that runs were given. ErrNotFound when there is no
-// ledger.
+// CheckLedger asks whether the ledger is intact and fits the checkpoints in the receipts of runs. It returns
+// ErrNotFound if there is no ledger.
 func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerCheck, error) {
 	return call[LedgerCheck](ctx, c, http.MethodPost, "/v1/ledger/check", known)
 }
 
-// Register begins a run in a slot. ErrFenced when the slot has had this generation or a later one.
+// Register begins a run in a slot. It returns ErrFenced if the slot has had this generation or a later one.
 func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
 	_, err := call[struct{}](ctx, c, http.MethodPut, c.slot(id, "", url.Values{}), r)
 	return err
 }
 
-// Unregister ends a run: what is in flight is aborted and waited for. ErrFenced, and no receipt, when the generation
-// is not the registered one. The summary is for the ledger.
+// Unregister ends a run. The proxy first aborts the run's exchanges and waits for them. If the generation is not the
+// registered one, Unregister returns ErrFenced and no receipt. The summary is for the ledger.
 func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64, s Summary) (Receipt, error) {
 	return call[Receipt](ctx, c, http.MethodDelete, c.slot(id, "", numbered(generation)), s)
 }
 
-// Drain returns what a registered slot did since it was registered or drained last, and forgets it. ErrFenced when the
-// generation is not the registered one. If there is a cause, subscribers learn what it caused.
+// Drain returns the exchanges of a registered slot since its registration or the last Drain, and the proxy forgets
+// them. It returns ErrFenced if the generation is not the registered one. With a cause, the proxy also publishes the
+// event Caused.
 func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause Cause) (Receipt, error) {
 	query := numbered(generation)
 	if cause != (Cause{}) {
@@ -178,15 +182,15 @@ func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause
 	return call[Receipt](ctx, c, http.MethodPost, c.slot(id, "/drain", query), nil)
 }
 
-// SetCalls tells the proxy which calls the server in a slot works on. ErrFenced when the generation is not the
-// registered one.
+// SetCalls sends the proxy the list of calls in progress at the server in a slot. It returns ErrFenced if the
+// generation is not the registered one.
 func (c *Client) SetCalls(ctx context.Context, id slot.ID, generation uint64, calls ServerCalls) error {
 	_, err := call[struct{}](ctx, c, http.MethodPut, c.slot(id, "/calls", numbered(generation)), calls)
 	return err
 }
 
-// Waiting calls on with the requests that wait for a person in a registered run, at once and whenever that changes,
-// until the run or ctx ends.
+// Waiting calls on with the requests of a registered run that wait for a person. It calls on at once and after each
+// change, until the run or ctx ends.
 func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
 	resp, err := c.send(ctx, http.MethodGet, c.slot(id, "/held", numbered(generation)), nil)
 	if err != nil {
@@ -202,10 +206,11 @@ func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on 
 	}
 }
 
-// Subscription is the stream of the events that follow on Subscribe.
+// Subscription is the stream of events after Subscribe.
 type Subscription struct{ body io.ReadCloser }
 
-// Subscribe begins a stream of events. When it returns, no later event is missed: fetch what events change after it.
+// Subscribe begins a stream of events. The stream has every event after Subscribe returns, so fetch the state that
+// events change only then.
 func (c *Client) Subscribe(ctx context.Context, of Events) (*Subscription, error) {
 	resp, err := c.send(ctx, http.MethodGet, "/v1/events?of="+string(of), nil) //nolint:bodyclose // by Each
 	if err != nil {
@@ -214,7 +219,8 @@ func (c *Client) Subscribe(ctx context.Context, of Events) (*Subscription, error
 	return &Subscription{body: resp.Body}, nil
 }
 
-// Each calls on for every event until the stream breaks off or the context of Subscribe ends. It closes the stream.
+// Each calls on for every event until the stream breaks off or the context of Subscribe ends. Then it closes the
+// stream.
 func (s *Subscription) Each(on func(Event)) error {
 	defer s.body.Close()
 	dec := json.NewDecoder(s.body)
@@ -227,18 +233,19 @@ func (s *Subscription) Each(on func(Event)) error {
 	}
 }
 
-// Health asks whether the proxy serves.
+// Health asks whether the proxy is ready.
 func (c *Client) Health(ctx context.Context) (Health, error) {
 	return call[Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
-// Metrics fetches the Prometheus text.
+// Metrics fetches the metrics as Prometheus text, at most 4 MiB.
 func (c *Client) Metrics(ctx context.Context) (string, error) {
 	resp, err := c.send(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+	// The bound protects the caller from an endless answer.
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
 	return string(text), err
 }
@@ -259,7 +266,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	return rpc.Send(ctx, c, method, "http://proxy"+path, body)
 }
 
-// call is send for an answer of one JSON value.
+// call sends a request whose answer is one JSON value.
 func call[T any](ctx context.Context, c *Client, method, path string, body any) (out T, err error) {
 	return rpc.Call[T](ctx, c, method, "http://proxy"+path, body)
 }

@@ -37,9 +37,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// Catalog is the public catalog: what a model and mcp-server may know. It holds no credential.
+// Catalog is the public part of the catalog, for models and mcp-server. It contains no credential.
 type Catalog struct {
-	// Version changes whenever anything here does.
+	// Version changes with every change of the catalog.
 	Version string `json:"version"`
 	// YOLO means that hosts in no API are reachable too.
 	YOLO     bool      `json:"yolo"`
@@ -47,7 +47,7 @@ type Catalog struct {
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// API is one active API as the model may see it.
+// API is the public part of one active API.
 type API struct {
 	Name              string   `json:"name"`
 	Description       string   `json:"description"`
@@ -56,58 +56,61 @@ type API struct {
 	Reference         string   `json:"reference,omitempty"`
 	RestrictedMethods []string `json:"restricted_methods,omitempty"`
 	AllowedMethods    []string `json:"allowed_methods,omitempty"`
-	// Rules are the API's rules in a few words each, as catalog.Rule writes them, and its limits. Those by which a request
-	// may wait for a person begin with "approve".
+	// Rules are the API's rules in a few words each, as catalog.Rule writes them, and its limits. Rules that hold requests
+	// for a person begin with "approve".
 	Rules []string `json:"rules,omitempty"`
 	// Approves means that a request may wait for a person, by a rule or beyond a limit.
 	Approves  bool `json:"approves,omitempty"`
 	AllowHTTP bool `json:"allow_http,omitempty"`
 	HasTypes  bool `json:"has_types,omitempty"`
-	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or empty when there is none.
+	// Operations is the SHA-256 of operations.jsonl in hexadecimal, or "" if the API lacks the file.
 	Operations string `json:"operations,omitempty"`
-	// Stale means that the folder's current content is broken and this is the last good version.
+	// Stale means that the folder's current content is broken, and that this is the last good version.
 	Stale bool `json:"stale,omitempty"`
-	// Server is set when the API is an MCP server.
+	// Server is set if the API is an MCP server.
 	Server *Server `json:"mcp,omitempty"`
 }
 
-// Server is the "mcp" of a config.json: how an MCP server is started or reached, and which of its tools may be used.
-// Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
+// Server is the "mcp" of a config.json: how CodeForge starts or reaches an MCP server, and which of its tools may be
+// used. Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
 type Server struct {
 	URL     string `json:"url,omitempty"`
 	Package string `json:"package,omitempty"` // npm:NAME@VERSION
-	// Registry is where the package comes from; empty: what PACKAGE_REGISTRY names.
+	// Registry is the package registry of Package. If empty, PACKAGE_REGISTRY applies.
 	Registry string   `json:"registry,omitempty"`
 	Command  []string `json:"command,omitempty"`
-	// Args are passed to a package. Permissions are what else its interpreter may do: "run".
+	// Args are arguments for a package. Permissions are further permissions of its interpreter: "run".
 	Args        []string          `json:"args,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"` // of requests to URL
 	Permissions []string          `json:"permissions,omitempty"`
-	// Transport of a URL: "auto", "http" or "sse". Protocol is a revision to use without negotiation, or empty.
+	// Transport is the transport of URL: "auto", "http" or "sse". Protocol is a revision to use without negotiation, or
+	// empty.
 	Transport string `json:"transport,omitempty"`
 	Protocol  string `json:"protocol,omitempty"`
-	// Allow and Deny are globs over names of tools. Without Allow, all are allowed.
+	// Allow and Deny are globs over names of tools. An empty Allow allows all tools.
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
-	// Times in milliseconds: of a call, of connecting, and without a call until the server is stopped.
+	// Times in milliseconds: of a call, of connecting, and of inactivity before CodeForge stops the server.
 	TimeoutMS        int64 `json:"timeout_ms"`
 	ConnectTimeoutMS int64 `json:"connect_timeout_ms"`
 	IdleMS           int64 `json:"idle_ms"`
-	// State is which calls share a process: "shared", "session" or "run".
+	// State says which calls share a process: "shared", "session" or "run".
 	State         string   `json:"state"`
 	MaxConcurrent int      `json:"max_concurrent"`
 	ExclusiveWith []string `json:"exclusive_with,omitempty"`
-	// Retry repeats calls of tools that claim to be read-only or idempotent.
+	// Retry allows CodeForge to repeat calls of tools that claim to be read-only or idempotent.
 	Retry bool `json:"retry,omitempty"`
-	// Pins is "off" where tools may change without the user.
+	// Pins is "off" if tools may change without the user's consent.
 	Pins string `json:"pins,omitempty"`
 }
 
-// ServersHost is the host at which code reaches the tools of MCP servers. It belongs to no API: the proxy answers it.
+// ServersHost is the host through which code calls the tools of MCP servers. It belongs to no API: the proxy answers
+// it.
 const ServersHost = "mcp.codeforge.internal"
 
-// Token is a token name and the surfaces it is swapped on, as config.json writes them ("header", "query:key").
+// Token is a token name and the surfaces on which the proxy swaps it, as config.json writes them ("header",
+// "query:key").
 type Token struct {
 	Name string   `json:"name"`
 	In   []string `json:"in"`
@@ -117,18 +120,18 @@ type Token struct {
 type Problem struct {
 	API  string `json:"api"`
 	Text string `json:"text"`
-	// Warning means that it keeps nothing from loading.
+	// Warning means that the API loads despite the problem.
 	Warning bool `json:"warning,omitempty"`
 }
 
-// Inspection is apis/ as it was loaded last, for whoever runs CodeForge: with inactive APIs, and all that is wrong. It
-// holds no credential.
+// Inspection is the content of apis/ at the last load, for the operator. It includes inactive APIs and all problems,
+// but no credential.
 type Inspection struct {
 	APIs     []InspectedAPI     `json:"apis"`
 	Problems []InspectedProblem `json:"problems"`
 }
 
-// InspectedAPI is an API, active or not.
+// InspectedAPI is an active or inactive API.
 type InspectedAPI struct {
 	API
 	Active bool `json:"active"`
@@ -145,28 +148,29 @@ type InspectedProblem struct {
 	Text     string `json:"text"`
 }
 
-// Registration is the body of PUT /v1/slots/{n}: a run begins in the slot.
+// Registration is the body of PUT /v1/slots/{n}, which begins a run in the slot.
 type Registration struct {
-	// Generation must be greater than any the slot has had.
+	// Generation must be greater than every earlier generation of the slot.
 	Generation uint64 `json:"generation"`
 	Run        string `json:"run"`
-	// Tenant is whose run it is, or for whom the server works. Empty: the operator. An approval is for one tenant's runs.
+	// Tenant is the tenant of the run, or the tenant that the server works for. Empty means the operator. An approval
+	// covers the runs of one tenant.
 	Tenant string `json:"tenant,omitempty"`
-	// APIs narrows the run to these APIs. Nil or empty means all active ones.
+	// APIs restricts the run to these APIs. If empty, the run may use all active APIs.
 	APIs []string `json:"apis,omitempty"`
-	// Closed means that the run must not learn of any other API: their hosts and token names get the replies that they
-	// would get if the APIs did not exist.
+	// Closed means that the run must not learn of any other API: their hosts and token names get the same replies as
+	// unknown ones.
 	Closed bool `json:"closed,omitempty"`
-	// Deadline is when the run ends at the latest. The registration ends by itself five seconds later.
+	// Deadline is the latest end of the run. The proxy ends the registration five seconds later.
 	Deadline time.Time `json:"deadline"`
-	// Install lets a server slot reach the package registry, without any credential, and nothing else. A server slot that
-	// does not install has exactly one API: its server's.
+	// Install lets a server slot reach only the package registry, without any credential. Any other server slot has
+	// exactly one API: the API of its server.
 	Install bool `json:"install,omitempty"`
-	// DryRun records what would change something in a plan, in place of sending it.
+	// DryRun makes the proxy record writes in a plan instead of sending them.
 	DryRun bool `json:"dry_run,omitempty"`
-	// Database are the addresses of mcp-server's database, which no run and no server may reach from now on.
+	// Database lists the addresses of mcp-server's database. From now on the proxy connects no run and no server to them.
 	Database []netip.AddrPort `json:"database,omitempty"`
-	// Canaries are values that the run finds where a thief looks, and that no request may carry: at most MaxCanaries, of
+	// Canaries are values that a thief finds in the sandbox, and that no request may carry: at most MaxCanaries, of
 	// MinCanary to MaxCanary letters and digits.
 	Canaries []string `json:"canaries,omitempty"`
 }
@@ -178,7 +182,7 @@ const (
 	MaxCanary   = 64
 )
 
-// Receipt is what the proxy did for one run.
+// Receipt reports the proxy's work for one run.
 type Receipt struct {
 	Run        string     `json:"run"`
 	Tenant     string     `json:"tenant,omitempty"` // as in Registration
@@ -186,42 +190,41 @@ type Receipt struct {
 	Exchanges  []Exchange `json:"exchanges"`
 	// Omitted counts exchanges beyond the bound on Exchanges.
 	Omitted int `json:"omitted,omitempty"`
-	// Hints say why something was blocked, failed or was not swapped: constant sentences with names of the catalog, a
-	// normalised host name, and the address of a host of the catalog.
+	// Hints say why the proxy blocked a request, why it failed, or why a name was not swapped. They are constant sentences
+	// with names of the catalog, a normalised host name, and the address of a host of the catalog.
 	Hints []Hint `json:"hints,omitempty"`
 	Count Count  `json:"count"`
-	// Audit is the checkpoint of the ledger that covers the run, in its short form: see proxy/ledger. Empty: the run
-	// sent nothing, or there is no ledger.
+	// Audit is the short form of the ledger's checkpoint that covers the run: see proxy/ledger. It is empty if the run
+	// sent no request, or if there is no ledger.
 	Audit string `json:"audit,omitempty"`
-	// Alarm is what ended the run, if something did.
+	// Alarm is the alarm that ended the run, or nil.
 	Alarm *Alarm `json:"alarm,omitempty"`
-	// Plan is what a dry run would have sent, without its steps. It is nil if that is nothing, or if the run was not a dry
-	// run.
+	// Plan is the plan of a dry run, without its steps. It is nil if the plan is empty, or if the run was not a dry run.
 	Plan *planapi.Plan `json:"plan,omitempty"`
 }
 
-// Summary is what mcp-server knows about a run that has ended.
+// Summary is mcp-server's report on a run that has ended.
 type Summary struct {
-	// Client is the name and version that the MCP client gave.
+	// Client is the name and version of the MCP client, as the client sent them.
 	Client     string `json:"client,omitempty"`
 	Language   string `json:"language,omitempty"`
 	CodeSHA256 string `json:"code_sha256,omitempty"`
 	CodeBytes  int    `json:"code_bytes,omitempty"`
-	// Outcome is the reason of the exit, as runapi.Reason, or OutcomeLost; empty: the run was not started.
+	// Outcome is the reason of the exit, a runapi.Reason or OutcomeLost. It is empty if the run was not started.
 	Outcome         string  `json:"outcome,omitempty"`
 	ExitCode        int     `json:"exit_code,omitempty"`
 	Milliseconds    float64 `json:"ms,omitempty"`
 	CPUMilliseconds int64   `json:"cpu_ms,omitempty"`
 	// MemoryPeak is in bytes.
 	MemoryPeak int64 `json:"memory_peak,omitempty"`
-	// Warm means that the interpreter was started before.
+	// Warm means that the run used an interpreter that was already started.
 	Warm bool `json:"warm,omitempty"`
-	// Traceparent is of the MCP request: https://www.w3.org/TR/trace-context/
+	// Traceparent is the header of the MCP request: https://www.w3.org/TR/trace-context/
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// WhyIncomplete returns a sentence that says why later writes of the code may be missing from its plan. It is empty if
-// the code ended by itself with exit code 0.
+// WhyIncomplete returns a sentence that says why later writes of the code may be missing from its plan. It returns ""
+// if the code ended by itself with exit code 0.
 func (s Summary) WhyIncomplete() string {
 	const missing = " Its later writes are not in the plan."
 	switch {
@@ -236,10 +239,11 @@ func (s Summary) WhyIncomplete() string {
 // outcomeExited is Summary.Outcome of code that ended by itself: runapi.Exited.
 const outcomeExited = "exited"
 
-// OutcomeLost is Summary.Outcome of a run whose end mcp-server did not report: one of the two has ended before.
+// OutcomeLost is Summary.Outcome if mcp-server did not report the end of the run, because mcp-server or the proxy ended
+// first.
 const OutcomeLost = "lost"
 
-// Count sums up a run's exchanges, including the omitted ones.
+// Count is the sum of a run's exchanges, including the omitted ones.
 type Count struct {
 	Exchanges int   `json:"exchanges"`
 	Denied    int   `json:"denied"`
@@ -270,19 +274,19 @@ func (c *Count) Add(e Exchange) {
 // The outcomes of an exchange.
 const (
 	OutcomeServed  = "served"  // the upstream answered
-	OutcomeDenied  = "denied"  // policy refused, nothing was sent
-	OutcomeFailed  = "failed"  // the upstream could not be reached, or its response broke off
+	OutcomeDenied  = "denied"  // policy refused it, and the proxy did not send it
+	OutcomeFailed  = "failed"  // the upstream was unreachable, or its response broke off
 	OutcomeAborted = "aborted" // the client, the end of the run or a reload cut it off
-	OutcomePlanned = "planned" // a dry run recorded it, nothing was sent
+	OutcomePlanned = "planned" // a dry run recorded it, and the proxy did not send it
 )
 
 // Exchange is one HTTP request and response through the proxy, with the decisions made on it.
 type Exchange struct {
-	// ID is different for every exchange there ever was.
+	// ID is unique among all exchanges of all times.
 	ID  string    `json:"id,omitempty"`
 	At  time.Time `json:"at"`
 	Run string    `json:"run,omitempty"`
-	// Tenant is as in Registration.
+	// Tenant is the same as in Registration.
 	Tenant string `json:"tenant,omitempty"`
 	// CausedBy is set for a request of an MCP server that belongs to one run. Its Call is empty if several calls of that
 	// run may have caused the request.
@@ -294,45 +298,47 @@ type Exchange struct {
 	APIs []string `json:"apis,omitempty"`
 	// Outcome is one of the constants above.
 	Outcome string `json:"outcome"`
-	// Status is the status that the sandbox saw.
+	// Status is the status that the sandbox received.
 	Status int `json:"status"`
-	// Type is the media type of the answer, if it is a common one: one of MediaTypes.
+	// Type is the media type of the answer, if it is one of MediaTypes.
 	Type string `json:"type,omitempty"`
 	// Code is the code of a refusal or failure, e.g. "method_restricted".
 	Code      string `json:"code,omitempty"`
 	Swapped   []Swap `json:"swapped,omitempty"`
 	Sanitized int    `json:"sanitized,omitempty"`
-	// Scrubbed are the credentials that Sanitized counts, by their names, and the part of the answer each was in.
+	// Scrubbed lists the credentials that Sanitized counts: their names, and the parts of the answer that contained them.
 	Scrubbed []Swap `json:"scrubbed,omitempty"`
-	// Unlisted is how many more there were in a receipt and in the ledger, which list 32 of Swapped and of Scrubbed.
+	// Unlisted is how many more there were: a receipt and the ledger list 32 of Swapped and of Scrubbed.
 	Unlisted int `json:"unlisted,omitempty"`
 	Redacted int `json:"redacted,omitempty"`
-	// BytesUp and BytesDown are those of the bodies, HeadUp those of the method, path, query and headers as code wrote
-	// them.
+	// BytesUp and BytesDown count the bytes of the bodies. HeadUp counts those of the method, path, query and headers as
+	// code wrote them.
 	BytesUp   int64 `json:"bytes_up"`
 	HeadUp    int64 `json:"head_up,omitempty"`
 	BytesDown int64 `json:"bytes_down"`
-	// Caused are the requests that an MCP server sent because of a call, or because of one of Among calls.
+	// Caused lists the requests that an MCP server sent because of one of Among calls.
 	Caused []Exchange `json:"caused,omitempty"`
 	Among  int        `json:"among,omitempty"`
-	// Plan is the plan that it was recorded in, or sent for, and Step its number there; 0: it was read again before one.
+	// Plan is the plan that recorded or sent the exchange, and Step its number in the plan. Step 0 is a read that the plan
+	// repeated before a step.
 	Plan string `json:"plan,omitempty"`
 	Step int    `json:"step,omitempty"`
 	// Milliseconds is the time from the request's head to the last byte of the answer.
 	Milliseconds float64 `json:"ms"`
-	// HeldMS of these it waited for a person, and after FirstMS came the head of the answer.
+	// HeldMS is the part of Milliseconds that the request waited for a person. FirstMS is the time until the head of the
+	// answer.
 	HeldMS  float64 `json:"held_ms,omitempty"`
 	FirstMS float64 `json:"first_ms,omitempty"`
 }
 
-// Call is the tool that code called, as SERVER.TOOL, or "" for an exchange with any other host than ServersHost.
+// Call returns the tool that code called, as SERVER.TOOL, or "" for an exchange with another host than ServersHost.
 func (e Exchange) Call() string {
 	rest, ok := strings.CutPrefix(e.URL, "https://"+ServersHost+"/")
 	if !ok {
 		return ""
 	}
 	server, tool, _ := strings.Cut(rest, "/")
-	if len(e.APIs) == 1 { // by its own name, however code wrote it
+	if len(e.APIs) == 1 { // the catalog's name, however code spelled it
 		server = e.APIs[0]
 	}
 	if plain, err := url.PathUnescape(tool); err == nil {
@@ -344,7 +350,7 @@ func (e Exchange) Call() string {
 	return server + "." + tool
 }
 
-// MediaTypes are the media types that an Exchange tells. Others are the upstream's text.
+// MediaTypes lists the media types that Exchange.Type may have. Any other would be the upstream's text.
 func MediaTypes() []string {
 	return []string{
 		"application/json", "text/html", "text/plain", "text/csv", "text/xml", "application/xml", "application/xhtml+xml",
@@ -352,27 +358,27 @@ func MediaTypes() []string {
 	}
 }
 
-// What MCP servers and installations have in the place of a run's id is one of these and the server's name. No run has
-// such an id.
+// These prefixes, followed by the server's name, replace a run's id for MCP servers and installations. No run has such
+// an id.
 const (
 	ServerPrefix  = "server-"
 	InstallPrefix = "install-"
 )
 
-// OfRun reports whether an id is that of a run.
+// OfRun reports whether an id belongs to a run.
 func OfRun(id string) bool {
 	return !strings.HasPrefix(id, ServerPrefix) && !strings.HasPrefix(id, InstallPrefix)
 }
 
-// Cause is a call of a tool that made its server send something.
+// Cause is a call of a tool that made its server send requests.
 type Cause struct {
 	Run  string `json:"run"`
-	Call string `json:"call"` // as Exchange.Call
-	// Among is how many calls may have caused it: one, or all that were in flight.
+	Call string `json:"call"` // in the form of Exchange.Call
+	// Among is how many calls may have caused the request: one, or all that were in flight.
 	Among int `json:"among"`
 }
 
-// ServerCalls are the calls that an MCP server works on. They are the whole list: a call that is missing has ended.
+// ServerCalls is the complete list of calls in progress at an MCP server. A call that is not listed has ended.
 type ServerCalls struct {
 	// Version grows with each change. The proxy ignores a list that is older than the last one it got.
 	Version uint64       `json:"version"`
@@ -381,28 +387,29 @@ type ServerCalls struct {
 
 // ServerCall is a request that mcp-server has sent to an MCP server.
 type ServerCall struct {
-	// ID is different for each call of a registration.
+	// ID is unique among the calls of a registration.
 	ID uint64 `json:"id"`
-	// Run is the run that called. Empty: no run did, for example if mcp-server lists the tools.
+	// Run is the run that called. It is empty for other requests, for example if mcp-server lists the tools.
 	Run string `json:"run,omitempty"`
-	// Call is as Exchange.Call.
+	// Call has the form of Exchange.Call.
 	Call string `json:"call,omitempty"`
 	// GivenUp means that the caller no longer waits. The server may still work on the call.
 	GivenUp bool `json:"given_up,omitempty"`
 }
 
-// Caused is what a call of a tool made its server send.
+// Caused lists the requests that a server sent because of a call.
 type Caused struct {
 	Cause
 	Exchanges []Exchange `json:"exchanges"`
 	Omitted   int        `json:"omitted,omitempty"` // exchanges beyond a bound
 }
 
-// AddCaused puts what calls caused below the calls.
+// AddCaused attaches the caused requests to their calls.
 func (r *Receipt) AddCaused(list []Caused) {
 	for _, c := range list {
 		for i := range r.Exchanges {
 			x := &r.Exchanges[i]
+			// The same call may occur several times: each list goes to the first call without one.
 			if x.Among == 0 && x.Call() == c.Call {
 				x.Caused, x.Among = c.Exchanges, c.Among
 				break
@@ -412,33 +419,33 @@ func (r *Receipt) AddCaused(list []Caused) {
 	}
 }
 
-// Swap records that a token name was replaced by its credential, and where, or a credential by its name. Count is how
-// often, if it was more than once.
+// Swap records that the proxy replaced a token name by its credential, or a credential by its name, and where. Count is
+// how often, if more than once.
 type Swap struct {
 	Name  string `json:"name"`
 	In    string `json:"in"`
 	Count int    `json:"count,omitempty"`
 }
 
-// Hint is a sentence on what to do differently.
+// Hint is a sentence of advice.
 type Hint struct {
 	Code string `json:"code"`
-	// Text is for the model, Person for somebody at the command line; empty: the same.
+	// Text is for the model. Person is for a person at the command line, or empty if the text is the same.
 	Text   string `json:"text"`
 	Person string `json:"person,omitempty"`
-	// Method and Host are the request it is about, where the text does not say so itself.
+	// Method and Host name the request, if the text does not.
 	Method string `json:"method,omitempty"`
 	Host   string `json:"host,omitempty"`
 }
 
-// The codes of hints that mcp-server looks at. It drops HintETag, on a removed ETag, if the code reads no ETag.
+// The codes of hints that mcp-server reads. It drops HintETag, on a removed ETag, if the code reads no ETag.
 // HintRejected is on an upstream's 401 or 403, so mcp-server adds no hint on that status.
 const (
 	HintETag     = "etag_removed"
 	HintRejected = "credential_rejected"
 )
 
-// About names the request that the hint is about, to precede its text, or is empty.
+// About returns the request of the hint, to precede its text, or "".
 func (h Hint) About() string {
 	if h.Method == "" || h.Host == "" {
 		return ""
@@ -446,7 +453,7 @@ func (h Hint) About() string {
 	return h.Method + " " + h.Host + ": "
 }
 
-// Voice is the hint for each reader, with the request it is about.
+// Voice returns the hint for each reader, with its request.
 func (h Hint) Voice() voice.Text {
 	return voice.Text{Model: h.About() + h.Text, Person: h.About() + cmp.Or(h.Person, h.Text)}
 }
@@ -457,28 +464,28 @@ type Refusal struct {
 	Code  string `json:"code"`
 	Host  string `json:"host,omitempty"`
 	Hint  string `json:"hint,omitempty"`
-	// Person is Hint for somebody at the command line. Code does not see it.
+	// Person is the hint for a person at the command line. Code does not see it.
 	Person string `json:"-"`
-	// Retryable, Server and Tool are for calls of an MCP server's tools. Retryable: the call was not made, and may be
-	// possible later.
+	// Retryable, Server and Tool are for calls of an MCP server's tools. Retryable means that the call was not made, and
+	// may be possible later.
 	Retryable bool   `json:"retryable,omitempty"`
 	Server    string `json:"server,omitempty"`
 	Tool      string `json:"tool,omitempty"`
-	// Data is what a server's own error has beside its message.
+	// Data is the data of a server's error, beside its message.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// Events says which events a subscriber wants: it is not woken for the others.
+// Events selects the events of a subscriber. The proxy does not wake it for others.
 type Events string
 
 // The kinds of events.
 const (
-	CatalogEvents Events = "catalog"  // those with Catalog
-	AlarmEvents   Events = "alarms"   // those with Alarm
-	RequestEvents Events = "requests" // the others
+	CatalogEvents Events = "catalog"  // events with Catalog
+	AlarmEvents   Events = "alarms"   // events with Alarm
+	RequestEvents Events = "requests" // all other events
 )
 
-// Has reports whether an event is one of them.
+// Has reports whether the selection includes an event.
 func (of Events) Has(e Event) bool {
 	switch {
 	case e.Catalog != "":
@@ -491,16 +498,16 @@ func (of Events) Has(e Event) bool {
 
 // Event is one line of GET /v1/events. Exactly one field is set, besides Lost.
 type Event struct {
-	// Lost is how many events before this one were not sent, because the subscriber was too slow.
+	// Lost is how many events before this one the proxy dropped, because the subscriber was too slow.
 	Lost int `json:"lost,omitempty"`
 	// Catalog is the version after a change.
 	Catalog  string    `json:"catalog,omitempty"`
 	Exchange *Exchange `json:"exchange,omitempty"`
 	// Receipt is the receipt of a run that has ended.
 	Receipt *Receipt `json:"receipt,omitempty"`
-	// Caused is what a call made an MCP server send, perhaps after the run's receipt.
+	// Caused may come after the run's receipt.
 	Caused *Caused `json:"caused,omitempty"`
-	// Alarm is sent before the receipt that has it too.
+	// Alarm comes before the receipt that contains the same alarm.
 	Alarm *Alarm `json:"alarm,omitempty"`
 }
 
@@ -511,7 +518,7 @@ type Health struct {
 	Version string `json:"version"`
 }
 
-// Diagnosis has the checks that only the proxy can make.
+// Diagnosis holds the checks that only the proxy can make.
 type Diagnosis struct {
 	// CA is the certificate that the sandbox trusts, in PEM.
 	CA string `json:"ca"`
@@ -519,7 +526,7 @@ type Diagnosis struct {
 	Hosts []HostCheck `json:"hosts"`
 }
 
-// HostCheck is the result of one request of the proxy to a host.
+// HostCheck is the result of one request from the proxy to a host.
 type HostCheck struct {
 	Host string `json:"host"`
 	// Status is the HTTP status of the answer. If it is 0, the host did not answer: Code, Problem and Hint say why, as in
@@ -531,6 +538,6 @@ type HostCheck struct {
 	// Plain means without TLS.
 	Plain        bool  `json:"plain,omitempty"`
 	Milliseconds int64 `json:"ms"`
-	// SkewMilliseconds is how far the proxy's clock is ahead of the host's. Nil: the host sent no Date.
+	// SkewMilliseconds is how far the proxy's clock is ahead of the host's. It is nil if the host sent no Date.
 	SkewMilliseconds *int64 `json:"skew_ms,omitempty"`
 }

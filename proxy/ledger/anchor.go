@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// anchorQueue is how many checkpoints wait for a slow anchor.
+	// anchorQueue is how many checkpoints may wait for a slow anchor.
 	anchorQueue = 256
-	// anchorTime is how long Close waits for it.
+	// anchorTime is how long Close waits for the anchor.
 	anchorTime = 2 * time.Second
 )
 
-// anchor is a file or a named pipe elsewhere that gets the short form of every checkpoint, in a goroutine of its own:
-// it may be on a disk that does not answer. What it cannot take is lost to it; the ledger has every checkpoint.
+// anchor is a file or a named pipe outside the ledger that gets the short form of every checkpoint. A separate
+// goroutine writes to it, because its disk may stall. The anchor misses the checkpoints that it cannot take; the ledger
+// has every checkpoint.
 type anchor struct {
 	path  string
 	log   *slog.Logger
@@ -30,15 +31,16 @@ type anchor struct {
 	done  chan struct{}
 }
 
-// newAnchor begins to write to a path.
+// newAnchor starts a goroutine that writes to a path.
 func newAnchor(path string, log *slog.Logger) *anchor {
 	a := &anchor{path: path, log: log, lines: make(chan string, anchorQueue), done: make(chan struct{})}
 	go a.write()
 	return a
 }
 
-// add queues a line. It never waits.
+// add queues a line. It never blocks.
 func (a *anchor) add(line string) {
+	// The caller holds the ledger's lock: a stalled anchor must not stall the ledger.
 	select {
 	case a.lines <- line:
 	default:
@@ -50,7 +52,7 @@ func (a *anchor) lost(err error) {
 	a.log.Warn("AUDIT_ANCHOR did not get a checkpoint", logline.Tag("audit"), slog.String("error", err.Error()))
 }
 
-// write writes what is queued until close.
+// write writes queued lines until close.
 func (a *anchor) write() {
 	defer close(a.done)
 	for line := range a.lines {
@@ -60,8 +62,8 @@ func (a *anchor) write() {
 	}
 }
 
-// appendLine opens the file for each line: it may have been moved away, and a pipe's reader may have come.
-// Non-blocking: a pipe without a reader is an error.
+// appendLine opens the file for each line, because it may have been moved away, or a pipe may have got a reader.
+// O_NONBLOCK makes a pipe without a reader an error.
 func appendLine(path, line string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -71,7 +73,7 @@ func appendLine(path, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// close writes what is queued, if the anchor takes it in time. Nothing is added afterwards.
+// close writes the queued lines, if the anchor takes them in time. The caller must not call add afterwards.
 func (a *anchor) close() {
 	close(a.lines)
 	select {

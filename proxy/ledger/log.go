@@ -24,40 +24,40 @@ import (
 )
 
 const (
-	// saltBytes are enough that no record is found by trying salts.
+	// saltBytes is the length of a salt. It is long enough to stop a search for a record by trying salts.
 	saltBytes = 16
-	// tryAgain is how long after a failed write the next one is tried.
+	// tryAgain is the pause between a failed write and the next attempt.
 	tryAgain = time.Second
 )
 
 // Config configures a Log.
 type Config struct {
-	// Dir is the ledger's folder. It is created.
+	// Dir is the ledger's folder. Open creates it.
 	Dir string
-	// Patience is how long Open waits for another process that ends.
+	// Patience is how long Open waits for the end of another process that writes the folder.
 	Patience time.Duration
-	// Keep is how long records are kept. 0: for ever. Their hashes stay.
+	// Keep is how long records are kept. Their hashes stay. 0 means for ever.
 	Keep time.Duration
-	// Most bounds the folder in bytes: one half is for today, the other for the days before, of which the oldest are
-	// dropped as by Keep. While today's half is full nothing can be written, as on a full disk. 0: no bound.
+	// Most bounds the folder in bytes: one half for today, the other for earlier days, of which the oldest are dropped
+	// first, as by Keep. If today's half is full, every write fails, as on a full disk. 0 means no bound.
 	Most int64
-	// Anchor is a file or a named pipe that gets the short form of every checkpoint. Empty: none.
+	// Anchor is a file or a named pipe that gets the short form of every checkpoint. It may be empty.
 	Anchor string
-	// Version is the program's, for the first record.
+	// Version is the program's version, for the first record.
 	Version string
 	Log     *slog.Logger
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// half is the half of Most.
+// half returns half of Most.
 func (c Config) half() int64 { return c.Most / 2 }
 
-// today is what today's records may have: a part of its half is for the roots of the oldest days, a few hundred bytes
-// each.
+// today returns how many bytes today's records may take. The rest of the half is for the roots of the oldest days, a
+// few hundred bytes each.
 func (c Config) today() int64 { return c.half() - c.half()/16 }
 
-// ordinary is today without a part for starts, checkpoints, and the records that say how many others were lost.
+// ordinary returns today without the part for starts, checkpoints, and the records that count lost ones.
 func (c Config) ordinary() int64 { return c.today() - c.half()/16 }
 
 // Log writes the ledger. It is safe for concurrent use. One process at a time writes a folder.
@@ -65,25 +65,25 @@ type Log struct {
 	conf   Config
 	lock   *os.File
 	signer note.Signer
-	anchor *anchor      // nil: none
-	lost   atomic.Int64 // in all, for the metric
+	anchor *anchor      // nil without Config.Anchor
+	lost   atomic.Int64 // records lost since the start, for the metric
 
-	forgetting sync.WaitGroup // older days
-	forgetMu   sync.Mutex     // one at a time
+	forgetting sync.WaitGroup // goroutines that drop earlier days
+	forgetMu   sync.Mutex     // held by the one that is dropping
 
 	mu       sync.Mutex
 	day      *day
-	previous string // the day of the file before, or empty
+	previous string // the day of the previous file, or empty
 	tree     tree
 	prev     tlog.Hash
-	signed   Head // of the last checkpoint
+	signed   Head // the head of the last checkpoint
 	broken   error
 	brokeAt  time.Time
-	gap      int // records lost since the last one written
+	gap      int // records lost since the last written one
 }
 
-// Append writes a record. The error means that it is not in the ledger; the next record that can be written is preceded
-// by one that says how many were lost.
+// Append writes a record. An error means that the record is not in the ledger. A record that counts the lost ones
+// precedes the next record that can be written.
 func (l *Log) Append(e Entry) error {
 	entry, err := encode(e)
 	if err != nil {
@@ -95,6 +95,7 @@ func (l *Log) Append(e Entry) error {
 	if e.Start != nil {
 		most = l.conf.today()
 	}
+	// The gap comes first: after it, each record follows the one before without a silent loss.
 	if err = l.mend(); err == nil {
 		err = l.append(entry, most)
 	}
@@ -104,7 +105,7 @@ func (l *Log) Append(e Entry) error {
 	return err
 }
 
-// encode is an entry as JSON in which <, > and & stand as they are: escaped, a URL could take six times the room.
+// encode returns an entry as JSON without escapes for <, > and &: escaped, a URL could take six times the space.
 func encode(e Entry) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -113,14 +114,14 @@ func encode(e Entry) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// append writes one record, if today's have at most so many bytes then. The caller holds mu.
+// append writes one record, if today's records then take at most most bytes. The caller holds mu.
 func (l *Log) append(entry []byte, most int64) error {
 	now := l.conf.Now()
 	if err := l.turn(now); err != nil {
 		return err
 	}
 	var salt [saltBytes]byte
-	_, _ = rand.Read(salt[:]) // it never fails
+	_, _ = rand.Read(salt[:]) // crypto/rand never fails
 	text := line(l.tree.size, now, l.prev, salt[:], entry)
 	if l.conf.Most > 0 && l.day.written.Load()+int64(len(text)) > most {
 		return errMost
@@ -129,19 +130,21 @@ func (l *Log) append(entry []byte, most int64) error {
 	if err := l.day.write(text); err != nil {
 		return err
 	}
+	// Only after the write: after an error the tree must not have a leaf that the file lacks.
 	l.tree.add(h)
 	l.prev = h
 	return nil
 }
 
-// errMost is the error while today's part of Config.Most is full.
+// errMost is the error if today's part of Config.Most is full.
 var errMost = errors.New("today's records have reached the most that is kept of a day")
 
-// mend tries to go on after a failed write. The caller holds mu.
+// mend tries to write again after a failed write. The caller holds mu.
 func (l *Log) mend() error {
 	if l.broken == nil {
 		return nil
 	}
+	// A full disk must not cost a system call for each record.
 	if l.conf.Now().Sub(l.brokeAt) < tryAgain {
 		return l.broken
 	}
@@ -161,6 +164,7 @@ func (l *Log) mend() error {
 func (l *Log) failed(err error) {
 	l.lost.Add(1)
 	l.gap++
+	// Log the first failure only, not each lost record.
 	if l.broken == nil {
 		l.conf.Log.Error("the ledger cannot be written", logline.Tag("audit"), slog.String("error", err.Error()))
 	}
@@ -169,17 +173,19 @@ func (l *Log) failed(err error) {
 	}
 }
 
-// Verify reads the ledger from its files, while it is written, and compares it with checkpoints that others kept.
+// Verify reads the ledger from its files, also while the Log writes them, and compares it with known checkpoints.
 func (l *Log) Verify(known []Known) (Report, error) { return Verify(Dir(l.conf.Dir), "", known) }
 
-// Lost is how many records could not be written since the start.
+// Lost returns how many records could not be written since the start.
 func (l *Log) Lost() int64 { return l.lost.Load() }
 
-// Checkpoint signs the ledger as it is and brings it to the disk. run is for whose end it is made, or empty.
+// Checkpoint signs the current state of the ledger and flushes it to disk. run is the run for whose end it is made, or
+// empty.
 func (l *Log) Checkpoint(run string) (Head, error) {
 	l.mu.Lock()
 	head, d, upTo, err := l.checkpoint(run)
 	l.mu.Unlock()
+	// Without mu: a slow disk must not block Append.
 	if err == nil {
 		err = d.sync(upTo)
 	}
@@ -191,8 +197,8 @@ func (l *Log) Checkpoint(run string) (Head, error) {
 	return head, nil
 }
 
-// checkpoint writes a checkpoint, if there is a record since the last one. The caller holds mu, and calls sync of the
-// day that is returned.
+// checkpoint writes a checkpoint, if there are records since the last one. The caller holds mu, and must then call sync
+// of the returned day.
 func (l *Log) checkpoint(run string) (Head, *day, int64, error) {
 	if l.broken != nil {
 		return Head{}, nil, 0, l.broken
@@ -215,7 +221,7 @@ func (l *Log) checkpoint(run string) (Head, *day, int64, error) {
 	return head, l.day, l.day.written.Load(), nil
 }
 
-// sign is the line of a checkpoint. The caller holds mu.
+// sign returns the line of a checkpoint. The caller holds mu.
 func (l *Log) sign(run string, head Head) ([]byte, error) {
 	signed, err := note.Sign(&note.Note{Text: head.text(l.signer.Name())}, l.signer)
 	if err != nil {
@@ -226,14 +232,15 @@ func (l *Log) sign(run string, head Head) ([]byte, error) {
 	}})
 }
 
-// Close signs what is not signed yet and lets another process write the folder.
+// Close signs the records since the last checkpoint and lets another process write the folder.
 func (l *Log) Close() error {
 	l.mu.Lock()
-	if l.gap > 0 { // nobody else knows how many were lost
+	if l.gap > 0 { // only this process knows how many records were lost
 		l.brokeAt = time.Time{}
-		_ = l.mend() // what follows fails too
+		_ = l.mend() // the checkpoint below reports the same error
 	}
 	l.mu.Unlock()
+	// The lock must not be released while this process still drops days.
 	l.forgetting.Wait()
 	_, err := l.Checkpoint("")
 	l.mu.Lock()
@@ -246,17 +253,18 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.lock.Close())
 }
 
-// turn begins the file of a new day. Every file begins with a checkpoint, so that the next start needs no other file.
-// The caller holds mu.
+// turn begins the file of a new day. Every file begins with a checkpoint, so that a start needs only the last file. The
+// caller holds mu.
 func (l *Log) turn(now time.Time) error {
 	today := now.UTC().Format(dayLayout)
-	if l.day != nil && today <= l.day.name { // a clock that was set back makes no earlier day
+	// A clock that was set back must not begin an earlier file: files must be in the order of their records.
+	if l.day != nil && today <= l.day.name {
 		if today < l.day.name {
 			l.rename(today)
 		}
 		return nil
 	}
-	if l.day != nil { // else the checkpoint could be on the disk without what it covers
+	if l.day != nil { // otherwise the checkpoint could reach the disk before the records that it covers
 		if err := l.day.sync(l.day.written.Load()); err != nil {
 			return err
 		}
@@ -294,30 +302,33 @@ func (l *Log) turn(now time.Time) error {
 	return err
 }
 
-// rename gives the current file the name of an earlier day if it has that of a day that is still to come: the clock was
-// ahead when it began, and all records until then would be in it. Where the clock is before the file before, it is the
-// clock that is wrong now. The caller holds mu.
+// rename gives the current file the name of an earlier day, if its name is a day in the future. The clock was ahead
+// when the file began, and would put all records until that day into the file. If the clock is before the previous
+// file's day, the clock is wrong now, and rename keeps the name. The caller holds mu.
 func (l *Log) rename(today string) {
 	after, err := time.Parse(dayLayout, l.previous)
 	if err != nil || today < l.previous {
 		return
 	}
 	name := max(today, after.AddDate(0, 0, 1).Format(dayLayout))
+	// TryLock, because forget holds forgetMu while it waits for mu.
 	if name >= l.day.name || !l.forgetMu.TryLock() {
 		return
 	}
 	defer l.forgetMu.Unlock()
-	if os.Rename(l.path(l.day.name+recordsName), l.path(name+recordsName)) == nil { // else the next record tries
+	// After an error the next record tries again.
+	if os.Rename(l.path(l.day.name+recordsName), l.path(name+recordsName)) == nil {
 		l.day.name = name
-		_ = atomicfile.SyncDir(l.conf.Dir) // the records are in the file under either name
+		_ = atomicfile.SyncDir(l.conf.Dir) // not needed for safety: the records are in the file under either name
 	}
 }
 
-// dropOlder begins to drop what is no longer kept of the days before today.
+// dropOlder starts to drop earlier days that are no longer kept.
 func (l *Log) dropOlder(now time.Time) {
 	if l.conf.Keep == 0 && l.conf.Most == 0 {
 		return
 	}
+	// In the background: rehashing a day takes long, and the caller holds mu.
 	l.forgetting.Go(func() {
 		if err := l.forget(now); err != nil {
 			l.conf.Log.Error("older days of the ledger cannot be dropped", logline.Tag("audit"),
@@ -330,14 +341,14 @@ func (l *Log) dropOlder(now time.Time) {
 type day struct {
 	name    string
 	f       *os.File
-	written atomic.Int64 // bytes that are whole lines
+	written atomic.Int64 // the length of all whole lines
 
 	mu     sync.Mutex
 	synced int64
 	closed bool
 }
 
-// createDay creates the file of a day, or takes the one that is there.
+// createDay opens the file of a day, and creates it if it is missing.
 func createDay(dir, name string) (*day, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name+recordsName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -349,11 +360,12 @@ func createDay(dir, name string) (*day, error) {
 	return d, errors.Join(err, atomicfile.SyncDir(dir))
 }
 
-// write appends a line. After an error the file has none of it.
+// write appends a line. After an error the file has no part of the line.
 func (d *day) write(text []byte) error {
 	at := d.written.Load()
 	n, err := d.f.WriteAt(append(text, '\n'), at)
 	if err != nil {
+		// A part of a line would make the next record unreadable.
 		if n > 0 {
 			err = errors.Join(err, d.f.Truncate(at))
 		}
@@ -363,13 +375,14 @@ func (d *day) write(text []byte) error {
 	return nil
 }
 
-// sync brings the file to the disk up to an offset at least. Callers that wait share one flush.
+// sync flushes the file to disk, at least up to an offset. Callers that wait share one flush.
 func (d *day) sync(upTo int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.synced >= upTo || d.closed {
-		return nil // closing has flushed
+		return nil // turn flushed the file before it closed it
 	}
+	// Records that came while this call waited for the lock are flushed too.
 	upTo = d.written.Load()
 	if err := d.f.Sync(); err != nil {
 		return err

@@ -28,12 +28,12 @@ import (
 const (
 	keyName  = "key"
 	lockName = "lock"
-	// backwards is how much is read at once while the last checkpoint is looked for.
+	// backwards is how many bytes are read at once in the search for the last checkpoint.
 	backwards = 1 << 20
 )
 
-// Open opens the ledger of a folder, or creates one. A ledger that does not verify is set aside, and a new one is
-// created that says so: what happens from now on must be recorded all the same.
+// Open opens the ledger of a folder, or creates one. If a ledger does not verify, Open sets it aside and creates a new
+// one, whose first record names the old. The proxy must record requests in any case.
 func Open(c Config) (*Log, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -47,7 +47,7 @@ func Open(c Config) (*Log, error) {
 		err = l.Append(Entry{Start: &start})
 	}
 	switch {
-	case errors.Is(err, errMost): // it is counted as lost, like others of today
+	case errors.Is(err, errMost): // the start counts as a lost record, like others of today
 		err = nil
 	case err == nil:
 		_, err = l.Checkpoint("")
@@ -67,13 +67,14 @@ func Open(c Config) (*Log, error) {
 	return l, nil
 }
 
-// open brings the log to where the process before has stopped.
+// open continues the log where the previous process stopped.
 func (l *Log) open() (Start, error) {
 	start := Start{Version: l.conf.Version}
 	if err := os.MkdirAll(l.conf.Dir, 0o700); err != nil {
 		return start, err
 	}
 	var err error
+	// The lock comes before everything else: two writers would each continue the same tree.
 	if l.lock, err = folderlock.Take(l.conf.Dir, l.conf.Patience); err != nil {
 		return start, err
 	}
@@ -93,7 +94,7 @@ func (l *Log) open() (Start, error) {
 	if err == nil {
 		err = l.turn(l.conf.Now())
 	}
-	if err == nil { // the process before may have stopped while it dropped days
+	if err == nil { // the previous process may have stopped while it dropped days
 		l.dropOlder(l.conf.Now())
 	}
 	return start, err
@@ -112,7 +113,7 @@ func (l *Log) findPrevious() error {
 
 func (l *Log) path(name string) string { return filepath.Join(l.conf.Dir, name) }
 
-// readKey reads the key, or makes one.
+// readKey reads the signing key, or makes one.
 func (l *Log) readKey() error {
 	text, err := readSmall(l.path(keyName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -130,25 +131,26 @@ func (l *Log) readKey() error {
 	return nil
 }
 
-// makeKey makes the ledger's key, with a name that identifies it.
+// makeKey makes the ledger's key, with a name that identifies the ledger.
 func (l *Log) makeKey() (string, error) {
 	private, public, err := note.GenerateKey(rand.Reader, "codeforge-"+strings.ToLower(rand.Text()[:8]))
 	if err != nil {
 		return "", err
 	}
+	// The public key first: after a crash between the two writes, the next start makes both again.
 	if err = atomicfile.Write(l.path(pubName), []byte(public+"\n"), 0o600); err != nil {
 		return "", err
 	}
 	return private, atomicfile.Write(l.path(keyName), []byte(private+"\n"), 0o600)
 }
 
-// damaged means that a ledger does not verify.
+// damaged is the error for a ledger that does not verify.
 type damaged struct{ what string }
 
 func (d *damaged) Error() string { return d.what }
 
-// resume goes to the end of the last file. What follows the last whole record there was never acknowledged, and is
-// dropped.
+// resume continues at the end of the last file. It drops the bytes after the last whole record, which no caller got
+// acknowledged.
 func (l *Log) resume() (dropped int64, err error) {
 	days, err := days(l.conf.Dir)
 	if err != nil {
@@ -165,7 +167,7 @@ func (l *Log) resume() (dropped int64, err error) {
 		if err != nil || !empty {
 			return dropped, err
 		}
-		// The process before stopped while it began this file.
+		// The previous process stopped while it began this file.
 		if err := os.Remove(l.path(last)); err != nil {
 			return dropped, err
 		}
@@ -173,8 +175,8 @@ func (l *Log) resume() (dropped int64, err error) {
 	return dropped, nil
 }
 
-// resumeDay goes to the end of a day's file. first says that there is no earlier one. empty means that it has neither
-// a record nor a checkpoint.
+// resumeDay continues at the end of a day's file. first means that there is no earlier file. empty means that the file
+// has neither a record nor a checkpoint.
 func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err error) {
 	d, err := createDay(l.conf.Dir, name)
 	if err != nil {
@@ -202,6 +204,7 @@ func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err
 		}
 	} else if n, err := firstRecord(d.f, size); err != nil || n < 0 {
 		return size, true, err
+		// Only the very first file begins without a checkpoint.
 	} else if !first || n > 0 {
 		return 0, false, &damaged{"the checkpoint that the last file begins with is missing"}
 	}
@@ -209,7 +212,7 @@ func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err
 	if err != nil {
 		return 0, false, err
 	}
-	if prev == (tlog.Hash{}) && c != nil { // nothing follows the checkpoint
+	if prev == (tlog.Hash{}) && c != nil { // there are no records after the checkpoint
 		prev = c.Last
 	}
 	if err := d.f.Truncate(end); err != nil {
@@ -220,23 +223,24 @@ func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err
 	return size - end, false, nil
 }
 
-// verifier verifies what the key signs.
+// verifier returns the verifier of the key's signatures.
 func (l *Log) verifier() (note.Verifier, error) {
 	text, err := readSmall(l.path(pubName))
 	if err != nil {
 		return nil, err
 	}
 	v, err := note.NewVerifier(strings.TrimSpace(text))
+	// A replaced key.pub would make every checkpoint look forged.
 	if err != nil || v.KeyHash() != l.signer.KeyHash() {
 		return nil, &damaged{pubName + " does not belong to the key"}
 	}
 	return v, nil
 }
 
-// lastCheckpoint finds the last whole line that is a checkpoint, and where the next line begins. It is nil when there
-// is none; then at is 0.
+// lastCheckpoint finds the last whole line that is a checkpoint, and the offset of the next line. Without a checkpoint
+// it returns 0 and nil.
 func lastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error) {
-	var tail []byte // from begin to where the search ended
+	var tail []byte // the bytes from begin to the end of the search
 	mark := []byte("\n" + checkpointPrefix)
 	for begin := size; begin > 0; {
 		step := min(begin, backwards)
@@ -259,13 +263,13 @@ func lastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error)
 			if i == 0 {
 				break
 			}
-			search = search[:i-1] // it was not written to its end
+			search = search[:i-1] // the line is incomplete
 		}
 	}
 	return 0, nil, nil
 }
 
-// replay adds the records from an offset on to the tree, up to the first line that is not the next record.
+// replay adds the records from an offset to the tree, up to the first line that is not the next record.
 func replay(f *os.File, at, size int64, t *tree) (end int64, prev tlog.Hash, err error) {
 	lines := newLines(io.NewSectionReader(f, at, size-at))
 	for end = at; ; end = at + lines.read {
@@ -277,6 +281,7 @@ func replay(f *os.File, at, size int64, t *tree) (end int64, prev tlog.Hash, err
 			return end, prev, nil
 		}
 		n, of, ok := place(text)
+		// The first record after a checkpoint has no known predecessor here.
 		if !ok || n != t.size || text[len(text)-1] != '}' || prev != (tlog.Hash{}) && !follows(of, prev) {
 			return end, prev, nil
 		}
@@ -285,7 +290,7 @@ func replay(f *os.File, at, size int64, t *tree) (end int64, prev tlog.Hash, err
 	}
 }
 
-// firstRecord is the number of the first line that is a record, or -1.
+// firstRecord returns the number of the first line that is a record, or -1.
 func firstRecord(f *os.File, size int64) (int64, error) {
 	for lines := newLines(io.NewSectionReader(f, 0, size)); ; {
 		text, err := lines.next()
@@ -298,7 +303,7 @@ func firstRecord(f *os.File, size int64) (int64, error) {
 	}
 }
 
-// setAside moves the ledger's files, but not its key, to a folder of their own.
+// setAside moves the ledger's files, but not its key, into a new folder.
 func (l *Log) setAside() (string, error) {
 	to := "set-aside-" + l.conf.Now().UTC().Format("20060102T150405")
 	if err := os.Mkdir(l.path(to), 0o700); err != nil {
@@ -317,8 +322,8 @@ func (l *Log) setAside() (string, error) {
 	return to, atomicfile.SyncDir(l.conf.Dir)
 }
 
-// forget replaces the records of days that are no longer kept by their hashes. Days are counted from the one after the
-// last that has a file before the current one: a clock that is ahead makes no record old.
+// forget replaces the records of days that are no longer kept by their hashes. It counts days from the day after the
+// last file before the current one, so that a clock that is ahead does not make records old.
 func (l *Log) forget(now time.Time) error {
 	l.forgetMu.Lock()
 	defer l.forgetMu.Unlock()
@@ -329,7 +334,7 @@ func (l *Log) forget(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	first := "" // of the days that are kept
+	first := "" // the first day that is kept
 	if last, err := time.Parse(dayLayout, previous); err == nil && l.conf.Keep > 0 {
 		if next := last.AddDate(0, 0, 1); next.Before(now) {
 			now = next
@@ -337,6 +342,7 @@ func (l *Log) forget(now time.Time) error {
 		first = now.UTC().Add(-l.conf.Keep).Format(dayLayout)
 	}
 	room := l.conf.half() // the other half is for today
+	// The newest first: the oldest days lose their records if the bytes do not suffice.
 	for _, name := range slices.Backward(names) {
 		day := dayOf(name)
 		if day >= current || strings.HasSuffix(name, rootsName) {
@@ -381,6 +387,7 @@ func (l *Log) forgetDay(day string) error {
 		return err
 	}
 	defer f.Close()
+	// Fill writes a temporary file: after a crash the records are still there.
 	err = atomicfile.Fill(l.path(day+hashesName), 0o600, func(w io.Writer) error {
 		hashes := bufio.NewWriter(w)
 		for lines := newLines(f); ; {
@@ -393,7 +400,7 @@ func (l *Log) forgetDay(day string) error {
 			}
 			if !bytes.HasPrefix(text, []byte(checkpointPrefix)) {
 				h := tlog.RecordHash(text)
-				_, _ = hashes.Write(h[:]) // Flush tells
+				_, _ = hashes.Write(h[:]) // Flush reports the error
 			}
 		}
 	})
@@ -403,8 +410,8 @@ func (l *Log) forgetDay(day string) error {
 	return os.Remove(f.Name())
 }
 
-// forgetHashes writes the roots of a day's hashes, and removes the hashes if that is smaller. The size is of what
-// stays.
+// forgetHashes writes the roots of a day's hashes, and removes the hashes if the roots are smaller. It returns the size
+// of the file that stays.
 func (l *Log) forgetHashes(names []string, day string) (size int64, err error) {
 	f, err := os.Open(l.path(day + hashesName))
 	if err != nil {
@@ -428,7 +435,7 @@ func (l *Log) forgetHashes(names []string, day string) (size int64, err error) {
 	return int64(len(roots)), os.Remove(f.Name())
 }
 
-// before is how many records there are before a day, of whose predecessors only hashes or roots are kept.
+// before returns the number of records before a day. It returns an error if an earlier day still has its records.
 func (l *Log) before(names []string, day string) (n int64, err error) {
 	for _, name := range names {
 		switch {
@@ -455,7 +462,7 @@ func (l *Log) before(names []string, day string) (n int64, err error) {
 	return n, nil
 }
 
-// readSmall reads a file of a line.
+// readSmall reads a file of one line, up to maxKeyFile bytes.
 func readSmall(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {

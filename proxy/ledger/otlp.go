@@ -13,12 +13,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// maxOpenRuns bounds how many runs Export holds that have not ended yet, in the order of the ledger.
+// maxOpenRuns bounds the runs without an end that ExportOTLP holds in memory.
 const maxOpenRuns = 1000
 
-// ExportOTLP writes each run with its requests as a trace, a line of OTLP's JSON each: what a collector's otlpjsonfile
-// receiver reads, and its /v1/traces takes. Requests of MCP servers and installations are traces of their own. There is
-// nothing in it but what the ledger has: names, hosts, sizes and times.
+// ExportOTLP writes each run with its requests as a trace: one line of OTLP JSON, which a collector's otlpjsonfile
+// receiver and its /v1/traces accept. Requests of MCP servers and installations are separate traces. The traces contain
+// only data of the ledger: names, hosts, sizes and times.
 //
 // https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
 func ExportOTLP(src Source, q Query, w io.Writer) error {
@@ -38,7 +38,7 @@ func ExportOTLP(src Source, q Query, w io.Writer) error {
 		}
 		return nil
 	})
-	for _, sent := range open { // of runs that go on, or that were cut off
+	for _, sent := range open { // runs in progress, or cut off
 		if err == nil {
 			err = enc.Encode(trace(sent[len(sent)-1].At, nil, sent))
 		}
@@ -46,7 +46,7 @@ func ExportOTLP(src Source, q Query, w io.Writer) error {
 	return err
 }
 
-// The parts of OTLP's JSON that are written. Kinds: 1 is internal, 3 a client. Status 2 is an error.
+// The parts of OTLP JSON that ExportOTLP writes.
 type (
 	otlp struct {
 		ResourceSpans []resourceSpans `json:"resourceSpans"`
@@ -86,7 +86,7 @@ type (
 	}
 )
 
-// The kinds of spans, and the code of an error.
+// The kinds of spans, and the status code of an error.
 const (
 	kindInternal = 1
 	kindClient   = 3
@@ -105,13 +105,13 @@ func number(key string, value int64) attribute {
 	return a
 }
 
-// trace is a run with its requests. Without a run, only they are.
+// trace returns a run with its requests, or only the requests if run is nil.
 func trace(at time.Time, run *Run, sent []Record) otlp {
 	id, parent, root := identity(run, sent)
 	var spans []span
 	if run != nil {
 		began := at.Add(-duration(run.Milliseconds))
-		for _, r := range sent { // the run began before what it sent
+		for _, r := range sent { // a run must begin before its requests
 			if r.Exchange.At.Before(began) {
 				began = r.Exchange.At
 			}
@@ -141,7 +141,7 @@ func trace(at time.Time, run *Run, sent []Record) otlp {
 	return out
 }
 
-// requestSpan is a request. Its attributes have the names of OpenTelemetry's conventions for HTTP.
+// requestSpan returns the span of a request. Its attributes follow OpenTelemetry's conventions for HTTP.
 func requestSpan(trace, parent string, r Record) span {
 	x := r.Exchange
 	s := span{
@@ -174,8 +174,8 @@ func requestSpan(trace, parent string, r Record) span {
 	return s
 }
 
-// identity are the ids of a trace, of the span above it and of its own first span. A run that came with a traceparent
-// belongs to that trace.
+// identity returns the ids of a trace, of the parent span and of the root span. A run with a traceparent belongs to
+// that trace.
 func identity(run *Run, sent []Record) (trace, parent, root string) {
 	seed := ""
 	if run != nil {
@@ -184,6 +184,7 @@ func identity(run *Run, sent []Record) (trace, parent, root string) {
 			trace, parent = part[1], part[2]
 		}
 	} else {
+		// A server's or an installation's name is the same for every request: its traces need the salt.
 		seed = cmp.Or(sent[0].Exchange.Run, sent[0].Salt)
 		if !controlapi.OfRun(seed) {
 			seed = sent[0].Salt
@@ -192,7 +193,7 @@ func identity(run *Run, sent []Record) (trace, parent, root string) {
 	return cmp.Or(trace, digest(32, "trace", seed)), parent, digest(16, "run", seed)
 }
 
-// digest is an id of a number of hexadecimal digits.
+// digest derives an id with a number of hexadecimal digits. The same record always gets the same id.
 func digest(digits int, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])[:digits]

@@ -1,16 +1,16 @@
-// Package ledger is the record of what left the machine: a file a day with one record a line, in which changing,
-// removing, adding or reordering a record is found.
+// Package ledger records the requests that left the machine: one file a day with one record a line. `codeforge audit
+// verify` detects every changed, removed, added or reordered record.
 //
-// A record is a leaf of a Merkle tree as RFC 6962 has it. At the end of a run that sent something, a checkpoint of the
-// tree is signed, written and brought to the disk before the run's end is reported to anybody; its short form is in
-// the run's result and in the log, where whoever rewrites the ledger cannot reach it. Contract: the ledger holds what a
-// receipt holds, so no credential and no redacted string.
+// A record is a leaf of a Merkle tree (RFC 6962). If a run sent a request, the proxy signs a checkpoint of the tree at
+// the run's end and flushes it to disk before it reports the end. The checkpoint's short form is in the run's result
+// and in the log, so a person who rewrites the ledger cannot change it there. Contract: the ledger holds the content of
+// receipts, so no credential and no redacted string.
 //
-//	audit/key                 signs checkpoints; nobody but the proxy reads it
+//	audit/key                 signs checkpoints; only the proxy reads it
 //	audit/key.pub             verifies them
 //	audit/2026-11-23.ndjson   the records of a day (UTC), with checkpoints in between
-//	audit/2026-08-20.hashes   what is kept of an older day: 32 bytes per record
-//	audit/2026-05-20.roots    what is kept of one whose hashes have no room: the roots of the largest subtrees of them
+//	audit/2026-08-20.hashes   the rest of an older day: 32 bytes for each record
+//	audit/2026-05-20.roots    the rest of a day without space for its hashes: the roots of their largest subtrees
 package ledger
 
 import (
@@ -25,23 +25,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Entry is what a record tells. Exactly one field is set.
+// Entry is the content of a record. Exactly one field is set.
 type Entry struct {
-	// Exchange is a request that is over, also one that was refused.
+	// Exchange is a finished or refused request.
 	Exchange *controlapi.Exchange `json:"exchange,omitempty"`
-	// Sending is a request that is about to leave, where AUDIT is "required".
+	// Sending is a request that is about to leave, if AUDIT is "required".
 	Sending *Sending `json:"sending,omitempty"`
 	// Run is a run that has ended.
 	Run *Run `json:"run,omitempty"`
-	// Decision is what a person decided about a held request.
+	// Decision is a person's decision about a held request or a plan.
 	Decision *Decision `json:"decision,omitempty"`
 	// Alarm is a request that carried a canary or a credential's value.
 	Alarm *controlapi.Alarm `json:"alarm,omitempty"`
-	// Login is a login, or its end.
+	// Login is a login or a logout.
 	Login *Login `json:"login,omitempty"`
 	// Start is the proxy's start.
 	Start *Start `json:"start,omitempty"`
-	// Gap means that records before it could not be written.
+	// Gap means that earlier records could not be written.
 	Gap *Gap `json:"gap,omitempty"`
 }
 
@@ -49,13 +49,13 @@ type Entry struct {
 type Sending struct {
 	Run    string `json:"run"`
 	Tenant string `json:"tenant,omitempty"`
-	// CausedBy is as in controlapi.Exchange.
+	// CausedBy is the same as in controlapi.Exchange.
 	CausedBy *controlapi.Cause `json:"caused_by,omitempty"`
 	Method   string            `json:"method"`
 	URL      string            `json:"url"`
 }
 
-// Run is a run as mcp-server describes it.
+// Run is a run with mcp-server's description.
 type Run struct {
 	Run        string `json:"run"`
 	Tenant     string `json:"tenant,omitempty"`
@@ -65,7 +65,7 @@ type Run struct {
 	Count controlapi.Count `json:"count"`
 }
 
-// Decision is a person's answer about a request that was held, or about the plan of a dry run.
+// Decision is a person's answer about a held request, or about the plan of a dry run.
 type Decision struct {
 	Run      string `json:"run"`
 	Tenant   string `json:"tenant,omitempty"`
@@ -74,14 +74,14 @@ type Decision struct {
 	Method   string `json:"method"`
 	URL      string `json:"url"`
 	Approved bool   `json:"approved"`
-	// Scope is what was approved with the request: once, path or rule of approvalapi.
+	// Scope is the scope of the approval: once, path or rule of approvalapi.
 	Scope string `json:"scope,omitempty"`
-	// Plan is set in the place of API, Method and URL for a decision about a plan, with its steps.
+	// Plan and Steps are set instead of API, Method and URL for a decision about a plan.
 	Plan  string `json:"plan,omitempty"`
 	Steps []int  `json:"steps,omitempty"`
 }
 
-// Login names the credential that a person logged in for, or out of.
+// Login names the credential of a login or, with Out, of a logout.
 type Login struct {
 	Name string `json:"name"`
 	Out  bool   `json:"out,omitempty"`
@@ -90,13 +90,13 @@ type Login struct {
 // Start is the first record that a process writes.
 type Start struct {
 	Version string `json:"version"`
-	// Dropped is how many bytes of unfinished records the process before left at the end.
+	// Dropped is how many bytes of unfinished records the previous process left.
 	Dropped int64 `json:"dropped,omitempty"`
-	// SetAside is the folder of a ledger that did not verify, to which this one is the successor.
+	// SetAside is the folder of the ledger that did not verify, and which this ledger succeeds.
 	SetAside string `json:"set_aside,omitempty"`
 }
 
-// Gap counts records that were lost.
+// Gap counts lost records.
 type Gap struct {
 	Lost int `json:"lost"`
 }
@@ -106,15 +106,15 @@ type Record struct {
 	// N counts from 0.
 	N  int64     `json:"n"`
 	At time.Time `json:"at"`
-	// Prev is the beginning of the hash of the record before, in hexadecimal: it shows which record was changed, where
-	// the tree shows that one was.
+	// Prev is the beginning of the previous record's hash, in hexadecimal. The tree shows that a record was changed, and
+	// Prev shows which.
 	Prev string `json:"prev"`
-	// Salt keeps the hash of a record that is no longer kept from confirming a guess of its content.
+	// Salt prevents a guess: without it, the hash of a dropped record would confirm a guess of its content.
 	Salt string `json:"salt"`
 	Entry
 }
 
-// Kind is the name of the entry's field.
+// Kind returns the name of the entry's field.
 func (e Entry) Kind() string {
 	switch {
 	case e.Exchange != nil:
@@ -137,7 +137,7 @@ func (e Entry) Kind() string {
 	return ""
 }
 
-// OfRun is the run that the entry is about, or empty.
+// OfRun returns the run that the entry belongs to, or "".
 func (e Entry) OfRun() string {
 	switch {
 	case e.Exchange != nil:
@@ -154,11 +154,12 @@ func (e Entry) OfRun() string {
 	return ""
 }
 
-// prevBytes is how many bytes of a hash a record has of the one before.
+// prevBytes is how many bytes of the previous record's hash a record has.
 const prevBytes = 8
 
-// line is a record as it is written, without the end of the line. entry is the JSON object of an Entry.
+// line returns a record as it is written, without the end of the line. entry is the JSON object of an Entry.
 func line(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []byte {
+	// The order of the fields is fixed: place reads n and prev without parsing JSON.
 	out := make([]byte, 0, len(entry)+160)
 	out = append(out, `{"n":`...)
 	out = strconv.AppendInt(out, n, 10)
@@ -168,8 +169,7 @@ func line(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []byte {
 	return append(append(out, `",`...), entry[1:]...)
 }
 
-// place reads a record's number and Prev from the beginning of its line. ok is false unless the line is one that line
-// has made.
+// place reads a record's number and Prev from the beginning of its line. ok is false if line cannot have made the text.
 func place(text []byte) (n int64, prev []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(text, []byte(`{"n":`))
 	if !ok {
@@ -190,25 +190,24 @@ func place(text []byte) (n int64, prev []byte, ok bool) {
 	return n, rest[:2*prevBytes], true
 }
 
-// follows reports whether prev is what a record has that follows the one with this hash.
+// follows reports whether a record with this prev follows the record with this hash.
 func follows(prev []byte, h tlog.Hash) bool {
 	var want [2 * prevBytes]byte
 	hex.Encode(want[:], h[:prevBytes])
 	return string(prev) == string(want[:])
 }
 
-// checkpointPrefix begins the line of a checkpoint, which is not a leaf.
+// checkpointPrefix begins the line of a checkpoint. A checkpoint is not a leaf of the tree.
 const checkpointPrefix = `{"checkpoint":`
 
 // Checkpoint is a signed state of the ledger.
 type Checkpoint struct {
 	At time.Time `json:"at"`
-	// Run is whose end it was made for, or empty.
+	// Run is the run for whose end the checkpoint was made, or empty.
 	Run string `json:"run,omitempty"`
 	// Note is the signed note of the tree's head: https://c2sp.org/tlog-checkpoint
 	Note string `json:"note"`
-	// Edge are the roots of the complete subtrees, the smallest first. With them the tree goes on growing without its
-	// records being read.
+	// Edge holds the roots of the complete subtrees, the smallest first. With them, the tree can grow without its records.
 	Edge []tlog.Hash `json:"edge"`
 	// Last is the hash of the last record.
 	Last tlog.Hash `json:"last"`
@@ -219,19 +218,19 @@ type checkpointLine struct {
 	Checkpoint *Checkpoint `json:"checkpoint"`
 }
 
-// parseCheckpoint reads the line of a checkpoint. It is nil when the line is none.
+// parseCheckpoint parses the line of a checkpoint. It returns nil for another line.
 func parseCheckpoint(text []byte) *Checkpoint {
 	if !bytes.HasPrefix(text, []byte(checkpointPrefix)) {
 		return nil
 	}
 	var l checkpointLine
 	if json.Unmarshal(text, &l) != nil || l.Checkpoint == nil {
-		return &Checkpoint{} // it verifies as nothing
+		return &Checkpoint{} // an empty checkpoint never verifies
 	}
 	return l.Checkpoint
 }
 
-// parseRecord reads a line.
+// parseRecord parses the line of a record.
 func parseRecord(text []byte) (Record, error) {
 	var r Record
 	return r, json.Unmarshal(text, &r)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The files of a ledger: see the package's comment.
+// The files of a ledger: see the package comment.
 const (
 	pubName     = "key.pub"
 	dayLayout   = time.DateOnly
@@ -24,11 +24,11 @@ const (
 	maxKeyFile = 4 << 10
 )
 
-// Source is where a ledger is read.
+// Source is a place from which a ledger is read.
 type Source interface {
 	// Days lists the files of days, the oldest first.
 	Days() ([]string, error)
-	// Open opens one of them, or key.pub.
+	// Open opens a file that Days lists, or key.pub.
 	Open(name string) (io.ReadCloser, error)
 }
 
@@ -40,6 +40,7 @@ func (d Dir) Days() ([]string, error) { return days(string(d)) }
 
 // Open implements Source.
 func (d Dir) Open(name string) (io.ReadCloser, error) {
+	// Handler passes names from requests: only the ledger's files may be opened, and never the private key.
 	if !isDay(name) && name != pubName {
 		return nil, os.ErrNotExist
 	}
@@ -61,7 +62,7 @@ func Handler(d Dir) http.Handler {
 			http.Error(w, "the ledger cannot be read", http.StatusInternalServerError)
 			return
 		}
-		_, _ = io.WriteString(w, strings.Join(names, "\n")) // the reader has gone
+		_, _ = io.WriteString(w, strings.Join(names, "\n")) // an error means that the reader disconnected
 	})
 	mux.HandleFunc("GET "+Prefix+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		f, err := d.Open(r.PathValue("name"))
@@ -75,7 +76,7 @@ func Handler(d Dir) http.Handler {
 	return mux
 }
 
-// Remote is a ledger behind a Handler.
+// Remote is a ledger that a Handler serves.
 type Remote struct{ HTTP *http.Client }
 
 // Days implements Source.
@@ -112,20 +113,20 @@ func (r Remote) get(path string) (io.ReadCloser, error) {
 	return nil, err
 }
 
-// maxLine is the longest line in bytes. Records are far shorter.
+// maxLine is the longest line, in bytes. Records are far shorter.
 const maxLine = 4 << 20
 
 // lines reads whole lines.
 type lines struct {
 	r    *bufio.Reader
 	buf  []byte
-	read int64 // bytes of the lines so far, with their ends
+	read int64 // bytes of all lines so far, with their ends
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// next is the next line without its end, valid until the next call; nil when there is no whole line. A longer one than
-// maxLine is cut.
+// next returns the next line without its end, or nil if there is no whole line. The line is valid until the next call.
+// next cuts a line that is much longer than maxLine.
 func (l *lines) next() ([]byte, error) {
 	l.buf = l.buf[:0]
 	n := int64(0)
@@ -141,6 +142,7 @@ func (l *lines) next() ([]byte, error) {
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		}
+		// Keep counting, but not storing: a line without an end must not fill the memory.
 		if len(l.buf) < maxLine {
 			l.buf = append(l.buf, part...)
 		}
@@ -151,8 +153,7 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// days lists the files of the ledger, the oldest first. A day whose hashes were written and whose records are still
-// there counts with its records.
+// days lists the files of the ledger, the oldest first. A day with both hashes and records counts with its records.
 func days(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -167,7 +168,7 @@ func days(dir string) ([]string, error) {
 	return withoutTwins(out), nil
 }
 
-// withoutTwins sorts the files of days, of each the one that says most.
+// withoutTwins sorts the files of days, and keeps the most complete file of each day.
 func withoutTwins(names []string) []string {
 	slices.Sort(names)
 	all := slices.Clone(names)
@@ -178,10 +179,10 @@ func withoutTwins(names []string) []string {
 	})
 }
 
-// dayOf is the day of a file's name.
+// dayOf returns the day in a file's name.
 func dayOf(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
 
-// isDay reports whether a file is one of the ledger.
+// isDay reports whether a file is the file of a day.
 func isDay(name string) bool {
 	_, err := time.Parse(dayLayout, dayOf(name))
 	return err == nil && slices.Contains([]string{recordsName, hashesName, rootsName}, filepath.Ext(name))

@@ -12,23 +12,24 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tree is a Merkle tree of RFC 6962 that only grows. It keeps the roots of its complete subtrees, at most one of each
-// height.
+// tree is a growing Merkle tree (RFC 6962). It keeps the roots of its complete subtrees, at most one of each height.
 type tree struct {
 	size int64
-	edge []tlog.Hash // edge[h] counts when bit h of size is set
+	edge []tlog.Hash // edge[h] is valid if bit h of size is set
 }
 
 // add appends a leaf.
 func (t *tree) add(h tlog.Hash) { t.graft(0, h) }
 
-// graft appends a complete subtree of a height. It does nothing, and is false, where none of that height can stand.
+// graft appends a complete subtree of a height. If such a subtree does not fit at the end of the tree, graft returns
+// false and keeps the tree.
 func (t *tree) graft(height int, h tlog.Hash) bool {
 	const highest = 48
 	if height > highest || t.size&(1<<height-1) != 0 {
 		return false
 	}
 	size := t.size + 1<<height
+	// Like a binary addition: two subtrees of one height make one of the next height.
 	for ; t.size>>height&1 == 1; height++ {
 		h = tlog.NodeHash(t.edge[height], h)
 	}
@@ -39,11 +40,10 @@ func (t *tree) graft(height int, h tlog.Hash) bool {
 	return true
 }
 
-// rootSize is the size of a root in a file of roots: its height, and the hash.
+// rootSize is the size of an entry in a file of roots, in bytes: the height and the hash.
 const rootSize = 1 + tlog.HashSize
 
-// rootsOf are the roots of the largest subtrees that consist of the leaves that r has, the first of which has the
-// number begin.
+// rootsOf returns the roots of the largest complete subtrees of the leaves in r. begin is the number of the first leaf.
 func rootsOf(r io.Reader, begin int64) ([]byte, error) {
 	type root struct {
 		height int
@@ -70,7 +70,7 @@ func rootsOf(r io.Reader, begin int64) ([]byte, error) {
 	return out, nil
 }
 
-// head is the tree's size and root.
+// head returns the tree's size and root.
 func (t *tree) head() Head {
 	out := Head{Size: t.size}
 	for i, h := range t.complete() {
@@ -83,7 +83,7 @@ func (t *tree) head() Head {
 	return out
 }
 
-// complete are the roots of the complete subtrees, the smallest first.
+// complete returns the roots of the complete subtrees, the smallest first.
 func (t *tree) complete() []tlog.Hash {
 	out := make([]tlog.Hash, 0, len(t.edge))
 	for height, h := range t.edge {
@@ -94,7 +94,7 @@ func (t *tree) complete() []tlog.Hash {
 	return out
 }
 
-// grown is the tree of a size with these complete subtrees.
+// grown returns the tree of a size with these complete subtrees.
 func grown(size int64, complete []tlog.Hash) (tree, error) {
 	t := tree{size: size}
 	for height := 0; size>>height != 0; height++ {
@@ -115,16 +115,16 @@ func grown(size int64, complete []tlog.Hash) (tree, error) {
 
 var errEdge = errors.New("the checkpoint's edge does not fit its size")
 
-// Head is a state of the ledger: how many records it had, and the root of their tree.
+// Head is a state of the ledger: the number of records, and the root of their tree.
 type Head struct {
 	Size int64
 	Root tlog.Hash
 }
 
-// String is the head as results and the log have it: "18231 mX3...=".
+// String returns the head in the form for results and the log: "18231 mX3...=".
 func (h Head) String() string { return strconv.FormatInt(h.Size, 10) + " " + h.Root.String() }
 
-// ParseHead reads what String writes, also in the middle of a line that someone copied.
+// ParseHead parses the form of String, also in the middle of a line that someone copied.
 func ParseHead(text string) (Head, error) {
 	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'=,;:()[]{}", r) })
 	for i := 1; i < len(fields); i++ {
@@ -139,12 +139,12 @@ func ParseHead(text string) (Head, error) {
 	return Head{}, errors.New(`want a number of records and a hash, as a result has them: "18231 mX3...="`)
 }
 
-// text is what is signed.
+// text returns the text that a checkpoint signs.
 func (h Head) text(origin string) string {
 	return fmt.Sprintf("%s\n%d\n%s\n", origin, h.Size, h.Root)
 }
 
-// open verifies a checkpoint's signature and that its edge belongs to it.
+// open verifies a checkpoint's signature, and that its edge has the signed root.
 func (c *Checkpoint) open(v note.Verifier) (Head, tree, error) {
 	//defence:ledger-signature
 	if _, err := note.Open([]byte(c.Note), note.VerifierList(v)); err != nil {
@@ -153,13 +153,13 @@ func (c *Checkpoint) open(v note.Verifier) (Head, tree, error) {
 	return c.read(v.Name())
 }
 
-// says reports whether it is a checkpoint of this very tree, apart from the signature.
+// says reports whether the checkpoint is one of exactly this tree. It does not check the signature.
 func (c *Checkpoint) says(origin string, t *tree) bool {
 	h := t.head()
 	return strings.HasPrefix(c.Note, h.text(origin)+"\n") && slices.Equal(c.Edge, t.complete())
 }
 
-// read is open without the signature, which takes far longer than the rest.
+// read is open without the signature check, which takes far longer than the rest.
 func (c *Checkpoint) read(origin string) (Head, tree, error) {
 	lines := strings.SplitN(c.Note, "\n", 5)
 	if len(lines) != 5 || lines[0] != origin || lines[3] != "" {
@@ -171,6 +171,7 @@ func (c *Checkpoint) read(origin string) (Head, tree, error) {
 	}
 	t, err := grown(h.Size, c.Edge)
 	if err == nil && t.head() != h {
+		// The signature covers only the head: an edge that is not its tree would let the next records grow on a forged one.
 		err = errEdge
 	}
 	return h, t, err

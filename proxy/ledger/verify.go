@@ -14,35 +14,36 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// maxFindings bounds what Verify tells: one change can make everything after it wrong.
+// maxFindings bounds the findings of Verify: one change can make everything after it wrong.
 const maxFindings = 20
 
-// Known is a checkpoint that was kept elsewhere.
+// Known is a checkpoint that was kept outside the ledger.
 type Known struct {
 	Head
-	// Where says so, in words: "the checkpoint of run r3f".
+	// Where names the place, in words: "the checkpoint of run r3f".
 	Where string
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Records int64 `json:"records"`
 	Days    int   `json:"days"`
-	// Forgotten counts the records of which only the hashes are kept.
+	// Forgotten counts the records whose hashes alone are kept.
 	Forgotten   int64 `json:"forgotten,omitempty"`
 	Checkpoints int   `json:"checkpoints"`
 	// Unsigned counts the records after the last checkpoint.
 	Unsigned int64 `json:"unsigned,omitempty"`
-	// Compared counts the checkpoints from elsewhere that fit.
+	// Compared counts the checkpoints from outside that fit.
 	Compared int `json:"compared"`
-	// Findings say what is wrong, in words. None: the ledger is whole.
+	// Findings are sentences on each fault. It is empty if the ledger is intact.
 	Findings []string `json:"findings"`
-	// Head is of all records, as a checkpoint has it. Empty: records are missing, or there is none.
+	// Head is the head of all records, in the form of a checkpoint. It is empty for an empty ledger, or if records are
+	// missing.
 	Head string `json:"head,omitempty"`
 }
 
 // Verify reads a ledger and compares it with its checkpoints and with known ones. Without a key, it uses the ledger's
-// own. The error means that it could not be read.
+// key.pub. An error means that it could not read the ledger.
 func Verify(src Source, key string, known []Known) (Report, error) {
 	if key == "" {
 		f, err := src.Open(pubName)
@@ -74,6 +75,7 @@ func Verify(src Source, key string, known []Known) (Report, error) {
 	}
 	for _, name := range names {
 		if err := v.file(src, name); err != nil {
+			// The report so far is returned too: it may already name a change.
 			return v.report, fmt.Errorf("reading %s: %w", name, err)
 		}
 	}
@@ -81,7 +83,7 @@ func Verify(src Source, key string, known []Known) (Report, error) {
 	return v.report, nil
 }
 
-// verification is a Verify under way.
+// verification is a Verify in progress.
 type verification struct {
 	key    note.Verifier
 	known  map[int64][]Known
@@ -89,10 +91,10 @@ type verification struct {
 	report Report
 
 	tree tree
-	prev tlog.Hash // of the last record, the zero hash if it is not known
-	good int64     // records up to the last checkpoint that verified
-	lost bool      // the tree is not known since a record is wrong, until the next checkpoint
-	// fits is the last checkpoint that says what the tree says. Its signature vouches for those before it.
+	prev tlog.Hash // the hash of the last record, or zero if it is unknown
+	good int64     // the number of records up to the last checkpoint that verified
+	lost bool      // a record is wrong, so the tree is unknown until the next checkpoint
+	// fits is the last checkpoint that agrees with the tree. Its signature also covers the records of the earlier ones.
 	fits *Checkpoint
 }
 
@@ -105,7 +107,7 @@ func (v *verification) find(format string, args ...any) {
 	}
 }
 
-// file reads a day.
+// file reads the file of a day.
 func (v *verification) file(src Source, name string) error {
 	f, err := src.Open(name)
 	if err != nil {
@@ -122,6 +124,7 @@ func (v *verification) file(src Source, name string) error {
 	for lines := newLines(f); ; {
 		text, err := lines.next()
 		if err != nil || text == nil {
+			// A signature takes far longer than a record, so only the last fitting one of a file is verified.
 			v.signature()
 			return err
 		}
@@ -133,7 +136,7 @@ func (v *verification) file(src Source, name string) error {
 	}
 }
 
-// hashes reads a day of which only the hashes are kept.
+// hashes reads a day whose hashes alone are kept.
 func (v *verification) hashes(f io.Reader) error {
 	for {
 		var h tlog.Hash
@@ -150,7 +153,7 @@ func (v *verification) hashes(f io.Reader) error {
 	}
 }
 
-// roots reads a day of which only the roots of its hashes are kept.
+// roots reads a day of which only the roots are kept.
 func (v *verification) roots(f io.Reader) error {
 	for {
 		var root [rootSize]byte
@@ -181,13 +184,14 @@ func (v *verification) roots(f io.Reader) error {
 	}
 }
 
-// record checks a record against the one before.
+// record checks a record against the previous one.
 func (v *verification) record(text []byte) {
 	n, prev, ok := place(text)
 	switch {
 	case !ok || text[len(text)-1] != '}':
 		v.find("record %d was changed: it is no record any more", v.tree.size)
 		v.lost, v.prev = true, tlog.Hash{}
+		// Count the broken line as a record, so that the numbers after it still match.
 		v.add(v.prev)
 		return
 	case n > v.tree.size:
@@ -208,11 +212,11 @@ func (v *verification) record(text []byte) {
 	v.add(v.prev)
 }
 
-// add appends a leaf, and compares with what is known of the ledger at that size.
+// add appends a leaf, and compares the tree with known checkpoints of the new size.
 func (v *verification) add(h tlog.Hash) {
 	v.report.Records++
 	if v.lost {
-		v.tree.size++ // its edge is wrong until the next checkpoint
+		v.tree.size++ // the edge is wrong until the next checkpoint
 		return
 	}
 	v.tree.add(h)
@@ -221,7 +225,7 @@ func (v *verification) add(h tlog.Hash) {
 	}
 }
 
-// compare compares a checkpoint from elsewhere with the ledger at its size.
+// compare compares a checkpoint from outside with the ledger at the checkpoint's size.
 func (v *verification) compare(k Known, have Head) {
 	//defence:ledger-known permits
 	if k.Root == have.Root {
@@ -233,6 +237,7 @@ func (v *verification) compare(k Known, have Head) {
 
 // checkpoint verifies a checkpoint.
 func (v *verification) checkpoint(c *Checkpoint) {
+	// The fast path: the tree agrees, so the signature can wait for the last such checkpoint.
 	//defence:ledger-hash permits
 	if !v.lost && c.says(v.key.Name(), &v.tree) {
 		v.report.Checkpoints++
@@ -248,6 +253,7 @@ func (v *verification) checkpoint(c *Checkpoint) {
 	case err != nil:
 		v.find("%s after record %d does not verify: %v", what, v.tree.size-1, err)
 		return
+	// The tree is unknown here, but the signed head can still be compared.
 	case v.lost:
 		for _, k := range v.known[head.Size] {
 			v.compare(k, head)
@@ -278,7 +284,7 @@ func (v *verification) signature() {
 	v.fits = nil
 }
 
-// what names a checkpoint.
+// what names a checkpoint in a finding.
 func (c *Checkpoint) what() string {
 	if c.Run == "" {
 		return "a checkpoint"
@@ -286,7 +292,7 @@ func (c *Checkpoint) what() string {
 	return "the checkpoint of run " + c.Run
 }
 
-// end compares what comes after the last record.
+// end makes the checks that need the whole ledger.
 func (v *verification) end() {
 	v.report.Unsigned = max(0, v.tree.size-v.good)
 	if v.tree.size > 0 && !v.lost {
@@ -300,7 +306,7 @@ func (v *verification) end() {
 	}
 }
 
-// missing tells of the records before the one with number n.
+// missing reports the records before number n as missing.
 func (v *verification) missing(n int64) {
 	if n-v.tree.size == 1 {
 		v.find("record %d is missing", v.tree.size)
@@ -309,14 +315,14 @@ func (v *verification) missing(n int64) {
 	v.find("the records %d to %d are missing", v.tree.size, n-1)
 }
 
-// Query says which records Each reads.
+// Query selects records for Each.
 type Query struct {
 	Since time.Time
-	// Run is the id of a run, or a prefix of it.
+	// Run is a run's id or the beginning of an id.
 	Run string
 }
 
-// Each calls on for the records of a ledger that a query asks for, the oldest first. It verifies nothing.
+// Each calls on for the selected records of a ledger, the oldest first. It does not verify the ledger.
 func Each(src Source, q Query, on func(Record) error) error {
 	names, err := src.Days()
 	if err != nil {
@@ -350,7 +356,7 @@ func eachOf(src Source, name string, q Query, on func(Record) error) error {
 		}
 		r, err := parseRecord(text)
 		if err != nil {
-			continue // Verify tells
+			continue // Verify reports it
 		}
 		if r.At.Before(q.Since) || !strings.HasPrefix(r.OfRun(), q.Run) {
 			continue

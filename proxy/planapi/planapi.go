@@ -1,6 +1,6 @@
-// Package planapi is what a person decides about the plan of a dry run, over HTTP on the proxy's own unix socket
-// (credentialapi). mcp-server and the sandbox have no way to it. Over the control socket (controlapi), mcp-server sees
-// the plans, and passes on decisions about those of which every step is held by a rule that says "by": "any".
+// Package planapi defines how a person decides about the plan of a dry run: HTTP on a unix socket of the proxy
+// (credentialapi). mcp-server and the sandbox cannot reach this socket. Over the control socket (controlapi),
+// mcp-server sees the plans. It passes on decisions about a plan only if a rule with "by": "any" holds every step.
 //
 //	GET  /plans/v1              -> []Plan without bodies, headers and answers, the oldest first
 //	GET  /plans/v1/{id}         -> Plan
@@ -22,68 +22,68 @@ import (
 // Prefix begins every path.
 const Prefix = "/plans/v1"
 
-// State is what has become of a plan.
+// State is the state of a plan.
 type State string
 
 // The states.
 const (
-	Open    State = "open"    // nobody has decided
-	Running State = "running" // it is being sent
-	Done    State = "done"    // every chosen step was answered with a status of success
-	Stopped State = "stopped" // a step was not, and those after it were not sent
+	Open    State = "open"    // no decision yet
+	Running State = "running" // the proxy is sending it
+	Done    State = "done"    // every chosen step got an answer with a status of success
+	Stopped State = "stopped" // a step failed, and the proxy did not send the steps after it
 	Refused State = "refused" // a person refused it
 	Stale   State = "stale"   // the configuration has changed since
 )
 
-// Plan is what a dry run would have sent. It holds token names, and no credential.
+// Plan lists the requests that a dry run would have sent. It contains token names, but no credential.
 type Plan struct {
 	ID  string `json:"id"`
 	Run string `json:"run"`
-	// Digest is over everything that would be sent, under which configuration. An approval names it.
+	// Digest identifies the requests of the plan and their configuration. An approval must repeat it.
 	Digest string `json:"digest"`
-	// Operator means that only the operator may approve it: mcp-server cannot.
+	// Operator means that only the operator may approve the plan: mcp-server cannot.
 	Operator bool  `json:"operator,omitempty"`
 	State    State `json:"state"`
-	// Writes is the number of steps, Reads that of the requests that the run sent.
+	// Writes is the number of steps. Reads is the number of requests that the run sent.
 	Writes int `json:"writes"`
 	Reads  int `json:"reads"`
-	// Since is when the run ended, Until how long the plan can be approved, or its answers be read.
+	// Since is the end of the run. Until is the end of the time to approve the plan, or to read its answers.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// Ended is a sentence that says why later writes of the run are not in the plan. Empty: the plan is complete.
+	// Ended is a sentence that says why later writes of the run are not in the plan. It is empty if the plan is complete.
 	Ended string `json:"ended,omitempty"`
-	// Picture is the plan in few lines, made harmless for a terminal.
+	// Picture shows the plan in few lines, safe for a terminal.
 	Picture []string `json:"picture"`
-	// Steps are in the order in which they are sent. Nil in a list and in a receipt.
+	// Steps are in the order in which the proxy sends them. Lists and receipts omit them.
 	Steps []Step `json:"steps,omitempty"`
-	// Audit is the checkpoint of the ledger that covers what was sent, or empty.
+	// Audit is the ledger's checkpoint that covers the sent steps, or empty.
 	Audit string `json:"audit,omitempty"`
 }
 
 // Step is one request, as the run wrote it, after redaction.
 type Step struct {
 	N int `json:"n"`
-	// APIs are those whose token names are replaced in it.
+	// APIs are the APIs whose token names the proxy swaps in the step.
 	APIs []string `json:"apis,omitempty"`
 	// Rule is the rule that would have held the request, or empty.
 	Rule string `json:"rule,omitempty"`
-	// Method, URL, Headers and Body are complete, but for the headers that every client sends. A call of an MCP server's
-	// tool has Server and Tool instead of a method and a URL, and its arguments as the body.
+	// Method, URL, Headers and Body are complete, except for the headers that every client sends. A call of an MCP
+	// server's tool has Server and Tool instead of a method and a URL, and its arguments as the body.
 	Method  string   `json:"method,omitempty"`
 	URL     string   `json:"url,omitempty"`
 	Server  string   `json:"server,omitempty"`
 	Tool    string   `json:"tool,omitempty"`
 	Headers []string `json:"headers,omitempty"`
 	Body    string   `json:"body,omitempty"`
-	// Tokens are the token names in it.
+	// Tokens are the token names in the step.
 	Tokens []string `json:"tokens,omitempty"`
-	// Changes are the fields that it changes of what the run had read at the same URL, which is read again before the
-	// step is sent.
+	// Changes are the fields that the step changes in the object that the run read at the same URL. The proxy reads the
+	// object again before it sends the step.
 	Changes []Change `json:"changes,omitempty"`
 	Answer  *Reply   `json:"answer,omitempty"`
 }
 
-// Change is a field before and after a step, as JSON. It is empty if there is none.
+// Change is a field before and after a step, as JSON. An empty string means that the field is missing.
 type Change struct {
 	Field  string `json:"field"`
 	Before string `json:"before,omitempty"`
@@ -92,31 +92,32 @@ type Change struct {
 
 // Reply is the result of a step.
 type Reply struct {
-	// Status is the answer's, scrubbed like every other. 0: the step was not sent.
+	// Status is the status of the answer, or 0 if the step was not sent.
 	Status int `json:"status,omitempty"`
-	// Code and Why say why it was not sent, or is not a success: a word and a sentence. Empty for an upstream's answer.
+	// Code and Why are a word and a sentence that say why the step was not sent or failed. They are empty for an
+	// upstream's answer.
 	Code string `json:"code,omitempty"`
 	Why  string `json:"why,omitempty"`
-	// Body is the beginning of the answer, if it is text.
+	// Body is the beginning of the scrubbed answer, if it is text.
 	Body string `json:"body,omitempty"`
-	// Bytes is the length of all of it.
+	// Bytes is the length of the whole answer.
 	Bytes        int64   `json:"bytes,omitempty"`
 	Milliseconds float64 `json:"ms,omitempty"`
 }
 
-// OK reports whether the step was answered with a status of success.
+// OK reports whether the step got an answer with a status of success.
 func (r *Reply) OK() bool { return r != nil && r.Code == "" && r.Status >= 200 && r.Status < 300 }
 
 // Answer is a person's decision.
 type Answer struct {
 	Approve bool `json:"approve"`
-	// Digest is that of the plan which the person saw.
+	// Digest is the digest of the plan that the person saw.
 	Digest string `json:"digest"`
-	// Steps are those to send. Empty: all of them.
+	// Steps are the numbers of the steps to send. An empty list means all steps.
 	Steps []int `json:"steps,omitempty"`
 }
 
-// Client asks over an HTTP client that connects to the socket.
+// Client sends requests through an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
 // List lists the plans.
@@ -124,7 +125,7 @@ func (c Client) List(ctx context.Context) ([]Plan, error) {
 	return rpc.Call[[]Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
 }
 
-// Get is a plan with its steps.
+// Get returns a plan with its steps.
 func (c Client) Get(ctx context.Context, id string) (Plan, error) {
 	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
 	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, at, nil)

@@ -156,7 +156,7 @@ codeforge COMMAND --help shows more.`,
 		commands []*cobra.Command
 	}{
 		{"Start and stop", []*cobra.Command{
-			initCommand(e), upCommand(e), downCommand(e), statusCommand(e), doctorCommand(e), stateCommand(e),
+			initCommand(e), upCommand(e), downCommand(e), statusCommand(e), doctorCommand(e), tryCommand(e), stateCommand(e),
 		}},
 		{"APIs", []*cobra.Command{apiCommand(e), mcpCommand(e), checkCommand(e)}},
 		{"Credentials that change", []*cobra.Command{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func TestReplicas(t *testing.T) {
 		_, err := all[1].Follow(ctx, cursor)
 		return err == nil
 	})
-	worst := time.Duration(0)
+	var delays []time.Duration
 	for i := range 20 {
 		id := fmt.Sprint("seen", i)
 		cursors := []string{all[1].Now(), all[2].Now()}
@@ -117,13 +118,15 @@ func TestReplicas(t *testing.T) {
 				}
 			}
 		}
-		worst = max(worst, time.Since(began))
+		delays = append(delays, time.Since(began))
 		r.Print("printed\x00 it", "")
 		r.End(End{})
 	}
-	t.Logf("a run is seen elsewhere after at most %v", worst)
-	if worst > 200*time.Millisecond {
-		t.Errorf("a run was seen after %v", worst)
+	// Half of the runs must be seen in time: a busy machine delays single ones. The poll alone would take 2 s.
+	slices.Sort(delays)
+	t.Logf("a run is seen elsewhere after %v at the median, %v at most", delays[10], delays[19])
+	if delays[10] > 200*time.Millisecond {
+		t.Errorf("half of the runs were seen after more than %v", delays[10])
 	}
 	d := awaitRun(t, all[2], "seen7", historyapi.Failed)
 	if !d.Kept || !strings.Contains(d.Output.Head[0].Text, "printed") {

@@ -1,9 +1,9 @@
-// Package budget counts what all runs together do with an API, and says when that is enough.
+// Package budget counts the use of an API by all runs together, and decides whether a limit is reached.
 //
-// Threat: requests in parallel, or after a restart, that spend a limit twice. What a request needs is reserved before
-// it is sent, all of it at once or nothing, and given back only if nothing was sent. A window slides: in none of its
-// length more than the limit is spent. Counts are stored within a second, so that a machine that stops dead forgets at
-// most what was spent in that.
+// Threat: parallel requests, or requests after a restart, spend a limit twice. Contract: a request reserves all that it
+// needs before it is sent, or is not sent. It gives the amount back only if it did not leave. A window slides: in any
+// span of its length, at most the limit is spent. Counts are stored once a second, so a machine that stops dead loses
+// at most the last second.
 package budget
 
 import (
@@ -20,17 +20,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
-// windowParts is how many parts a window has. What was spent counts until the whole part is out of the window.
+// windowParts is the number of parts of a window. An amount counts until its whole part has left the window.
 const windowParts = 60
 
-// Need is what a request needs of one limit.
+// Need is the amount that a request needs from one limit.
 type Need struct {
-	Key          string // of the limit
+	Key          string // identifies the limit
 	Amount, Most int64
 	Per          time.Duration
 }
 
-// Ledger counts. The zero Ledger is empty and stores nothing.
+// Ledger counts spent amounts. The zero Ledger is empty. It is safe for concurrent use.
 type Ledger struct {
 	// Path is the file of the counts.
 	Path string
@@ -42,13 +42,13 @@ type Ledger struct {
 	dirty bool
 }
 
-// account is what was spent of one limit, by the number of the part of time.
+// account holds the amounts spent of one limit, by the number of the part of time.
 type account struct {
 	Per   time.Duration   `json:"per"`
 	Parts map[int64]int64 `json:"parts"`
 }
 
-// Load reads the stored counts. No file: there are none.
+// Load reads the stored counts. A missing file means that there are no counts.
 func (l *Ledger) Load() error {
 	text, err := os.ReadFile(l.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,11 +62,13 @@ func (l *Ledger) Load() error {
 	if err := json.Unmarshal(text, &l.spent); err != nil {
 		return err
 	}
+	// A damaged entry would divide by zero in part, or write to a nil map.
 	maps.DeleteFunc(l.spent, func(_ string, a *account) bool { return a == nil || a.Per < windowParts || a.Parts == nil })
 	return nil
 }
 
-// Run stores the counts as they change until ctx ends, and once more then. failed is called when that begins to fail.
+// Run stores the counts once a second if they have changed, until ctx ends, and once more then. It calls failed for the
+// first of several failures.
 func (l *Ledger) Run(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -77,7 +79,7 @@ func (l *Ledger) Run(ctx context.Context, failed func(error)) {
 		case <-tick.C:
 		}
 		err := l.store()
-		if err != nil && !failing { // not each second while a disk is full
+		if err != nil && !failing { // not each second while the disk is full
 			failed(err)
 		}
 		failing = err != nil
@@ -90,7 +92,9 @@ func (l *Ledger) store() error {
 		l.mu.Unlock()
 		return nil
 	}
+	// Before the write: a Reserve during the write sets it again.
 	l.dirty = false
+	// Parts that no longer count must not fill the file.
 	for _, a := range l.spent {
 		a.forget(l.now())
 	}
@@ -114,13 +118,14 @@ func (l *Ledger) now() time.Time {
 	return time.Now()
 }
 
-// part is the number of the part of time that t is in.
+// part returns the number of the part of time that contains t.
 func (a *account) part(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
-// forget drops the oldest of what is out of the window. As much as a window has stays: it counts again when the clock,
-// which was ahead, is set back. What seems to come later then counts as spent now.
+// forget drops the oldest parts outside the window. It keeps the parts of one more window: they count again if the
+// clock was ahead and is set back. It adds parts in the future to the current part.
 func (a *account) forget(now time.Time) {
 	here := a.part(now)
+	// The clock was set back: the amounts were spent, so they count as of now.
 	for part, amount := range a.Parts {
 		if part > here {
 			a.Parts[here] += amount
@@ -137,8 +142,9 @@ func (a *account) forget(now time.Time) {
 	}
 }
 
-// Reserve spends what a request needs. ok is false if a limit has not that much left: nothing is spent then, and wait
-// is how long until it has, or zero if it never has. force spends it nevertheless. back gives it back.
+// Reserve spends the amounts that a request needs. If a limit has not that much left, ok is false and Reserve spends no
+// amount. wait is then the time until the limit has enough, or zero if it never will. With force, Reserve spends the
+// amounts in any case. back returns them.
 func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,6 +152,7 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 	if l.spent == nil {
 		l.spent = map[string]*account{}
 	}
+	// Check all needs before spending any: a refused request must not use up the other limits.
 	for _, n := range needs {
 		a := l.spent[n.Key]
 		if a == nil || a.Per != n.Per || a.Parts == nil {
@@ -173,6 +180,7 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, e := range made {
+			// forget may have moved or dropped the amount meanwhile: then it stays spent.
 			if e.a.Parts[e.part] >= e.amount {
 				e.a.Parts[e.part] -= e.amount
 			}
@@ -181,7 +189,7 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 	}, 0, true
 }
 
-// until reports whether there is as much left as is needed, and else how long until there is.
+// until reports whether the limit has enough left, and otherwise how long until it has.
 func (a *account) until(now time.Time, n Need) (left bool, wait time.Duration) {
 	if n.Amount > n.Most {
 		return false, 0
@@ -196,6 +204,7 @@ func (a *account) until(now time.Time, n Need) (left bool, wait time.Duration) {
 		return room >= 0
 	}
 	here := a.part(now)
+	// Move the window forward until the amount fits.
 	for first := here - windowParts; ; first++ {
 		if !fits(first) {
 			continue

@@ -1,7 +1,7 @@
 // Package control serves the control API of proxy/controlapi on a unix socket.
 //
-// Threat: whoever reaches the socket can register runs. It is in a directory that only mcp-server shares, and no answer
-// of this API contains a credential.
+// Threat: any process that reaches the socket can register runs. Contract: the socket is in a directory that only
+// mcp-server shares, and no answer of this API contains a credential.
 package control
 
 import (
@@ -38,26 +38,26 @@ const (
 	keepTime = 10 * time.Second // between empty lines of the event stream
 )
 
-// Config holds what a Control needs.
+// Config holds the parts that a Control needs.
 type Config struct {
 	Book    *lease.Book
 	Journal *receipt.Journal
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *broker.Broker
-	// Room is what waits for a person. Nil means that nothing does.
+	// Room holds the requests that wait for a person. Nil means that rules hold no requests.
 	Room Room
-	// Plans are those of dry runs. Nil means none.
+	// Plans holds the plans of dry runs. Nil means that there are no dry runs.
 	Plans Plans
 	// Hosts checks whether the proxy reaches the hosts of the catalog. CA is the certificate that the sandbox trusts, in
 	// PEM.
 	Hosts func(context.Context) []controlapi.HostCheck
 	CA    string
-	// Ready returns nil when the proxy serves, else why not.
+	// Ready returns nil while the proxy serves, else the reason why it does not.
 	Ready func() error
-	// Pods are those that share the proxy. Each has one slot, which it calls 0. With nil, slots are the proxy's own.
+	// Pods are the pods that share the proxy. Each has one slot, which it calls 0. With nil, slot numbers are the proxy's.
 	Pods *seats.Seats
-	// Ledger is nil when there is none.
+	// Ledger may be nil.
 	Ledger *ledger.Log
 	// Profile adds /debug/pprof.
 	Profile bool
@@ -109,7 +109,7 @@ func New(c Config) *Control {
 
 // ServeHTTP implements http.Handler.
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/v1/scrub" { // its handler has a larger bound
+	if r.URL.Path != "/v1/scrub" { // its handler has a larger limit
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	}
 	s.mux.ServeHTTP(w, r)
@@ -123,7 +123,7 @@ func (s *Control) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// value answers with what of returns.
+// value makes a handler that answers with the result of a function.
 func value(of func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { rpc.Answer(w, http.StatusOK, of()) }
 }
@@ -142,7 +142,8 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 	return func(w http.ResponseWriter, r *http.Request) {
 		snapshot := s.conf.Current()
 		a := snapshot.Rules.Catalog.API(r.PathValue("api"))
-		for a != nil && of(a).Unread() { // after a start
+		// Large files are read after the start. Wait for them: a 404 would be wrong.
+		for a != nil && of(a).Unread() {
 			select {
 			case <-snapshot.Unread:
 			case <-r.Context().Done():
@@ -160,7 +161,7 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 		w.Header().Set("Content-Length", strconv.FormatInt(d.Size(), 10))
 		text := d.Open()
 		defer text.Close()
-		_, _ = io.Copy(w, text) // the reader has gone
+		_, _ = io.Copy(w, text) // an error means that the reader disconnected
 	}
 }
 
@@ -171,6 +172,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	}
 	var reg controlapi.Registration
 	dec := json.NewDecoder(r.Body)
+	// A misspelled field would otherwise drop a restriction silently.
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&reg); err != nil {
 		rpc.Fail(w, http.StatusBadRequest, "the body is not a registration")
@@ -187,6 +189,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 			"install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
 		return
 	}
+	// The APIs of a run are checked against the catalog in force, not against mcp-server's copy.
 	for _, name := range reg.APIs {
 		if a := c.API(name); a == nil || !a.Active {
 			rpc.Fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
@@ -196,6 +199,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	// Before Begin, so that the run cannot reach the database even once.
 	dialguard.CloseDatabase(reg.Database)
 	if _, err := s.conf.Book.Begin(id, reg); err != nil {
 		rpc.Refuse(w, err)
@@ -214,6 +218,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 		rpc.Fail(w, http.StatusBadRequest, "the body is not a summary")
 		return
 	}
+	// End seals the plan, so the reason has to come first.
 	if l, err := s.conf.Book.Of(id, generation); err == nil && l.Plan != nil {
 		l.Plan.Cut(sum.WhyIncomplete())
 	}
@@ -227,7 +232,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	rpc.Answer(w, http.StatusOK, rec)
 }
 
-// ledger records the end of a run. If the run sent something, its receipt is returned only once the ledger is on the
+// ledger records the end of a run. If the run sent a request, the caller gets the receipt only after the ledger is on
 // disk.
 func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Receipt) {
 	if s.conf.Ledger == nil || !controlapi.OfRun(rec.Run) {
@@ -238,19 +243,19 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 		Run: rec.Run, Tenant: rec.Tenant, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count,
 	}
 	if s.conf.Ledger.Append(ledger.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
-		return // a lost record is counted and logged
+		return // the ledger counts and logs a lost record
 	}
 	if head, err := s.conf.Ledger.Checkpoint(rec.Run); err == nil {
 		rec.Audit = head.String()
 	}
 }
 
-// Lost records the end of a run whose receipt nobody has taken.
+// Lost records the end of a run whose receipt mcp-server did not fetch.
 func (s *Control) Lost(id slot.ID, rec controlapi.Receipt) {
 	s.ledger(id, controlapi.Summary{Outcome: controlapi.OutcomeLost}, &rec)
 }
 
-// drain answers what a slot has done so far, and lets it go on.
+// drain answers with the exchanges of a slot so far. The slot's run continues.
 func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	id, generation, ok := s.leaseOf(w, r)
 	if !ok {
@@ -272,7 +277,7 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 	rpc.Answer(w, http.StatusOK, rec)
 }
 
-// setCalls replaces the list of calls that a server works on.
+// setCalls replaces the list of calls in progress at a server.
 func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
 	id, generation, ok := s.leaseOf(w, r)
 	if !ok {
@@ -293,13 +298,13 @@ func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
 // isTooLong reports whether a name in a call is longer than a cause allows.
 func isTooLong(c controlapi.ServerCall) bool { return len(c.Run) > maxRunID || len(c.Call) > maxCall }
 
-// The bounds of what a cause names, in bytes.
+// The bounds of the names in a cause, in bytes.
 const (
 	maxRunID = 64
 	maxCall  = 1024
 )
 
-// causeOf parses ?run=, ?call= and ?among=: all of them, or none.
+// causeOf parses ?run=, ?call= and ?among=. A request must have all three parameters, or omit all three.
 func causeOf(q url.Values) (controlapi.Cause, bool) {
 	c := controlapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
 	if !q.Has("run") && !q.Has("call") && !q.Has("among") {
@@ -310,7 +315,7 @@ func causeOf(q url.Values) (controlapi.Cause, bool) {
 	return c, err == nil && c.Among > 0 && c.Run != "" && len(c.Run) <= maxRunID && c.Call != "" && len(c.Call) <= maxCall
 }
 
-// leaseOf parses {n} and ?generation=.
+// leaseOf parses {n} and ?generation=. On an error it answers the request and returns false.
 func (s *Control) leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
 	id, ok := s.slotOf(w, r)
 	if !ok {
@@ -323,7 +328,7 @@ func (s *Control) leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint
 	return id, generation, err == nil
 }
 
-// broker turns the connection into that of mcp-server's broker, until it or the proxy ends.
+// broker turns the connection into the connection to mcp-server's broker, until either end closes it.
 func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != controlapi.BrokerProtocol {
 		rpc.Fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
@@ -345,8 +350,8 @@ func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slotOf is the slot that a request is about. Where pods share the proxy, ?pod= is the pod's address, {n} is the pod's
-// own number for its slot, and a registration assigns the slot.
+// slotOf returns the slot of a request. If pods share the proxy, ?pod= is the pod's address, {n} is the pod's number
+// for its slot, and a registration assigns the slot. On an error it answers the request and returns false.
 func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	id, ok := numberOf(w, r)
 	text := r.URL.Query()["pod"]
@@ -362,6 +367,7 @@ func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool)
 		rpc.Fail(w, http.StatusBadRequest, "pod: want an IPv4 address")
 		return 0, false
 	}
+	// Only a registration may take a slot: the others must not create one for an unknown pod.
 	if r.Method == http.MethodPut {
 		if id, err = s.conf.Pods.Take(pod); err != nil {
 			rpc.Fail(w, http.StatusServiceUnavailable, err.Error())
@@ -374,7 +380,7 @@ func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool)
 	return id, ok
 }
 
-// numberOf parses {n}. It accepts only the form that the client writes.
+// numberOf parses {n}. It accepts only the form that the client writes, such as 7 but not 07.
 func numberOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	id := slot.ID(n)
@@ -385,7 +391,7 @@ func numberOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	return id, true
 }
 
-// events streams the events, with an empty line from time to time so that a dead reader is noticed.
+// events streams the events. It writes an empty line every keepTime, so that a write to a dead reader fails.
 func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	of := controlapi.Events(r.URL.Query().Get("of"))
 	switch of {
@@ -398,6 +404,7 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
+	// Send the head at once: Subscribe returns with it, and the subscription already exists.
 	if rc.Flush() != nil {
 		return
 	}
@@ -413,6 +420,7 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 		case e := <-ch:
 			err = enc.Encode(e)
 		}
+		// Flush once for all events that are already queued.
 		if err != nil || (len(ch) == 0 && rc.Flush() != nil) {
 			return
 		}

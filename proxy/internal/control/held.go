@@ -11,15 +11,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Room is what waits for a person: hold.Room.
+// Room holds the requests that wait for a person; hold.Room implements it.
 type Room interface {
 	List() []approvalapi.Held
 	Waiting(run string) (list []approvalapi.Held, changed <-chan struct{})
 	Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
-// decideAny passes on what the user of a client, or somebody in the console, decided, where the rule permits that.
-// mcp-server could say anything: what is the operator's alone does not depend on it.
+// decideAny passes on the decision of a client's user or of a user of the console, if the rule permits that. mcp-server
+// could forge an answer. So decideAny rejects answers about requests that only the operator may decide.
 func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -39,7 +39,7 @@ func (s *Control) decideAny(w http.ResponseWriter, r *http.Request) {
 	answerDecision(w, h, err)
 }
 
-// answerDecision answers with what was decided about, or with the reason for which it was not decided.
+// answerDecision answers with the decided item, or with the reason why the decision was refused.
 func answerDecision(w http.ResponseWriter, decided any, err error) {
 	if err == nil {
 		rpc.Answer(w, http.StatusOK, decided)
@@ -51,7 +51,7 @@ func answerDecision(w http.ResponseWriter, decided any, err error) {
 	rpc.Refuse(w, err)
 }
 
-// waiting streams what a run waits for, a line for each change, until its lease or the reader ends.
+// waiting streams the requests that a run waits for, one line for each change, until its lease or the reader ends.
 func (s *Control) waiting(w http.ResponseWriter, r *http.Request) {
 	id, generation, ok := s.leaseOf(w, r)
 	if !ok {
@@ -65,6 +65,7 @@ func (s *Control) waiting(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	for {
+		// List and channel come from one lock, so a change between the two is not missed.
 		list, changed := s.conf.Room.Waiting(l.Run)
 		if enc.Encode(list) != nil || rc.Flush() != nil {
 			return

@@ -12,22 +12,22 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-// The ledger is read at most once in checkEvery, and in checkShare times what reading it took: whoever asks all the
-// time costs the proxy little.
+// The proxy reads the ledger at most once in checkEvery, and at most once in checkShare times the duration of the last
+// reading. So frequent requests cost the proxy little.
 const (
 	checkEvery = time.Minute
 	checkShare = 50
 	maxKnown   = 200
 )
 
-// ledgerCheck is what was found when the ledger was read last.
+// ledgerCheck is the result of the last reading of the ledger.
 type ledgerCheck struct {
 	mu   sync.Mutex
 	last controlapi.LedgerCheck
 	took time.Duration
 }
 
-// checkLedger reads the ledger and says whether it is whole, or what the last reading found if that is not long ago.
+// checkLedger reads the ledger and reports whether it is intact, or answers with the last result if that is recent.
 func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
 	if s.conf.Ledger == nil {
 		rpc.Refuse(w, fmt.Errorf("%w: there is no ledger", controlapi.ErrNotFound))
@@ -44,6 +44,7 @@ func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
 			known = append(known, ledger.Known{Head: head, Where: "the receipt of run " + k.Run})
 		}
 	}
+	// Held during the reading: concurrent requests share one result.
 	s.checked.mu.Lock()
 	defer s.checked.mu.Unlock()
 	if time.Since(s.checked.last.Checked) >= max(checkEvery, checkShare*s.checked.took) {

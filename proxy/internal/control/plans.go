@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// Plans are those of dry runs: plan.Book.
+// Plans holds the plans of dry runs; plan.Book implements it.
 type Plans interface {
 	List() []planapi.Plan
 	Get(id string) (planapi.Plan, error)
@@ -26,8 +26,8 @@ func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 	rpc.Answer(w, http.StatusOK, p)
 }
 
-// decidePlan passes on what the user of a client, or somebody in the console, decided, where every step's rule permits
-// that. A refusal sends nothing, but it is the operator's too: it would take the plan from them.
+// decidePlan passes on the decision of a client's user or of a user of the console, if the rule of every step permits
+// that. A refusal sends no request, but it takes the plan from the operator, so it needs the same right.
 func (s *Control) decidePlan(w http.ResponseWriter, r *http.Request) {
 	var in planapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {

@@ -8,14 +8,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// scrub answers with the texts, in which token names replace the credentials. mcp-server calls it before it stores code
-// and output, because only the proxy knows the credentials.
+// scrub replaces the credentials in the given texts by token names. mcp-server calls it before it stores code and
+// output, because only the proxy knows the credentials.
 func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
 	var texts []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, controlapi.MaxScrub)).Decode(&texts); err != nil {
 		rpc.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
 		return
 	}
+	// One snapshot for all texts, also if a reload comes between them.
 	scrubber := s.conf.Current().Scrub
 	for i, text := range texts {
 		//defence:scrub-stored

@@ -10,19 +10,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// errCompressed is for a compressed response from a host that has credentials and whose API does not allow compression.
+// errCompressed is for a compressed response that the API does not allow, from a host with credentials.
 var errCompressed = errors.New("the response is compressed although the request did not accept that")
 
-// compression is what a host may do to its responses. Where a response contains a credential next to text that the code
-// chose, its compressed length, which the code can measure as time, distinguishes a right guess at part of the
-// credential from a wrong one (as in BREACH). A page may show a credential to a session that an earlier request opened,
-// so the host decides, not the request.
+// compression says whether a host may compress its responses. Threat: a response may contain a credential next to text
+// that the code chose. Code can measure its compressed length as time. The length differs between a right and a wrong
+// guess at a part of the credential (as in BREACH). A page may show a credential to a session that an earlier request
+// opened, so the host decides, not the request.
 type compression struct {
 	asked    bool // Accept-Encoding may name a content coding
 	accepted bool // a compressed response is decoded and passed on
 }
 
-// compressionOf derives it from all APIs that hold a host, whether or not they are in this run.
+// compressionOf derives compression from all APIs that hold a host, also those outside the run.
 func compressionOf(holders []*catalog.API) compression {
 	c := compression{asked: len(holders) > 0, accepted: true}
 	for _, a := range holders {
@@ -33,19 +33,20 @@ func compressionOf(holders []*catalog.API) compression {
 	return c
 }
 
-// judge refuses a response whose body is compressed where that is not allowed.
+// judge returns errCompressed for a response with a compressed body if the host may not compress.
 func (c compression) judge(resp *http.Response, method string) error {
 	encodings, err := coding.ParseResponse(resp.Header)
+	// Responses without a body may still name the coding that the body would have.
 	empty := method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||
 		resp.StatusCode == http.StatusNotModified || resp.ContentLength == 0
-	if c.accepted || err != nil || len(encodings) == 0 || empty { // an unknown coding is refused by scrub
+	if c.accepted || err != nil || len(encodings) == 0 || empty { // scrub refuses unknown codings
 		return nil
 	}
 	return errCompressed
 }
 
-// negotiate rewrites the headers by which a client negotiates the response's encoding: only the content codings that c
-// allows, and no character set.
+// negotiate rewrites the headers by which a client negotiates the response's encoding. It leaves only the content
+// codings that c allows, and no character set.
 func (c compression) negotiate(h http.Header) {
 	gzip := c.asked && accepts(h, "gzip")
 	for name := range h {
@@ -59,6 +60,7 @@ func (c compression) negotiate(h http.Header) {
 	} else {
 		delete(h, "Accept")
 	}
+	// Without the header a server may choose any coding (RFC 9110, section 12.5.3).
 	h.Set("Accept-Encoding", "identity")
 	if gzip {
 		h.Set("Accept-Encoding", "gzip")
@@ -66,8 +68,8 @@ func (c compression) negotiate(h http.Header) {
 }
 
 // choosesEncoding reports whether a server may read a header's name as one that chooses a response's coding or
-// character set. Behind CGI, WSGI and Rack all of Accept_Encoding, Accept.Encoding and Accept-Encoding are
-// HTTP_ACCEPT_ENCODING. What describes the request's own body stays.
+// character set. CGI, WSGI and Rack map Accept_Encoding, Accept.Encoding and Accept-Encoding to HTTP_ACCEPT_ENCODING.
+// Headers that describe the request's body do not count.
 func choosesEncoding(name string) bool {
 	folded := strings.Map(func(r rune) rune {
 		switch {
@@ -81,15 +83,15 @@ func choosesEncoding(name string) bool {
 	switch folded {
 	case "a-im", "available-dictionary", "dictionary-id", "sec-websocket-extensions": // RFC 3229, RFC 9842, RFC 7692
 		return true
-	case "grpc-encoding": // the request's own
+	case "grpc-encoding": // describes the request's body
 		return false
 	}
 	own := strings.Contains(folded, "content-encoding") || strings.Contains(folded, "content-transfer-encoding")
 	return !own && (strings.Contains(folded, "encoding") || strings.Contains(folded, "charset"))
 }
 
-// withoutCharset rewrites Accept without the parameters that choose a character set. A value that cannot be parsed is
-// left out.
+// withoutCharset rewrites Accept without the parameters that choose a character set. It drops values that it cannot
+// parse.
 func withoutCharset(values []string) []string {
 	named := func(text string) bool {
 		text = strings.ToLower(text)
@@ -107,6 +109,7 @@ func withoutCharset(values []string) []string {
 			ranges[i] = strings.Join(slices.DeleteFunc(parts, named), ";")
 		}
 		ranges = slices.DeleteFunc(ranges, func(r string) bool { return strings.TrimSpace(r) == "" })
+		// A name that the split did not isolate, such as one in a quoted string, drops the whole value.
 		if text := strings.Join(ranges, ","); ok && text != "" && !named(text) {
 			out = append(out, text)
 		}
@@ -114,14 +117,15 @@ func withoutCharset(values []string) []string {
 	return out
 }
 
-// splitQuoted splits at a separator outside quoted strings (RFC 9110, 5.6.4). It is false if a quoted string does not
-// end.
+// splitQuoted splits at a separator outside quoted strings (RFC 9110, section 5.6.4). It returns false if a quoted
+// string does not end.
 func splitQuoted(s string, sep byte) ([]string, bool) {
 	var parts []string
 	start, quoted := 0, false
 	for i := 0; i < len(s); i++ {
 		switch {
 		case quoted && s[i] == '\\':
+			// A backslash escapes the next byte, so a quote there does not end the string.
 			i++
 		case s[i] == '"':
 			quoted = !quoted
@@ -133,7 +137,7 @@ func splitQuoted(s string, sep byte) ([]string, bool) {
 	return append(parts, s[start:]), !quoted
 }
 
-// accepts reports whether a request takes a content coding.
+// accepts reports whether a request accepts a content coding.
 func accepts(h http.Header, coding string) bool {
 	for _, v := range h["Accept-Encoding"] {
 		for _, part := range strings.Split(v, ",") {

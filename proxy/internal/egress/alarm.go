@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// searchedBody is how much of the body of a refused request is searched, in bytes, and searchTime how long its client
-	// may take to send that.
+	// searchedBody is how many bytes of a refused request's body are searched. searchTime is how long the client may take
+	// to send them.
 	searchedBody = 256 << 10
 	searchTime   = 3 * time.Second
 )
 
-// Guarded is the Swapper of a snapshot for a run: it refuses the run's canaries too.
+// Guarded returns the Swapper of a snapshot for a run, which also refuses the run's canaries.
 func Guarded(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
 	//defence:canaries permits
 	if l.Canaries == nil {
@@ -30,8 +30,8 @@ func Guarded(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
 	return snap.Swap.Guarding(l.Canaries())
 }
 
-// Alarm records that a run carried what no request may, and ends the run. An MCP server or an installation goes on: its
-// request was refused, and no session is to blame.
+// Alarm records that a request carried a credential or a canary, and ends the run. An MCP server or an installation
+// goes on: the request was refused, and no session is to blame.
 func Alarm(j *receipt.Journal, l *lease.Lease, c swap.Carried, method, host string) {
 	a := controlapi.Alarm{
 		Run: l.Run, Tenant: l.Tenant, Kind: controlapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host,
@@ -46,10 +46,12 @@ func Alarm(j *receipt.Journal, l *lease.Lease, c swap.Carried, method, host stri
 	}
 }
 
-// raise is Alarm for this exchange, once. A body may be searched in another goroutine.
+// raise calls Alarm for this exchange, at most once. It is safe for concurrent use: another goroutine may search a
+// body.
 func (x *exchange) raise(c swap.Carried) {
 	x.alarm.Do(func() {
 		method := x.note.Method
+		// An alarm is shown to people and kept: a method that the code invented could carry text into it.
 		switch method {
 		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch,
 			http.MethodDelete:
@@ -60,13 +62,14 @@ func (x *exchange) raise(c swap.Carried) {
 	})
 }
 
-// searchRefused searches a request that was refused for another reason: one that carries a canary is an alarm wherever
-// it was to go. The answer leaves afterwards: a client that has it sends no more of the body.
+// searchRefused searches a request that was refused for another reason: a canary is an alarm wherever the request was
+// to go. The answer leaves only afterwards, because a client that has it sends no more of the body.
 func (x *exchange) searchRefused(r *http.Request) {
 	if x.note.Outcome != controlapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
 		return
 	}
 	guard := x.guard
+	// Code can hide a secret in a host name, or in the part that a wildcard matches.
 	for _, name := range [...]string{x.conn.Host().Name(), r.Host, x.host.Name()} {
 		if c, ok := guard.NameCarries(chosen(name, x.snap.Rules.Catalog.Match(x.host)), "host"); ok {
 			x.raise(c)
@@ -75,7 +78,7 @@ func (x *exchange) searchRefused(r *http.Request) {
 	}
 	req := r
 	switch {
-	case x.guarded: // it was searched before credentials were put into it, but for the rest of its body
+	case x.guarded: // already searched before the swap, except for the rest of the body
 		req = &http.Request{
 			URL: new(url.URL), Header: http.Header{"Content-Encoding": r.Header["Content-Encoding"]}, Body: x.rest,
 		}
@@ -84,15 +87,16 @@ func (x *exchange) searchRefused(r *http.Request) {
 	}
 	hasBody := req.Body != nil && req.Body != http.NoBody
 	if hasBody && !x.takeWindows(coding.Parse(req.Header)) {
-		req.Header.Del("Content-Encoding") // the body is searched as it came
+		req.Header.Del("Content-Encoding") // without memory for the decoder, the body is searched as it came
 	}
 	if hasBody {
 		rc := http.NewResponseController(x.w.ResponseWriter)
+		// A client that stops sending would hold the exchange open.
 		_ = rc.SetReadDeadline(time.Now().Add(searchTime))
 		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	}
 	if x.up != nil {
-		defer x.up.n.Store(x.up.n.Load()) // what is read here is not sent
+		defer x.up.n.Store(x.up.n.Load()) // bytes read here do not leave, so they do not count as sent
 	}
 	if c, ok := guard.Search(req, "", searchedBody); ok {
 		x.raise(c)

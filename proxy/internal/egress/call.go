@@ -21,12 +21,12 @@ var (
 	errEncoded   = errors.New("the arguments of a call are encoded")
 )
 
-// call takes code's call of an MCP server's tool to the broker. Token names stay names on this hop: they are swapped
-// where the server itself sends them, as one of its own requests. The answer is scrubbed like every other.
+// call passes a tool call to the broker, which reaches the MCP server. Token names are not swapped on this hop: the
+// proxy swaps them when the server sends them in a request. The answer is scrubbed like any other.
 func (x *exchange) call(r *http.Request, q policy.Request) {
 	out := x.outgoing(r, "")
-	length := out.ContentLength                        // redaction makes it unknown
-	encoded := len(out.Header["Content-Encoding"]) > 0 // redaction would leave it as it is
+	length := out.ContentLength                        // redaction makes the length unknown
+	encoded := len(out.Header["Content-Encoding"]) > 0 // redaction decodes a body and removes the header
 	x.redacted = x.conf.Redact.Request(out, framing.None)
 	v, path := x.judgeCall(q, out)
 	x.setVerdict(v)
@@ -35,11 +35,13 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 		x.refuse(v, nil)
 		return
 	}
-	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
+	// Cut looks at verdicts: a reload between track and setVerdict could not cut this exchange.
+	if x.conf.Current() != x.snap {
 		x.cancel(errReloaded)
 	}
 	switch {
 	case encoded:
+		// The broker reads arguments as plain JSON.
 		x.toBroker = true
 		x.fail(errEncoded)
 		return
@@ -51,22 +53,24 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 	x.dispatch(out, path)
 }
 
-// judgeCall decides on a call, and waits for a person where a rule asks one. It returns the path for the broker.
+// judgeCall decides on a call, and waits for a person if a rule requires approval. It returns the path for the broker.
 func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdict, string) {
 	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
 	if !v.Unread && v.Hold == nil {
 		return v, path
 	}
+	// ReadContent decodes, so a rule or a person would see other bytes than the broker gets.
 	if len(out.Header["Content-Encoding"]) > 0 {
 		return policy.Refuse(policy.CodeArgumentsEncoded, q.Host, v.APIs), path
 	}
-	out.Header.Set("Content-Type", "application/json") // what the broker takes them for
+	out.Header.Set("Content-Type", "application/json") // the broker parses the arguments as JSON
 	content, err := policy.ReadContent(out)
 	if err != nil {
 		return bodyRefusal(err, q.Host, v.APIs), path
 	}
 	defer content.Release()
 	q.Content = content
+	// Unread verdicts depend on the arguments: decide again now that they are known.
 	v, path = x.snap.Rules.DecideCall(x.lease, q, out.URL)
 	switch _, shows := content.Text(); {
 	case v.Hold == nil:
@@ -74,19 +78,19 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 		q.Methods = []string{"CALL"}
 		v = x.hold(v, q, strings.TrimPrefix(path, "/"), nil)
 	case shows:
-		v.Allow = true // to become a step, whatever the tool says of itself
+		v.Allow = true // the plan records it, even if the tool claims to only read
 	default:
 		v = policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
 	}
 	return v, path
 }
 
-// dispatch sends a call that was judged to the broker.
+// dispatch sends a judged call to the broker.
 func (x *exchange) dispatch(out *http.Request, path string) {
 	x.debugRequest(out)
 	x.toBroker = true
 	x.compression = compression{accepted: true}
-	// Nothing may be swapped in, but a credential that code has got hold of travels no further.
+	// No credential is swapped in here. The search stops a credential that code has got hold of.
 	if _, err := x.guard.Request(out, swap.Options{Found: x.raise}); err != nil {
 		x.fail(err)
 		return
@@ -99,8 +103,8 @@ func (x *exchange) dispatch(out *http.Request, path string) {
 	x.proxy.ServeHTTP(x.w, out)
 }
 
-// address gives a call the path for the broker, and headers that say for whom it is. Code's own headers do not leave:
-// none can be taken for one of these.
+// address sets the path for the broker, and headers that identify the run. It drops code's headers, so code cannot
+// forge any of the broker's.
 func (x *exchange) address(out *http.Request, path string) {
 	plain, _ := url.PathUnescape(path)
 	out.URL = &url.URL{Scheme: "https", Host: controlapi.ServersHost, Path: plain, RawPath: path}
@@ -115,12 +119,13 @@ func (x *exchange) address(out *http.Request, path string) {
 		out.Header.Set("Content-Type", "application/json")
 		out.Body = &atMost{ReadCloser: out.Body, left: controlapi.MaxArguments}
 	}
+	// Code controls only this header: at most nine digits, in milliseconds.
 	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
 		out.Header[controlapi.HeaderTimeout] = timeout
 	}
 }
 
-// send is the round trip of an exchange, to its upstream or to the broker.
+// send makes the round trip of an exchange, to its upstream or to the broker.
 func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if !x.toBroker {
 		resp, err := x.toUpstream(out)
@@ -137,12 +142,14 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	code := resp.Header.Get(controlapi.HeaderCode)
+	// The code goes into the receipt, so only a short plain word passes.
 	if len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		x.note.Code = code
 	}
 	if code == controlapi.CodePlanned && x.lease.Plan != nil {
 		return x.recordCall(resp)
 	}
+	// Headers between broker and proxy are internal: code must not see them, or rely on them.
 	for name := range resp.Header {
 		if strings.HasPrefix(name, "Codeforge-") {
 			delete(resp.Header, name)
@@ -151,15 +158,15 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// toUpstream is one round trip to the upstream. It notes whether the request, or a part of it, may have left: from its
-// first header on, since the answer, or the client's end, can come before WroteHeaders is called.
+// toUpstream makes one round trip to the upstream. It sets left on the first header field: the answer, or the client's
+// end, can come before the transport calls WroteHeaders.
 func (x *exchange) toUpstream(out *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { x.left.Store(true) }}
 	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
 	return x.conf.Pool.RoundTrip(out, x.want(out))
 }
 
-// callFailure is the verdict for a call that did not get an answer.
+// callFailure returns the verdict for a call without an answer.
 func (x *exchange) callFailure(err error) policy.Verdict {
 	code := policy.CodeCallBroken
 	switch {
@@ -180,7 +187,7 @@ func (x *exchange) callFailure(err error) policy.Verdict {
 	return v
 }
 
-// atMost is a body that fails when it is too long.
+// atMost is a body that fails with errArguments after left bytes.
 type atMost struct {
 	io.ReadCloser
 	left int64
@@ -190,6 +197,7 @@ func (b *atMost) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errArguments
 	}
+	// One byte more than allowed, to tell a body of exactly the limit from a longer one.
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
 	b.left -= int64(n)
 	if b.left < 0 {

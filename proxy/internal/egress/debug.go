@@ -13,15 +13,15 @@ import (
 // maxPayload is how many bytes of a body DEBUG_MODE logs.
 const maxPayload = 4 << 10
 
-// payloads are what DEBUG_MODE logs of an exchange: the request before swapping, the response after scrubbing.
-// Credentials and redacted strings are taken out of both. A nil payloads logs nothing.
+// payloads holds the texts that DEBUG_MODE logs of an exchange: the request before swapping, the response after
+// scrubbing. Credentials and redacted strings are removed from both. A nil payloads logs no text.
 type payloads struct {
 	request, response string // heads
 	up, down          copied
 }
 
-// copied keeps the first bytes of a body: more than is logged, so that a string that must not be logged is found whole
-// even where the log cuts it.
+// copied keeps the first bytes of a body, twice as many as are logged. So a string that must not be logged is found
+// whole even if the log cuts it.
 type copied struct {
 	mu   sync.Mutex
 	data []byte
@@ -33,7 +33,7 @@ func (c *copied) keep(p []byte) {
 	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
 }
 
-// text is what is logged. It is cleaned before it is cut.
+// text returns the text to log, cleaned before it is cut.
 func (c *copied) text(clean func(string) string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (x *exchange) debugResponse(resp *http.Response) {
 	}
 }
 
-// headText writes header names in lower case, because Loggable finds credentials in them only so.
+// headText writes header names in lower case, because Loggable finds credentials only in lower-case headers.
 func headText(h http.Header) string {
 	lower := http.Header{}
 	for name, values := range h {

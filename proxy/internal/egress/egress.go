@@ -1,8 +1,9 @@
 // Package egress carries one request from the sandbox to its upstream, and the response back.
 //
-// The steps are in exchange.serve; each relies on those before it. Contract: default deny before any dial; every path
-// through here ends in one receipt entry and one log line; a response that breaks off upstream never reaches the client
-// as a complete one. A stream that is not valid HTTP/2 is reset by net/http before it gets here, and has neither.
+// The steps are in exchange.serve; each step relies on the steps before it. Contract: the proxy denies by default
+// before it dials. Every path through this package ends in one receipt entry and one log line. If a response breaks off
+// upstream, the client never receives it as complete. One exception: net/http resets a stream that is not valid HTTP/2
+// before this package sees it.
 package egress
 
 import (
@@ -38,33 +39,33 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-// errReloaded is why a reload cut an exchange off: see Egress.Cut.
+// errReloaded is the cause of an exchange that Egress.Cut ended.
 var errReloaded = errors.New("the catalog changed")
 
-// Config holds what an Egress needs.
+// Config holds the parts that an Egress needs.
 type Config struct {
 	// Current is the snapshot in force; an exchange keeps the one it began with.
 	Current func() *reload.Snapshot
 	Pool    *upstream.Pool
-	// Broker is the way to MCP servers.
+	// Broker forwards calls to MCP servers.
 	Broker  *broker.Broker
 	Journal *receipt.Journal
 	// Room holds requests that a person must approve.
 	Room *hold.Room
-	// Memory bounds the buffers of all runs together: see lease.Config.
+	// Memory bounds the buffers of all runs together: see lease.Config. This budget serves the leases of plans.
 	Memory *membudget.Budget
-	// Budget counts what APIs with limits are used for.
+	// Budget counts the use of APIs that have limits.
 	Budget *budget.Ledger
-	// Keys are the idempotency keys of requests. Nil means that none gets one.
+	// Keys makes the idempotency keys of requests. If nil, the proxy adds no keys.
 	Keys   *attempt.Keys
 	Redact *redact.Redactor
-	// Checkpoint is the checkpoint of the ledger that covers what was sent for a run until now, or nothing. Nil means that
-	// there is no ledger.
+	// Checkpoint returns the ledger's checkpoint that covers all entries of a run so far, or "". Nil means that there is
+	// no ledger.
 	Checkpoint func(run string) string
-	// Sending writes a request down that is about to leave and may change something. It does not leave after an error.
-	// Nil means that requests are written down when they are over.
+	// Sending writes an intent to the ledger before a request leaves that may change something. After an error the request
+	// must not leave. Nil means that the ledger gets only the entries of finished requests.
 	Sending func(ledger.Sending) error
-	// Mint obtains the credentials that change. Nil means none.
+	// Mint obtains minted credentials. Nil means that there are no such credentials.
 	Mint Minter
 	// UserAgent is sent in place of the sandbox's.
 	UserAgent string
@@ -73,7 +74,7 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Minter is what obtains credentials: mint.Minter.
+// Minter obtains the credentials that change; mint.Minter implements it.
 type Minter interface {
 	Value(ctx context.Context, c catalog.Credential) (string, error)
 	Renewed(ctx context.Context, c catalog.Credential, value string) bool
@@ -101,8 +102,8 @@ func (e *Egress) InFlight() int {
 	return len(e.flight)
 }
 
-// Cut ends the exchanges that a reload has made stale: those of removed APIs, and all of them when there are new
-// credentials, which their scrubbers do not know.
+// Cut ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges,
+// because their scrubbers do not know the new values. Otherwise it ends only those that use a removed API.
 func (e *Egress) Cut(c reload.Change) {
 	e.conf.Pool.Retire()
 	e.mu.Lock()
@@ -128,48 +129,49 @@ type exchange struct {
 	note   receipt.Note
 	host   catalog.Host // the zero Host until parse knows it
 
-	held        *membudget.Account // the memory of the exchange, once it is in flight
+	held        *membudget.Account // the memory budget; nil until the lease admits the exchange
 	guard       *swap.Swapper      // the snapshot's, with the run's canaries
-	out         *http.Request      // as it leaves, once there is such
-	guarded     bool               // guard has searched it, and may have put credentials in
-	rest        io.ReadCloser      // what guard had not read of the body then; nil if there is none
+	out         *http.Request      // the request that leaves; nil until outgoing makes it
+	guarded     bool               // guard has searched out, and may have put credentials into it
+	rest        io.ReadCloser      // the part of out's body that guard had not read when it finished; nil without a body
 	alarm       sync.Once
 	verdict     policy.Verdict
 	compression compression
-	byMessage   bool             // the API's messages leave one by one
-	watches     []*lateness      // of its bodies
+	byMessage   bool             // all APIs of the host set MessageFraming: each message leaves when it is complete
+	watches     []*lateness      // one for each watched body
 	late        atomic.Bool      // a complete message was held back for too long
 	insecure    bool             // plain HTTP
-	approved    bool             // by a person, to be sent once
-	attempted   func(known bool) // ends the attempt of its idempotency key. Nil if it has none
+	approved    bool             // a person approved it, for one sending
+	attempted   func(known bool) // ends the attempt of its idempotency key; nil without a key
 	answered    int              // the status of the upstream's answer, or 0
 	left        atomic.Bool      // a part of the request, its head at least, may have been sent to the upstream
-	giveBack    func()           // what was reserved of limits. Nil if nothing was
+	giveBack    func()           // returns the reserved units of limits; nil if no units were reserved
 	toBroker    bool             // a call of an MCP server's tool
-	recorded    int              // the step of a plan that it has become, and nothing was sent
-	replay      *replay          // the plan for which it is sent, or nil if a run sends it
-	callStep    *plan.Step       // a call that may be recorded
-	read        *plan.Step       // what a dry run reads, and seen of the answer
-	seen        *bytes.Buffer
-	up          *counted
-	redacted    *redact.Report
-	swapped     swapReport
-	minted      mintedUse
-	ranged      bool // a Range header was removed
-	scrubbed    *scrub.Report
-	unsigned    *scrub.Report // of signatures
-	ws          *wsrelay.Report
-	debug       *payloads
-	bodyErr     error // the upstream's body broke off
-	whole       bool  // the upstream's body was read to its end
-	cut         error // why the exchange was cut short, when it was
+	recorded    int              // the number of the plan step that replaced the sending, or 0
+	replay      *replay          // set if a plan, not a run, sends the request
+	callStep    *plan.Step       // a call that the plan may record
+	read        *plan.Step       // a dry run's read, for the plan
+	// seen is the beginning of the answer to read.
+	seen     *bytes.Buffer
+	up       *counted
+	redacted *redact.Report
+	swapped  swapReport
+	minted   mintedUse
+	ranged   bool // a Range header was removed
+	scrubbed *scrub.Report
+	unsigned *scrub.Report // the report on signatures of requests
+	ws       *wsrelay.Report
+	debug    *payloads
+	bodyErr  error // the upstream's body broke off
+	whole    bool  // the upstream's body was read to its end
+	cut      error // why the exchange was cut short, or nil
 }
 
 // ServeHTTP implements http.Handler.
 func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := entrance.FromContext(r.Context())
 	if conn == nil {
-		panic(http.ErrAbortHandler) // not from the entrance: it belongs to no run
+		panic(http.ErrAbortHandler) // not from the entrance, so no run owns the request
 	}
 	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), origin: conn.Lease().Origin(), began: time.Now()}
 	x.w = &responseWriter{ResponseWriter: w}
@@ -177,18 +179,22 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.note.Exchange = controlapi.Exchange{
 		At: x.began.UTC(), Run: x.lease.Run, Tenant: x.lease.Tenant, CausedBy: x.origin.Cause, Method: r.Method,
 	}
+	// roundTrip gets only a request from goproxy: the context carries the exchange.
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer x.cancel(nil)
+	// The end of the run also cuts off requests that are under way.
 	defer context.AfterFunc(x.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
+	// The strict check counts requests, so Next comes before any refusal.
 	bad := conn.Next()
 	if conn.HTTP1() {
 		// An upstream may answer before it has read the whole request; HTTP/2 always allows that.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		x.w.conn = conn
 	} else {
-		defer dropHead(r) // net/http keeps r until the client has taken the answer's end, when it is on no budget
+		defer dropHead(r) // net/http keeps r until the client has read the answer's end, after the memory budget was released
 	}
 
+	// Refused entries are not tracked: they use no snapshot that a reload could make stale.
 	leave, err := x.enter(r)
 	if err != nil {
 		x.refuseEntry(err)
@@ -197,6 +203,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	x.snap = e.conf.Current()
+	// The snapshot stays the same until the end, so a reload cannot change rules between two checks.
 	x.guard = Guarded(x.snap, x.lease)
 	x.track()
 	defer x.untrack()
@@ -205,7 +212,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.searchRefused(r)
 }
 
-// dropHead lets the memory of a request's head go. Copies of the request keep theirs.
+// dropHead frees the memory of a request's head. Copies of the request keep their heads.
 func dropHead(r *http.Request) {
 	*r = http.Request{Method: r.Method}
 }
@@ -215,14 +222,14 @@ type exchangeKey struct{}
 // exchangeOf returns the exchange that a request belongs to.
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
-// enter waits until the lease admits the exchange. The caller calls leave at the end of the exchange.
+// enter waits until the lease admits the exchange. The caller must call leave at the end of the exchange.
 func (x *exchange) enter(r *http.Request) (leave func(), err error) {
 	x.held, leave, err = x.lease.Enter(x.ctx, int(headSize(r)))
 	x.ctx = membudget.NewContext(x.ctx, x.held)
 	return leave, err
 }
 
-// refuseEntry answers a request that came after the run's end, or is one too many at once.
+// refuseEntry answers a request that came after the end of the run or exceeds the run's limit of parallel requests.
 func (x *exchange) refuseEntry(err error) {
 	x.note.Host = x.conn.Host().String()
 	switch {
@@ -274,27 +281,29 @@ func (x *exchange) serve(r *http.Request, bad error) {
 		x.call(r, q)
 		return
 	}
+	// Refuse early: a request that only its head condemns needs no body, and no decoder memory.
 	q.Early = true
-	v := x.snap.Rules.Decide(x.lease, q) // what is refused now needs no more work
+	v := x.snap.Rules.Decide(x.lease, q)
 	q.Early = false
 	if v.Allow && !x.takeWindows(coding.Parse(r.Header)) {
 		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
 	}
 	if v.Allow && x.conf.Redact.Host(chosen(q.Host.String(), v.APIs)) {
 		v = policy.Refuse(policy.CodeRedactedHost, catalog.Host{}, nil)
-		x.note.Host = redact.Mark // the string may be in another case there
+		x.note.Host = redact.Mark // URL and log may spell the host in another case than the redacted string
 	}
 	out := r
 	if v.Allow {
 		out = x.outgoing(r, q.Upgrade)
 		x.useFraming()
 		x.redacted = x.conf.Redact.Request(out, x.framingOf(out.Header))
+		// Redaction may have changed names and values, so the first verdict no longer covers this request.
 		v = x.judgeFinal(q, out)
 	}
 	x.leave(v, q, out)
 }
 
-// leave sends a request that was judged, or answers why it is not sent.
+// leave sends a judged request, or answers with the refusal.
 func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) {
 	x.setVerdict(v)
 	x.describe(out)
@@ -306,20 +315,24 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 		x.refuse(v, nil)
 		return
 	}
-	if x.conf.Current() != x.snap { // a reload between here and track saw no verdict to cut by
+	// Cut looks at verdicts. A reload between track and setVerdict saw no verdict, so it could not cut this exchange.
+	if x.conf.Current() != x.snap {
 		x.cancel(errReloaded)
 	}
+	// The intent must be on disk first: a crash after sending would leave a write without a ledger entry.
 	//defence:ledger-required
 	if err := x.announce(q, out); err != nil {
 		x.refuse(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
 		return
 	}
+	// Debug output shows token names, so this stands before complete swaps them.
 	x.debugRequest(out)
 	x.reads(q, out)
 	if err := x.attempt(q, out); err != nil {
 		x.fail(err)
 		return
 	}
+	// keep copies the request before complete swaps: a retry swaps again, with the renewed value.
 	x.minted.keep(x, out)
 	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
 	if err := x.complete(out); err != nil {
@@ -327,6 +340,7 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 		return
 	}
 	x.watchRequest(out)
+	// An upstream proxy resolves the name itself, so the addresses are checked before it can.
 	if err := x.conf.Pool.Check(x.ctx, x.want(out), out.URL); err != nil {
 		x.fail(err)
 		return
@@ -338,8 +352,8 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 	x.proxy.ServeHTTP(x.w, out)
 }
 
-// announce writes a request down before it leaves, where that is required: one that writes, or that has a body, which
-// may say what the method does not.
+// announce writes an intent to the ledger before the request leaves. A request needs one if its method writes, or if it
+// has a body, which may contain another operation than the method suggests.
 func (x *exchange) announce(q policy.Request, out *http.Request) error {
 	if x.conf.Sending == nil || !q.Writes() && out.ContentLength == 0 {
 		return nil
@@ -349,8 +363,8 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 	})
 }
 
-// takeWindows takes memory for the windows of a body's decoders. It is false if the run has used up its share of the
-// budget.
+// takeWindows reserves memory for the windows of a body's decoders. It returns false if the run has used up its share
+// of the budget.
 func (x *exchange) takeWindows(encodings []string, err error) bool {
-	return err != nil || x.held.Take(coding.Windows(encodings)) // an unknown encoding is not decoded
+	return err != nil || x.held.Take(coding.Windows(encodings)) // a body with an unknown encoding stays encoded
 }

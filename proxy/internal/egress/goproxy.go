@@ -11,8 +11,8 @@ func newProxy() http.Handler {
 	p := goproxy.NewProxyHttpServer()
 	p.Logger = silent{}
 	p.KeepAcceptEncoding = true
-	p.KeepHeader = true // outgoing leaves out more than goproxy would
-	p.Tr = nil          // every request has a round tripper of its own
+	p.KeepHeader = true // outgoing removes more headers than goproxy would
+	p.Tr = nil          // each request sets its round tripper below
 	p.OnRequest().DoFunc(func(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 		ctx.RoundTripper = goproxy.RoundTripperFunc(roundTrip)
 		return r, nil
@@ -25,14 +25,15 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// roundTrip sends the request for goproxy, through our transport and the scrubber. It never returns an error, because
-// goproxy would show its text to the client.
+// roundTrip sends the request for goproxy, through the pool and the scrubber. It never returns an error, because
+// goproxy would show the error's text to the client.
 func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(out.Context())
 	resp, err := x.send(out)
 	if err != nil {
 		return x.failureResponse(err), nil
 	}
+	// net/http panics at a status over 999 and sends a 1xx as an informational response.
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
 		return x.failureResponse(errStatus), nil

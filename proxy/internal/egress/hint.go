@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// hints say why token names were seen and not swapped. A header's or field's name is left out: it may be the sandbox's
-// text.
+// hints explains why token names in a request were not swapped. It leaves out the name of a header or field: the
+// sandbox may have chosen it.
 func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot, run policy.Run) []controlapi.Hint {
 	if s.Report == nil {
 		return nil
@@ -37,7 +37,8 @@ func hints(
 		if api == nil {
 			continue
 		}
-		if run.Closed() && !run.Includes(api.Name) { // as a word that is not a token name
+		// A closed run must not learn of other APIs: treat their token names like any other word.
+		if run.Closed() && !run.Includes(api.Name) {
 			if seen.Where == "header" {
 				out = append(out, unknown(host, snap.Rules.Catalog, run))
 			}
@@ -56,7 +57,7 @@ func hints(
 	return out
 }
 
-// hintSecondHeader is the hint on a token name in a header if the credential was already put in other places.
+// hintSecondHeader returns the hint on a token name in a header if the credential was already put into other places.
 func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
 	return hintOf("not_swapped_"+swap.CodeRepeated, host.String(), voice.Say("%NAME was put in %PLACES, and is unchanged "+
 		"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
@@ -73,7 +74,7 @@ func hintOf(code, host string, text voice.Text) controlapi.Hint {
 	return h
 }
 
-// about names the request in the hints on it that do not name its host, unless its method is the sandbox's own text.
+// about adds the method to hints that do not name their host, unless the sandbox invented the method.
 func (x *exchange) about() {
 	n := &x.note
 	switch n.Method {
@@ -113,8 +114,8 @@ func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
 	return out
 }
 
-// rejected says what an upstream's 401 or 403 most likely means. Its own words often repeat the token name, which is
-// then in the place of the credential, and reads as if it had not been swapped.
+// rejected explains the most likely meaning of an upstream's 401 or 403. The upstream's message often repeats the token
+// name, which scrubbing put there for the credential. So it reads as if the name had not been swapped.
 func (x *exchange) rejected() []controlapi.Hint {
 	n := &x.note
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
@@ -146,11 +147,11 @@ func (x *exchange) rejected() []controlapi.Hint {
 	return nil
 }
 
-// patient is how long a client must have waited to learn that there was no response. What is given up sooner was most
-// likely not wanted any more.
+// patient is how long a client must have waited for a missing response to deserve a hint. A client that gives up sooner
+// most likely no longer wanted the response.
 const patient = time.Second
 
-// unanswered is the hint for a request that its client or the end of the run gave up before there was a response.
+// unanswered returns the hint for a request if its client or the end of the run gave it up before the response.
 func (x *exchange) unanswered() []controlapi.Hint {
 	waited := time.Since(x.began)
 	if waited < patient {
@@ -162,7 +163,7 @@ func (x *exchange) unanswered() []controlapi.Hint {
 
 const codeRejected = controlapi.HintRejected
 
-// unauthenticated is the hint for a 401 to a request without any token name, if its APIs have credentials.
+// unauthenticated returns the hint for a 401 to a request without any token name, if its APIs have credentials.
 func (x *exchange) unauthenticated() []controlapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
@@ -174,8 +175,8 @@ func (x *exchange) unauthenticated() []controlapi.Hint {
 	return nil
 }
 
-// unknown is the hint for a word that stands where a credential goes and looks like a token name, but is none. The word
-// is the sandbox's text and is not repeated.
+// unknown returns the hint for a word that stands in a credential's place and looks like a token name, but is not one.
+// The hint does not repeat the word, because the sandbox chose it.
 func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
 	for _, a := range c.Match(host) {
@@ -191,7 +192,7 @@ func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.H
 	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
 }
 
-// place is the surface that the user could declare for where a name was seen.
+// place returns the surface that the user could declare, for a name seen there.
 func place(where string) string {
 	if where == "path" {
 		return `"path"`
@@ -199,7 +200,7 @@ func place(where string) string {
 	return `"` + where + `:<its name>"`
 }
 
-// why is the sentence for a reason that swap gives.
+// why returns the sentence for a code of package swap.
 func why(code string) string {
 	switch code {
 	case swap.CodeUndeclared:
@@ -218,7 +219,7 @@ func why(code string) string {
 	return "Its places are: %IN."
 }
 
-// owner finds the API of a token name.
+// owner returns the API and the credential of a token name, or nil.
 func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
 	for _, a := range c.APIs() {
 		for _, cr := range a.Credentials {

@@ -13,14 +13,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// hold waits until a person decides on a request, or a call at this address, and returns what it is then. It leaves as
-// it was shown: its body has been read to its end.
+// hold waits until a person decides on a request, or on a call at this address, and returns the new verdict. The shown
+// body is the body that leaves: it has been read to its end.
 func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, headers []string) policy.Verdict {
 	if x.replay != nil {
 		return x.consent(v)
 	}
 	refuse := func(code string) policy.Verdict { return policy.Refuse(code, q.Host, v.APIs) }
 	body, ok := q.Content.Text()
+	// A person can judge only complete text.
 	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(headers, "\n")) {
 		return refuse(policy.CodeApprovalUnseen)
 	}
@@ -32,20 +33,22 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 		API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny,
 		Catalog: x.snap.Public.Version, Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
 	}
+	// Only a run's requests end with the run: an MCP server lives on, and so may its request.
 	if x.origin.Kind() == policy.KindRun {
 		held.Ended = x.origin.Context().Done()
 	}
 	for _, run := range x.origin.Runs() {
 		held.Pauses = append(held.Pauses, run.Run)
 	}
-	// What must not be shown must not leave either, so nobody is asked about it.
+	// A text with a credential must neither be shown nor leave, so this refuses before a person is asked.
 	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
 	if x.unfit(text) {
 		return refuse(policy.CodeCredentialSent)
 	}
-	if x.conf.Current() != x.snap { // no answer could let it leave
+	if x.conf.Current() != x.snap { // an approval could no longer let it leave
 		return refuse(policy.CodeApprovalStale)
 	}
+	// The wait does not count towards the run's time.
 	began, resume := time.Now(), x.origin.Pause()
 	bound, release := x.origin.Bind(x.ctx)
 	id, err := x.conf.Room.Pass(bound, held)
@@ -63,8 +66,10 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 		return refuse(policy.CodeApprovalFull)
 	case err != nil && x.ctx.Err() == nil:
 		return refuse(policy.CodeRunEnded)
+	// The client disconnected, so only the outcome of the exchange matters.
 	case err != nil:
 		return v // it was cut off
+	// A person approved under rules that are no longer in force.
 	case x.conf.Current() != x.snap:
 		return refuse(policy.CodeApprovalStale)
 	}
@@ -72,8 +77,8 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 	return v
 }
 
-// unfit reports whether a text must not be shown to a person, and so must not leave either. One that carries a canary
-// or a credential's value is an alarm.
+// unfit reports whether a text must neither be shown to a person nor leave. It raises an alarm if the text carries a
+// canary or a credential's value.
 func (x *exchange) unfit(text string) bool {
 	c, carries := x.guard.Carries(text, "body")
 	if carries {
@@ -82,18 +87,18 @@ func (x *exchange) unfit(text string) bool {
 	return carries || x.loggable(text) != text
 }
 
-// usual are headers that a person need not see: with the values that every client sends, or with any where the proxy
-// sends its own.
+// usual lists headers that a person need not see, with the values that every client sends. Nil means any value: the
+// proxy replaces it.
 var usual = map[string][]string{
 	"Accept": {"*/*"}, "Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"},
 	"Accept-Encoding": nil, "Content-Length": nil, "User-Agent": nil,
 }
 
-// addedKey follows the name of a header that CodeForge adds. No header has such a name, so none that code sets looks
-// like this.
+// addedKey follows the name of a header that CodeForge adds. A header's name cannot contain it, so code cannot imitate
+// the line.
 const addedKey = " (CodeForge adds it): a new key"
 
-// shown are the headers of a request that a person sees: its own, and those that the proxy adds.
+// shown returns the headers that a person sees: the request's headers, and those that the proxy adds.
 func (x *exchange) shown(v policy.Verdict, q policy.Request, out *http.Request) []string {
 	list := shownHeaders(out.Header)
 	for _, name := range x.keyed(v.APIs, q, out) {
@@ -102,7 +107,7 @@ func (x *exchange) shown(v policy.Verdict, q policy.Request, out *http.Request) 
 	return list
 }
 
-// shownHeaders are the headers that a person sees, a line for each value, sorted by name.
+// shownHeaders returns the headers that a person sees, one line for each value, sorted by name.
 func shownHeaders(h http.Header) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(h)) {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// hopByHop are the headers of one connection (RFC 9110, section 7.6.1).
+// hopByHop lists the headers of one connection (RFC 9110, section 7.6.1).
 var hopByHop = []string{
 	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
-// options are what Connection may say. Any other would name a header for the next hop to remove after the request was
-// judged with it.
+// options are the permitted values of Connection. Any other value would name a header that the next hop removes after
+// policy judged the request with it.
 var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settings"}
 
 // framingHeaders are the headers besides hopByHop that determine the content, the end or the host of a message.
@@ -25,8 +25,8 @@ var (
 	errLookalike  = errors.New("some servers read a header's name as that of a header that frames the message")
 )
 
-// stripConnection removes the headers of the client's connection before anything is judged, so that what is judged is
-// what leaves. It returns the protocol that the request asks to upgrade to, or "".
+// stripConnection removes the headers of the client's connection before policy judges the request, so that the judged
+// headers are the headers that leave. It returns the protocol that the request asks to upgrade to, or "".
 func stripConnection(h http.Header) (protocol string, err error) {
 	upgrades := false
 	for _, v := range h["Connection"] {
@@ -39,11 +39,14 @@ func stripConnection(h http.Header) (protocol string, err error) {
 			upgrades = upgrades || option == "upgrade"
 		}
 	}
+	// CGI turns Transfer_Encoding and Transfer-Encoding into the same variable: the upstream would frame the message by a
+	// header that the proxy ignored.
 	for name := range h {
 		if lookalike(name) {
 			return "", errLookalike
 		}
 	}
+	// Each case asks for an upgrade. checkUpgrade refuses the placeholder names, because they are not "websocket".
 	switch {
 	case len(h["Upgrade"]) > 0:
 		protocol = strings.Join(h["Upgrade"], ",")
@@ -59,8 +62,8 @@ func stripConnection(h http.Header) (protocol string, err error) {
 	return protocol, nil
 }
 
-// lookalike reports whether a name differs from a framing header's only in characters that some servers, such as those
-// with CGI, treat as equal.
+// lookalike reports whether a name differs from a framing header's only in characters that some servers treat as equal,
+// such as servers with CGI.
 func lookalike(name string) bool {
 	if strings.IndexFunc(name, odd) < 0 {
 		return false
@@ -74,12 +77,12 @@ func lookalike(name string) bool {
 	return slices.Contains(hopByHop, folded) || slices.Contains(framingHeaders, folded)
 }
 
-// odd is a character that a token may have and no known header does.
+// odd reports whether a token may contain the character, although no known header does.
 func odd(c rune) bool {
 	return c != '-' && (c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a' || c > 'z')
 }
 
-// strip removes the headers of one connection.
+// strip removes the headers of the connection, such as all that begin with Proxy-.
 func strip(h http.Header) {
 	for _, name := range hopByHop {
 		delete(h, name)

@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// attempt gives a request that writes the idempotency key of its API, unless code has set one. Repetitions of a body of
-// unknown or great length are not recognised: each has a key of its own.
+// attempt sets the idempotency key of a request that writes, in the header of its API, unless code has set one. A body
+// of unknown length, or of more than coding.ExactUpTo bytes, always gets a new key.
 func (x *exchange) attempt(q policy.Request, out *http.Request) error {
 	names := x.keyed(x.verdict.APIs, q, out)
 	if len(names) == 0 {
@@ -34,7 +34,7 @@ func (x *exchange) attempt(q policy.Request, out *http.Request) error {
 	return nil
 }
 
-// keyed are the headers in which a request gets a key.
+// keyed returns the headers in which a request gets a key.
 func (x *exchange) keyed(apis []*catalog.API, q policy.Request, out *http.Request) (names []string) {
 	if !q.Writes() || q.Upgrade != "" || x.conf.Keys == nil {
 		return nil
@@ -47,14 +47,15 @@ func (x *exchange) keyed(apis []*catalog.API, q policy.Request, out *http.Reques
 	return names
 }
 
-// groupOf identifies a request as code wrote it, with names in the place of credentials. It reads a short body, which
-// then leaves as it was read.
+// groupOf identifies a request as code wrote it, with token names for credentials. It reads up to coding.ExactUpTo
+// bytes of the body and puts them back.
 func groupOf(out *http.Request) (attempt.Group, error) {
 	h := sha256.New()
+	// Lengths separate the parts, so that two different requests cannot have the same text.
 	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
 	part(out.Method)
 	part(out.URL.String())
-	headers := shownHeaders(out.Header) // any of them may say for whom it is
+	headers := shownHeaders(out.Header) // any header may name the account that the request is for
 	body := ""
 	if out.Body != nil && out.Body != http.NoBody {
 		text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
@@ -64,12 +65,14 @@ func groupOf(out *http.Request) (attempt.Group, error) {
 		var rest io.Reader = bytes.NewReader(text)
 		if len(text) > coding.ExactUpTo {
 			rest = io.MultiReader(rest, out.Body)
+			// The rest of a long body is unknown, so no two such requests may count as the same.
 			part(rand.Text())
 		}
 		out.Body = struct {
 			io.Reader
 			io.Closer
 		}{rest, out.Body}
+		// fetch() chooses a new multipart boundary for each request, also for a repetition.
 		headers, body = formdata.Unbound(headers, string(text))
 	}
 	for _, line := range headers {
@@ -80,14 +83,15 @@ func groupOf(out *http.Request) (attempt.Group, error) {
 	return attempt.Group(h.Sum(nil)), nil
 }
 
-// endAttempt says whether the request may be repeated with its key: only when nobody knows how it ended. What a gateway
-// says of a server that it did not reach, or that did not answer in time, is not an answer of the server.
+// endAttempt reports whether the outcome is known. Code may repeat the request with the same key only if it is not.
 func (x *exchange) endAttempt() {
 	if x.attempted == nil {
 		return
 	}
 	//defence:idempotency permits
 	known := x.answered != 0 || x.unsent()
+	// A gateway sends these for a server that it did not reach, or that did not answer in time: the write may still have
+	// happened.
 	switch x.answered {
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		//defence:idempotency

@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// installHint is what the operator can do when an installation cannot reach the package registry: the settings are not
-// those of an API. The text for the model names settings only. Code may see it, and must not learn the network's
+// installHint returns the operator's hint if an installation cannot reach the package registry; otherwise it returns
+// the given text. The model's text names settings only, because code may read it and must not learn the network's
 // addresses.
 func installHint(code string, err error, otherwise voice.Text) voice.Text {
 	var refused *dialguard.RefusedError

@@ -21,7 +21,7 @@ const (
 	watchedUpTo = 1 << 20
 )
 
-// useFraming sets byMessage: all APIs of the host must have the setting.
+// useFraming sets byMessage if all APIs of the host set MessageFraming.
 func (x *exchange) useFraming() {
 	holders := x.snap.Rules.Catalog.Match(x.host)
 	x.byMessage = len(holders) > 0 &&
@@ -37,34 +37,35 @@ func (x *exchange) framingOf(h http.Header) framing.Kind {
 	return framing.Of(h)
 }
 
-// lateness watches one direction of an exchange for a complete message that is held back while the client is silent. On
-// a nil lateness, arrive and leave do nothing.
+// lateness watches one direction of an exchange for a complete message that is held back while the client is silent.
+// Its methods accept a nil lateness.
 type lateness struct {
 	x       *exchange
 	changed func() bool // whether the proxy changed the body: its lengths cannot be compared then
 
 	mu                     sync.Mutex
 	scan                   *framing.Scanner
-	arrived, left, message int64 // bytes; message: up to the end of the last complete one
+	arrived, left, message int64 // bytes; message is the end of the last complete message
 	timer                  *time.Timer
-	runs, stopped          bool  // the timer runs; the watch is over
+	runs, stopped          bool  // the timer is running; the watch has ended
 	sent                   int64 // bytes that the client had sent when the timer was started
 }
 
-// watchLateness returns a lateness for a body of unknown length, if a setting of its API could help.
+// watchLateness returns a lateness for a body of unknown length, or nil if a setting of its API could not help.
 func (x *exchange) watchLateness(h http.Header, length int64, changed func() bool) *lateness {
 	kind := framing.Of(h)
 	if x.byMessage || kind == framing.None || length >= 0 || len(x.verdict.APIs) == 0 || h.Get("Content-Encoding") != "" {
 		return nil
 	}
 	l := &lateness{x: x, changed: changed, scan: kind.NewScanner()}
+	// restart arms the timer only while a complete message is held back.
 	l.timer = time.AfterFunc(tooLate, l.expire)
 	l.timer.Stop()
 	x.watches = append(x.watches, l)
 	return l
 }
 
-// arrive counts bytes that are not searched yet, and finds the ends of messages in them.
+// arrive counts bytes that the scrubber has not searched yet, and finds the ends of messages in them.
 func (l *lateness) arrive(p []byte) {
 	if l == nil {
 		return
@@ -86,7 +87,7 @@ func (l *lateness) arrive(p []byte) {
 	}
 }
 
-// leave counts bytes that left.
+// leave counts bytes that left the proxy.
 func (l *lateness) leave(n int) {
 	if l == nil || n == 0 {
 		return
@@ -108,13 +109,13 @@ func (l *lateness) restart() {
 	l.timer.Reset(tooLate)
 }
 
-// expire notes that a message is late, unless the proxy changed the body or the client still sends.
+// expire notes that a message is late, unless the proxy changed the body or the client is still sending.
 func (l *lateness) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case !l.runs || l.changed():
-	case l.sent != l.x.up.n.Load(): // the client does not wait for an answer
+	case l.sent != l.x.up.n.Load(): // the client is still sending, so it does not wait for an answer
 		l.restart()
 	default:
 		l.x.late.Store(true)
@@ -133,7 +134,7 @@ func (l *lateness) stopLocked() {
 	l.timer.Stop()
 }
 
-// watchRequest watches the body of a request. It is called when out is ready to leave.
+// watchRequest watches the body of a request. The caller calls it when out is ready to leave.
 func (x *exchange) watchRequest(out *http.Request) {
 	if out.Body == nil || out.Body == http.NoBody || out.Body == x.up {
 		return
@@ -148,7 +149,7 @@ func (x *exchange) watchRequest(out *http.Request) {
 	}
 }
 
-// leavingBody is a request's body as it leaves for the upstream.
+// leavingBody counts a request's body when it leaves for the upstream.
 type leavingBody struct {
 	io.ReadCloser
 	late *lateness
@@ -160,7 +161,7 @@ func (b *leavingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// arrivingBody is an upstream's body as it arrives.
+// arrivingBody counts an upstream's body when it arrives.
 type arrivingBody struct {
 	io.ReadCloser
 	late *lateness
@@ -174,6 +175,7 @@ func (b *arrivingBody) Read(p []byte) (int, error) {
 
 // lateHint names the setting for messages that were held back for too long.
 func (x *exchange) lateHint() []controlapi.Hint {
+	// The timers must not set late while the hints are made.
 	for _, l := range x.watches {
 		l.stop()
 	}

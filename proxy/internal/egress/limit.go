@@ -7,8 +7,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// reserve spends what a request needs of its APIs' limits, and then asks a person if a rule or a limit says so. So a
-// person never approves what a limit then refuses. finish gives back what was spent on a request that did not leave.
+// reserve takes the units that a request needs from the limits of its APIs. Then it asks a person, if a rule or a limit
+// requires it. So a person never approves a request that a limit then refuses. finish returns the units of a request
+// that did not leave.
 func (x *exchange) reserve(
 	v policy.Verdict, q policy.Request, out *http.Request, holders []*catalog.API,
 ) policy.Verdict {
@@ -21,7 +22,7 @@ func (x *exchange) reserve(
 		back, wait, ok := x.conf.Budget.Reserve(needs, false)
 		if x.giveBack = back; !ok {
 			over = policy.Beyond(v, q, holders, wait)
-			if over.Hold == nil || x.replay != nil { // the approver of a plan saw no limit
+			if over.Hold == nil || x.replay != nil { // a plan's approver did not see the limit
 				return over
 			}
 		}
@@ -32,6 +33,7 @@ func (x *exchange) reserve(
 	if !v.Allow || over.Hold == nil {
 		return v
 	}
+	// A person must see the body, also if no rule read it.
 	if q.Content == nil {
 		content, err := policy.ReadContent(out)
 		if err != nil {
@@ -40,6 +42,7 @@ func (x *exchange) reserve(
 		defer content.Release()
 		q.Content = content
 	}
+	// The approval covers the excess: reserve again, beyond the limit.
 	if v = x.hold(over, q, out.URL.String(), x.shown(over, q, out)); v.Allow {
 		x.giveBack, _, _ = x.conf.Budget.Reserve(needs, true)
 	}

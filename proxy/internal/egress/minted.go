@@ -14,31 +14,31 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
 
-// errNoMinter is for a credential that changes where nothing obtains any.
+// errNoMinter is for a minted credential in a proxy without a Minter.
 var errNoMinter = errors.New("nothing obtains credentials here")
 
-// mintedUse is what an exchange did with credentials that were obtained for it.
+// mintedUse records how an exchange used minted credentials.
 type mintedUse struct {
 	mu     sync.Mutex
 	values []mintedValue
-	// again is the request as it was before names were swapped, if it may be sent a second time. Nil means that it may
-	// not.
+	// again is a copy of the request from before the swap, for one retry. Nil means that the request must not be sent
+	// again.
 	again *http.Request
-	// signed is the signature as the value of the token name that the request is signed for, in each notation. Empty: it
-	// is not signed.
+	// signed holds the request's signature as the value of its token name, in each notation. It is empty for an unsigned
+	// request.
 	signed []catalog.Credential
 	// token is true if a session token left with the signature.
 	token bool
 }
 
-// mintedValue is a credential, and the value that it had.
+// mintedValue is a credential with the value that it had when the request was sent.
 type mintedValue struct {
 	catalog.Credential
 	value string
 }
 
-// keep keeps a request that may be repeated: a GET or HEAD without a body in which a credential that changes may be
-// swapped. Whatever else it is, the server may have acted on it; and what a person approved is sent once.
+// keep keeps a copy of a request that is safe to repeat: a GET or HEAD without a body, for an API with a minted
+// credential. A server may have acted on any other request. An approved request is sent only once.
 func (u *mintedUse) keep(x *exchange, out *http.Request) {
 	if x.approved || out.Method != http.MethodGet && out.Method != http.MethodHead ||
 		out.Body != nil && out.Body != http.NoBody || out.Header.Get("Upgrade") != "" {
@@ -54,7 +54,7 @@ func (u *mintedUse) keep(x *exchange, out *http.Request) {
 	}
 }
 
-// obtain returns the value of a credential that changes, for swap.
+// obtain returns the current value of a minted credential, for package swap.
 func (x *exchange) obtain(c catalog.Credential) (string, error) {
 	if x.conf.Mint == nil {
 		return "", errNoMinter
@@ -68,7 +68,7 @@ func (x *exchange) obtain(c catalog.Credential) (string, error) {
 	return v, err
 }
 
-// sign notes the signature of the request.
+// sign notes the signature of the request, in the notations that an answer may repeat.
 func (u *mintedUse) sign(name string, signature []byte) {
 	digits := hex.EncodeToString(signature)
 	u.signed = nil
@@ -77,7 +77,7 @@ func (u *mintedUse) sign(name string, signature []byte) {
 	}
 }
 
-// ownSignature finds the signature of the request. Nil means none.
+// ownSignature returns a scrubber for the request's signature, or nil if the request is not signed.
 func (x *exchange) ownSignature() *scrub.Scrubber {
 	//defence:signature permits
 	if len(x.minted.signed) == 0 {
@@ -86,8 +86,8 @@ func (x *exchange) ownSignature() *scrub.Scrubber {
 	return scrub.New(x.minted.signed)
 }
 
-// scrubSignature replaces the request's own signature in its response by the token name, after everything else was
-// scrubbed. Nothing has to be decoded again. A search of its own costs less than a new one for everything.
+// scrubSignature replaces the request's signature in its response by the token name. It runs after the general scrub,
+// on a decoded body. A second search costs less than a new scrubber for all credentials.
 func (x *exchange) scrubSignature(resp *http.Response, o scrub.Options) error {
 	s := x.ownSignature()
 	if s == nil {
@@ -98,14 +98,16 @@ func (x *exchange) scrubSignature(resp *http.Response, o scrub.Options) error {
 	return err
 }
 
-// renew has the credentials of a request renewed that a server refused. With wait it is true once one of them has
-// another value.
+// renew renews the minted credentials of a request that a server refused. With wait, it returns true if a credential
+// has a new value.
 func (x *exchange) renew(wait bool) bool {
+	// Each value is reported once: a second 401 must not renew a value that is already replaced.
 	x.minted.mu.Lock()
 	values := x.minted.values
 	x.minted.values = nil
 	x.minted.mu.Unlock()
 	ctx := x.ctx
+	// Without wait the renewal runs in the background, because a cancelled context only starts it.
 	if !wait {
 		done, cancel := context.WithCancel(ctx)
 		cancel()
@@ -118,9 +120,10 @@ func (x *exchange) renew(wait bool) bool {
 	return renewed
 }
 
-// unauthorized takes a 401. If a credential in the request has another value since, or gets one, the request is sent
-// once more, if that is safe.
+// unauthorized handles a 401. If a credential in the request has changed since, or can be renewed, and the request is
+// safe to repeat, it sends the request once more.
 func (x *exchange) unauthorized(resp *http.Response) (*http.Response, error) {
+	// At most one retry.
 	again := x.minted.again
 	x.minted.again = nil
 	if !x.renew(again != nil) || again == nil {

@@ -29,12 +29,13 @@ func (x *exchange) refuse(v policy.Verdict, cause error) {
 	x.w.json(v.Status, v.Refusal)
 }
 
-// finish records the exchange, and aborts the connection when the response is incomplete. p is what serve panicked
-// with.
+// finish records the exchange, and aborts the connection if the response is incomplete. p is the value that serve
+// panicked with, or nil.
 func (x *exchange) finish(p any) {
 	x.sum()
 	abort := x.judge(p)
 	n := &x.note
+	// A request that never left sent no credential and used up no limit.
 	if n.Left = !x.unsent(); !n.Left {
 		n.Swapped, n.HeadUp = nil, 0
 		if n.Outcome == controlapi.OutcomePlanned {
@@ -54,24 +55,27 @@ func (x *exchange) finish(p any) {
 		return
 	}
 	if !abort {
+		// See smallHead.
 		if !x.conn.HTTP1() && headBytes(x.w.Header()) > smallHead {
 			x.w.Flush()
 		}
 		return
 	}
+	// HTTP/1.0 has no other way to tell a client that a response is incomplete.
 	if x.conn.HTTP1() {
 		x.conn.Reset()
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// smallHead is how many bytes of an answer's head net/http may keep for HTTP/2 after the exchange has given its memory
-// back: until the client has taken the end of the answer. A larger head waits for that within the exchange.
+// smallHead is how many bytes of an answer's head net/http may keep for HTTP/2 after the exchange has returned its
+// memory. net/http keeps them until the client has read the end of the answer. With a larger head the exchange itself
+// waits for the client.
 const smallHead = 4 << 10
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// unsent reports whether no part of a request left, so that a credential that was already put in did not leave either.
+// unsent reports whether no part of a request left, and so no credential either.
 func (x *exchange) unsent() bool {
 	n := &x.note
 	switch {
@@ -83,7 +87,7 @@ func (x *exchange) unsent() bool {
 	return !x.left.Load()
 }
 
-// judge sets the outcome and reports whether the client must see an abort.
+// judge sets the outcome and reports whether the connection must be aborted.
 func (x *exchange) judge(p any) (abort bool) {
 	n := &x.note
 	if x.cut == nil && !x.whole && n.Outcome == "" {
@@ -94,8 +98,9 @@ func (x *exchange) judge(p any) (abort bool) {
 		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, "internal", errPanic
 		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"), slog.String("at", stack()))
 		return true
+	// This comes before bodyErr: cancelling the exchange also breaks its bodies off.
 	case x.cut != nil:
-		if x.lease.Context().Err() != nil { // which also closed the connection: two causes, in either order
+		if x.lease.Context().Err() != nil { // the end of the run also closed the connection, so either cause may come first
 			x.cut = lease.ErrEnded
 		}
 		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
@@ -125,7 +130,7 @@ const (
 	codeHandshake  = "handshake_failed"
 )
 
-// abortCode is the code for what cut an exchange off.
+// abortCode returns the code for the cause that cut an exchange off.
 func abortCode(cause error) string {
 	switch {
 	case errors.Is(cause, lease.ErrEnded):
@@ -136,7 +141,7 @@ func abortCode(cause error) string {
 	return codeClientGone
 }
 
-// HandshakeNote is the receipt entry of a TLS handshake that led to no request.
+// HandshakeNote returns the receipt entry of a TLS handshake that did not lead to a request.
 func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}

@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// headerPlanned is a header of the answer to a request that was recorded: its number.
+// headerPlanned carries the step number in the answer to a recorded request.
 const headerPlanned = "Codeforge-Planned"
 
 // notPlannedError is for a request that cannot be recorded.
@@ -25,18 +25,19 @@ type notPlannedError struct{ v policy.Verdict }
 
 func (e *notPlannedError) Error() string { return e.v.Refusal.Error }
 
-// records reports whether a request of a dry run is recorded in place of being sent: one that writes, or that has a
-// body, which may say what the method does not.
+// records reports whether a dry run records a request instead of sending it: a request that writes, or that has a body.
+// A body may contain another operation than the method suggests.
 func (x *exchange) records(q policy.Request, out *http.Request) bool {
 	//defence:dry-run
 	return x.lease.Plan != nil && (q.Writes() || out.Body != nil && out.Body != http.NoBody)
 }
 
-// record makes a request a step of the run's plan, if policy would let it leave, or a person could.
+// record adds a request to the run's plan if policy would let it leave, or a person could.
 func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request) policy.Verdict {
 	if !v.Allow && v.Hold == nil {
 		return v
 	}
+	// A limit that cannot read the request would refuse it when the plan is sent.
 	if _, known := policy.Needs(q, x.snap.Rules.Catalog.Match(q.Host)); !known.Allow {
 		return known
 	}
@@ -48,6 +49,7 @@ func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request)
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
 		Shown: x.shown(v, q, out),
 	}
+	// The approver must see all headers exactly as they will leave.
 	if !utf8.ValidString(strings.Join(s.Shown, "\n")) {
 		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
 	}
@@ -57,11 +59,13 @@ func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request)
 	return x.add(s, v)
 }
 
-// add adds a step to the plan.
+// add adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
 func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
+	// The request may change its URL later; the step must not.
 	address := *s.URL
 	s.URL = &address
 	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
+	// A step is stored and shown to a person, so it must not contain a credential.
 	if x.unfit(text) {
 		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs)
 	}
@@ -89,7 +93,7 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 	return v
 }
 
-// answerPlanned answers a request that was recorded.
+// answerPlanned answers a recorded request with its step number.
 func (x *exchange) answerPlanned() {
 	body := `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
 	h := x.w.Header()
@@ -100,7 +104,7 @@ func (x *exchange) answerPlanned() {
 	_, _ = io.WriteString(x.w, body)
 }
 
-// reads keeps a request that a dry run sends, to be sent again before a step that writes there.
+// reads keeps a request that a dry run sends. The plan sends it again before a step that writes to the same place.
 func (x *exchange) reads(q policy.Request, out *http.Request) {
 	if x.lease.Plan == nil {
 		return
@@ -109,7 +113,7 @@ func (x *exchange) reads(q policy.Request, out *http.Request) {
 	x.read = &plan.Step{Host: q.Host, TLS: q.TLS, Method: out.Method, URL: &address, Header: out.Header.Clone()}
 }
 
-// sees is what the beginning of a body is kept in that a dry run reads, or nil.
+// sees returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
 func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
 	if x.read == nil || x.read.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
 		!strings.Contains(resp.Header.Get("Content-Type"), "json") {
@@ -118,7 +122,7 @@ func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
 	return new(bytes.Buffer)
 }
 
-// remember tells the plan what was read.
+// remember adds a read of the dry run to the plan.
 func (x *exchange) remember() {
 	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
 		return // it was not sent, or is about the stash
@@ -126,6 +130,7 @@ func (x *exchange) remember() {
 	if x.read == nil {
 		x.read = &plan.Step{Method: "CALL"}
 	}
+	// A truncated body could not be compared with a later one.
 	var body []byte
 	if x.seen != nil && x.seen.Len() < plan.MaxRead {
 		body = x.seen.Bytes()
@@ -133,7 +138,8 @@ func (x *exchange) remember() {
 	x.lease.Plan.Read(*x.read, body)
 }
 
-// recordsCall keeps the arguments of a call that a dry run makes: the broker knows whether the tool only reads.
+// recordsCall keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads, so
+// the broker decides whether to make the call.
 func (x *exchange) recordsCall(out *http.Request, path string) error {
 	server, tool, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	plain, err := url.PathUnescape(tool)
@@ -161,9 +167,10 @@ func (x *exchange) recordsCall(out *http.Request, path string) error {
 	return nil
 }
 
-// addressPlan says to the broker that a call is recorded, or sent for a plan.
+// addressPlan asks the broker to record a call, or to send it for a plan.
 func (x *exchange) addressPlan(h http.Header) {
 	switch {
+	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
 	case x.callStep != nil && x.callStep.Rule != "":
 		h.Set(controlapi.HeaderPlan, controlapi.PlanCheck)
 	case x.callStep != nil:
@@ -174,7 +181,7 @@ func (x *exchange) addressPlan(h http.Header) {
 	}
 }
 
-// recordCall makes a call that the broker did not make a step of the plan, and answers code as the tool would.
+// recordCall adds a call to the plan that the broker did not make, and answers code as the tool would.
 func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
 	_ = resp.Body.Close()
 	if x.callStep == nil {
@@ -201,5 +208,5 @@ func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
 	}, nil
 }
 
-// errPlanned is for a broker that did not make a call which is not recorded.
+// errPlanned is for a broker that did not make a call which the proxy has not kept for the plan.
 var errPlanned = errors.New("the broker did not make the call")

@@ -17,10 +17,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// replay is what an exchange is sent for that no run asks for.
+// replay is the step of a plan for which an exchange sends a request.
 type replay struct {
 	step plan.Step
-	read bool // this request, which nobody approved, reads again what a step changes
+	read bool // an unapproved read, repeated before a step
 }
 
 // sender sends the steps of one plan. It implements plan.Sender.
@@ -31,7 +31,7 @@ type sender struct {
 	close func()
 }
 
-// Open begins to send the steps of a plan.
+// Open begins to send the steps of a plan. The caller must call Close.
 func (e *Egress) Open(_ context.Context, id, run, tenant string, apis []string) plan.Sender {
 	l, end := lease.Apart(run, tenant, apis, e.conf.Memory)
 	return &sender{Egress: e, plan: id, lease: l, close: end}
@@ -53,7 +53,7 @@ func (s *sender) Read(ctx context.Context, step plan.Step, version string) (plan
 	return s.exchange(ctx, &replay{step: step, read: true}, version, plan.MaxRead)
 }
 
-// exchange is one request and its answer, through the same steps as a run's.
+// exchange sends one request, through the same checks as a run's request, and returns its answer.
 func (s *sender) exchange(ctx context.Context, r *replay, version string, most int) (planapi.Reply, []byte) {
 	w := &excerpt{header: http.Header{}, most: most}
 	x := &exchange{
@@ -92,6 +92,7 @@ func (x *exchange) resend(version string) {
 		Path: out.URL.EscapedPath(),
 	}
 	switch {
+	// The approver saw a plan under the old catalog.
 	case x.snap.Public.Version != version:
 		x.leave(policy.Refuse(policy.CodePlanStale, x.host, nil), q, out)
 	case x.replay.step.Server != "":
@@ -108,7 +109,7 @@ func (x *exchange) resend(version string) {
 	}
 }
 
-// stored is the recorded request of a replay.
+// stored returns the recorded request of a replay.
 func (x *exchange) stored() *http.Request {
 	s := x.replay.step
 	address := *s.URL
@@ -121,7 +122,7 @@ func (x *exchange) stored() *http.Request {
 	return out
 }
 
-// body gives a request the body that was recorded.
+// body sets the recorded body on a request.
 func (x *exchange) body(out *http.Request) {
 	stored := x.replay.step.Body
 	out.Body, out.ContentLength = http.NoBody, int64(len(stored))
@@ -131,12 +132,13 @@ func (x *exchange) body(out *http.Request) {
 	}
 }
 
-// restore gives a replay's request its own body again, which was judged, and perhaps rewritten for that. The error is
-// the judgement's.
+// restore sets the recorded headers and body on a replay's request again: the search for overrides may have rewritten
+// them. It returns the error of this search, which ends with the body.
 func (x *exchange) restore(out *http.Request) error {
 	if x.replay == nil || out.Body == nil || out.Body == http.NoBody {
 		return nil
 	}
+	// The search runs while the body is read, so read the whole body first.
 	if _, err := io.Copy(io.Discard, out.Body); err != nil {
 		return err
 	}
@@ -146,7 +148,8 @@ func (x *exchange) restore(out *http.Request) error {
 	return nil
 }
 
-// consent decides on a held request of a plan: the approval of the plan covers it, but not what is read again.
+// consent decides on a held request of a plan. The approval of the plan covers the steps, but not the reads that the
+// plan repeats.
 func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 	if !x.replay.read {
 		v.Allow, v.Hold = true, nil
@@ -154,7 +157,7 @@ func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 	return v
 }
 
-// reply is the result of a replay.
+// reply converts the receipt entry of a replay to its result.
 func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
 	if x.note.Outcome == controlapi.OutcomeServed {
@@ -177,7 +180,7 @@ func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 	return out, nil
 }
 
-// excerpt is a response writer that keeps the beginning of a body.
+// excerpt is a response writer that keeps the first bytes of a body, at most most, and counts all.
 type excerpt struct {
 	header http.Header
 	body   []byte

@@ -18,14 +18,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// parse turns a request into what policy judges, or refuses it.
+// parse turns a request into the form that policy judges, or refuses it and returns false.
 func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 	x.insecure = !x.conn.TLS()
 	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") {
 		bad = errors.New("the target is not a path")
 	}
+	// HTTP/2 only: package strict refuses these in HTTP/1.
 	if bad == nil && strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
-		bad = errors.New("the target has a fragment, or characters that must be escaped") // strict refuses it in HTTP/1
+		bad = errors.New("the target has a fragment, or characters that must be escaped")
 	}
 	if e := r.Header["Expect"]; bad == nil && len(e) > 0 && (len(e) > 1 || !strings.EqualFold(e[0], "100-continue")) {
 		bad = errors.New("an Expect other than 100-continue")
@@ -35,6 +36,7 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 		protocol, bad = stripConnection(r.Header)
 	}
 	if bad != nil {
+		// A malformed request may quote anything, so its method and URL stay out of the receipt.
 		x.note.Method, x.note.URL = "", ""
 		x.note.Host = x.conn.Host().String()
 		x.refuse(policy.Refuse(policy.CodeBadRequest, x.conn.Host(), nil), bad)
@@ -61,14 +63,16 @@ func methods(r *http.Request) []string {
 	return out
 }
 
-// agreed is the host that the handshake, the request and the port of the connection agree on.
+// agreed returns the host that the TLS handshake, the request and the port of the connection agree on, or a refusal
+// code.
 func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
 	at := x.conn.Port()
-	// HTTP/2 has :authority; a Host next to it must say the same.
+	// HTTP/2 has :authority. A Host beside it must be equal, or the upstream could read another host than policy.
 	if extra := r.Header["Host"]; len(extra) > 1 || len(extra) == 1 && extra[0] != r.Host {
 		return x.conn.Host(), policy.CodeHostMismatch
 	}
 	delete(r.Header, "Host")
+	// The usual case needs no parsing: the name of the handshake, with or without the connection's port.
 	named, ported := strings.CutSuffix(r.Host, ":"+strconv.Itoa(int(at)))
 	if x.conn.TLS() && named == x.conn.Host().Name() && (ported || x.conn.Host().Port() == 0) {
 		return x.conn.Host(), ""
@@ -86,8 +90,9 @@ func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
 }
 
 // judgeFinal decides on the request as it will leave, except for credentials: redaction may have changed names and
-// values. Where an API restricts methods, it looks for an override in the body too.
+// values. If an API restricts methods, it also searches the body for an override.
 func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
+	// Redaction may have rewritten the query or a header that overrides the method.
 	q.Methods, q.Path = methods(out), out.URL.EscapedPath()
 	holders := x.snap.Rules.Catalog.Match(q.Host)
 	//defence:body-override
@@ -95,7 +100,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		permits := func(method string) bool {
 			judged := q
 			judged.Methods = []string{method}
-			return x.snap.Rules.Decide(x.lease, judged).Allow // not what a person must see: the body is not whole yet
+			return x.snap.Rules.Decide(x.lease, judged).Allow // Hold does not count here: the body is not whole yet
 		}
 		more, err := policy.BodyOverrides(out, permits)
 		if err != nil {
@@ -103,6 +108,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		}
 		q.Methods = append(q.Methods, more...)
 	}
+	// BodyOverrides may have rewritten the body of a plan's step: exactly the approved bytes must leave.
 	if err := x.restore(out); err != nil {
 		return bodyRefusal(err, q.Host, holders)
 	}
@@ -112,6 +118,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		_, known := policy.Needs(q, holders)
 		v.Unread = known.Unread
 	}
+	// Rules and limits that read the body need the whole body, so it is read only for them.
 	if v.Unread || v.Hold != nil || dry && v.Allow {
 		content, err := policy.ReadContent(out)
 		if err != nil {
@@ -130,7 +137,7 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 	return v
 }
 
-// bodyRefusal is the verdict for a body that could not be judged.
+// bodyRefusal returns the verdict for a body that could not be judged.
 func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdict {
 	var ambiguous *formdata.Error
 	switch {
@@ -144,8 +151,8 @@ func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdi
 	return policy.RefuseOverride(err, h, holders)
 }
 
-// outgoing returns the request as it leaves, before anything is swapped: absolute URL, no header of the client's
-// connection, no trailers.
+// outgoing returns the request in the form that leaves, before any swap. It has an absolute URL, no header of the
+// client's connection and no trailers.
 func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	out := r.WithContext(x.ctx)
 	x.out = out
@@ -156,13 +163,15 @@ func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	u := *r.URL
 	u.Scheme, u.Host, u.User, u.Fragment = scheme, x.note.Host, nil, ""
 	out.URL, out.Host, out.RequestURI = &u, x.note.Host, ""
+	// Trailers arrive after the judgement, and GetBody would resend a body that was not searched.
 	out.Close, out.Trailer, out.TransferEncoding, out.GetBody = false, nil, nil, nil
 	if protocol != "" {
+		// stripConnection removed both headers. Only WebSocket passes policy, so the value is a constant.
 		out.Header.Set("Connection", "Upgrade")
 		out.Header.Set("Upgrade", "websocket")
 	}
 	if out.ContentLength == 0 && out.Body != nil {
-		out.Body = http.NoBody // HTTP/2 requests have an empty body instead, with which a GET could not be retried
+		out.Body = http.NoBody // HTTP/2 requests have an empty body instead, and net/http does not retry a GET with a body
 	}
 	x.up = &counted{}
 	if out.Body != nil && out.Body != http.NoBody {
@@ -172,7 +181,7 @@ func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	return out
 }
 
-// describe notes method and URL as the sandbox wrote them, without query values. It is called after redaction.
+// describe notes method and URL as the sandbox wrote them, without query values. The caller has redacted the request.
 func (x *exchange) describe(r *http.Request) {
 	scheme := "https://"
 	if x.insecure {
@@ -196,23 +205,26 @@ func (x *exchange) describe(r *http.Request) {
 	}
 }
 
-// loggable removes credentials and redacted strings from a text that will be truncated: what the log removes later
-// would miss one that the cut splits.
+// loggable removes credentials and redacted strings from a text that the caller will truncate. Cleaning after the cut
+// would miss a string that the cut splits.
 func (x *exchange) loggable(text string) string {
 	return x.conf.Redact.String(x.snap.Scrub.Loggable(text))
 }
 
-// complete replaces token names by credentials, sets the headers that the proxy controls, and signs, in this order:
-// what is signed is what leaves. On an error nothing may be sent.
+// complete replaces token names by credentials, sets the headers that the proxy controls, and signs, in this order: a
+// signature must cover the request that leaves. After an error the request must not be sent.
 func (x *exchange) complete(out *http.Request) error {
 	x.note.HeadUp = headSize(out)
 	o := x.allowed()
 	o.Framing = x.framingOf(out.Header)
 	var signs *catalog.Credential
+	// Signing follows the rule for swaps: over plain HTTP every API must allow it.
 	if !o.Insecure && x.conf.Mint != nil {
 		signs = mint.Claim(out, o.Allowed)
 	}
+	// From here on the request holds credentials, so searchRefused must not search it again.
 	x.guarded, x.rest = true, out.Body
+	// Swapping removes a Range header if the response may show a credential; the hint tells the code why.
 	ranged := len(swap.Ranges(out)) > 0
 	defer func() { x.ranged = ranged && len(swap.Ranges(out)) == 0 }()
 	report, err := x.guard.Request(out, o)
@@ -233,13 +245,13 @@ func (x *exchange) complete(out *http.Request) error {
 	return nil
 }
 
-// headSize is the size of a request's head in HTTP/1, without what the proxy adds.
+// headSize returns the size of a request's head in HTTP/1, in bytes, without the headers that the proxy adds.
 func headSize(r *http.Request) int64 {
 	n := len(r.Method) + len(r.URL.RequestURI()) + len(" HTTP/1.1 \r\nHost: \r\n\r\n") + len(r.Host)
 	return int64(n + headBytes(r.Header))
 }
 
-// headBytes is the size of the fields of a head in HTTP/1.
+// headBytes returns the size of a head's fields in HTTP/1, in bytes.
 func headBytes(h http.Header) (n int) {
 	for name, values := range h {
 		for _, v := range values {
@@ -249,13 +261,13 @@ func headBytes(h http.Header) (n int) {
 	return n
 }
 
-// allowed are the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
+// allowed returns the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
 func (x *exchange) allowed() swap.Options {
 	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs), Obtain: x.obtain, Found: x.raise}
 	for _, a := range x.verdict.APIs {
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
 		if o.Allowed == nil {
-			o.Allowed = slices.Clip(a.Credentials) // the catalog's own: appending copies
+			o.Allowed = slices.Clip(a.Credentials) // a slice of the catalog: appending must copy it
 			continue
 		}
 		o.Allowed = append(o.Allowed, a.Credentials...)
@@ -263,10 +275,11 @@ func (x *exchange) allowed() swap.Options {
 	return o
 }
 
-// chosen is the part of a host name that the code chose itself: nothing of a host that an API names in full, the label
-// that a wildcard stands for, and all of a host in no API.
+// chosen returns the part of a host name that the code chose. It is "" if an API names the host in full. If a wildcard
+// of an API matched, it is the first label. If the host is in no API, it is the whole name.
 func chosen(host string, apis []*catalog.API) string {
 	for _, a := range apis {
+		// A fixed name holds no data of the code, so it cannot carry a secret out.
 		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == host }) {
 			return ""
 		}
@@ -282,13 +295,14 @@ func (x *exchange) setHeaders(out *http.Request) {
 	out.Header.Set("User-Agent", x.conf.UserAgent)
 	x.compression.negotiate(out.Header)
 	if x.want(out).HTTP2 {
-		out.Header.Set("Te", "trailers") // tells a gRPC server that no hop drops trailers
+		out.Header.Set("Te", "trailers") // tells a gRPC server that every hop keeps trailers
 	}
 }
 
-// logsIn reports whether a request may authenticate its whole connection, and not only itself. Servers differ in how
-// they read a second value, or a list, so the word anywhere is enough.
+// logsIn reports whether a request may authenticate its whole connection. Servers read a second value, or a list, in
+// different ways, so the word anywhere counts.
 func logsIn(h http.Header) bool {
+	// NTLM and Negotiate authenticate the connection: upstream.Want.Login keeps later requests off it.
 	for _, v := range h["Authorization"] {
 		for _, word := range strings.FieldsFunc(v, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' }) {
 			if strings.EqualFold(word, "NTLM") || strings.EqualFold(word, "Negotiate") {
@@ -308,14 +322,14 @@ func (x *exchange) want(out *http.Request) upstream.Want {
 	}
 }
 
-// isGRPC reports whether a content type is gRPC's own, such as application/grpc+proto. gRPC-Web, which is made for
-// HTTP/1, has another.
+// isGRPC reports whether a content type is that of gRPC, such as application/grpc+proto. The types of gRPC-Web, which
+// is made for HTTP/1, do not match.
 func isGRPC(kind string) bool {
 	rest, ok := strings.CutPrefix(strings.ToLower(kind), "application/grpc")
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], "+; "))
 }
 
-// sum fills in what the steps reported.
+// sum copies the reports of the steps into the receipt entry.
 func (x *exchange) sum() {
 	n := &x.note
 	n.Swapped = x.swapped.swaps()
@@ -350,7 +364,7 @@ func (x *exchange) sum() {
 	x.about()
 }
 
-// swapReport is swap's report in the form that receipts use.
+// swapReport converts the report of package swap to the form that receipts use.
 type swapReport struct{ *swap.Report }
 
 func (s swapReport) swaps() []controlapi.Swap {

@@ -39,10 +39,10 @@ var (
 	errStatus = errors.New("the upstream's status is not that of a final response")
 )
 
-// scrubResponse scrubs a response and removes what belongs to the connection it came on.
+// scrubResponse scrubs a response and removes the headers of the connection that it arrived on.
 func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Response {
 	x.trim(resp.Header)
-	resp.Trailer = nil // trailers are not announced: their names can be scrubbed only once they have arrived
+	resp.Trailer = nil // not announced, because the proxy can scrub a trailer's name only once it has arrived
 	upstreamBody := resp.Body
 	if err := x.compression.judge(resp, method); err != nil {
 		_ = upstreamBody.Close()
@@ -63,6 +63,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	}
 	report, err := x.snap.Scrub.Response(resp, o)
 	x.scrubbed = report
+	// Scrub everything else first: the signature's scrubber relies on an already decoded body.
 	if err == nil {
 		err = x.scrubSignature(resp, scrub.Options{Method: method, KeepETag: o.KeepETag, Framing: o.Framing})
 	}
@@ -73,10 +74,12 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	if resp.Header.Get("Content-Type") == "" {
 		resp.Header["Content-Type"] = nil // keeps net/http from guessing one
 	}
+	// The client of a stream waits for each piece. A body of known length needs no flushes.
 	x.w.flush = resp.ContentLength < 0
 	x.w.bulk = whole && x.w.flush
 	x.note.Type = mediaType(resp.Header)
 	x.debugResponse(resp)
+	// HEAD, 204 and 304 have no end to wait for.
 	if resp.Body == nil || resp.Body == http.NoBody {
 		x.whole = true
 		return resp
@@ -86,7 +89,7 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	return resp
 }
 
-// mediaType is the type of a response, if it is one that an exchange tells.
+// mediaType returns the type of a response, or "" if it is not one of controlapi.MediaTypes.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))
@@ -101,8 +104,8 @@ func keepsETag(holders []*catalog.API) bool {
 	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return len(a.Credentials) > 0 && !a.KeepETag })
 }
 
-// sent lists the token names whose credentials left so far. A key that signs does not leave, but a session token beside
-// the signature does.
+// sent lists the token names whose credentials have left so far. A signing key does not leave, but a session token
+// beside the signature does.
 func (x *exchange) sent() []string {
 	var out []string
 	if x.minted.token {
@@ -114,7 +117,7 @@ func (x *exchange) sent() []string {
 	return out
 }
 
-// trim removes hop-by-hop headers, and Alt-Svc, which would lead past the proxy.
+// trim removes hop-by-hop headers, and Alt-Svc, which would lead clients past the proxy.
 func (x *exchange) trim(h http.Header) {
 	for _, v := range h["Connection"] {
 		for _, name := range strings.Split(v, ",") {
@@ -125,7 +128,7 @@ func (x *exchange) trim(h http.Header) {
 		delete(h, name)
 	}
 	delete(h, "Alt-Svc")
-	delete(h, headerPlanned) // no upstream plans anything
+	delete(h, headerPlanned) // only CodeForge sends this header; an upstream could fake a recorded step
 }
 
 // fail answers with the refusal for an error.
@@ -134,7 +137,7 @@ func (x *exchange) fail(err error) {
 	x.w.json(status, r)
 }
 
-// failureResponse is fail as a response for goproxy to write.
+// failureResponse is like fail, but returns a response for goproxy to write.
 func (x *exchange) failureResponse(err error) *http.Response {
 	status, r := x.noteFailure(err)
 	body := refusalBody(r)
@@ -149,7 +152,7 @@ func (x *exchange) failureResponse(err error) *http.Response {
 	}
 }
 
-// noteFailure records why there is no response and returns the client's answer: the one place that maps errors to
+// noteFailure records why there is no response and returns the client's answer. Only this function maps errors to
 // answers.
 func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	host := x.host
@@ -160,6 +163,7 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	var ambiguous *formdata.Error
 	var missing *mint.Error
 	var planned *notPlannedError
+	// The order matters: an error that code caused is answered as such, before the rest counts as the upstream's failure.
 	switch {
 	case errors.Is(err, membudget.ErrFull):
 		v = policy.Refuse(policy.CodeTooMany, host, nil)
@@ -201,23 +205,24 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	}
 	v = v.For(x.lease)
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
+	// Refusals by the proxy are denials. Only failures of the upstream or of the network count as failed.
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
 		planned != nil || errors.Is(err, membudget.ErrFull) {
 		x.note.Outcome = controlapi.OutcomeDenied
 	}
 	hint := []controlapi.Hint{v.Hint()}
 	if v.Refusal.Code == upstream.CodeBroken && x.cut != nil {
-		hint = x.unanswered() // the client went, or the run ended: nothing broke
+		hint = x.unanswered() // the client disconnected or the run ended: the connection is not at fault
 		if errors.Is(x.cut, errReloaded) {
-			hint = nil // judge tells it
+			hint = nil // setting the outcome adds this hint
 		}
 	}
 	x.note.Hints = append(x.note.Hints, hint...)
 	return v.Status, v.Refusal
 }
 
-// unreadable reports whether an error says that a body does not match its headers. Before there is a response, that is
-// the request's body.
+// unreadable reports whether an error says that a body does not match its headers. Before there is a response, the body
+// is the request's.
 func unreadable(err error) bool {
 	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
 }
@@ -230,7 +235,7 @@ func refusalBody(r controlapi.Refusal) []byte {
 	return append(body, '\n')
 }
 
-// watched notes how an upstream's body ended, so that the answer is aborted if the body broke off.
+// watched notes how an upstream's body ended. If the body broke off, finish aborts the answer.
 type watched struct {
 	io.ReadCloser
 	x    *exchange
@@ -246,7 +251,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	switch err { //nolint:errorlint // io.Reader's own sentinel
 	case nil:
 	case io.EOF:
-		// An upstream that notices the abort may still end its body properly.
+		// An upstream that notices the abort may still end its body properly, so EOF alone does not prove a whole body.
 		if cause := context.Cause(b.x.ctx); cause != nil {
 			b.x.cut = cause
 			return n, cause
@@ -266,8 +271,8 @@ type responseWriter struct {
 	first  time.Time // of the head
 	bytes  int64
 	flush  bool
-	bulk   bool           // a long body that is already complete, not a stream of events: its pieces may be coalesced
-	err    error          // writing failed: the client is gone
+	bulk   bool           // a long complete body, whose pieces may be coalesced; not a stream of events
+	err    error          // writing failed: the client disconnected
 	conn   *entrance.Conn // corked while a piece is written; nil for HTTP/2
 }
 
@@ -276,7 +281,7 @@ func (a *responseWriter) WriteHeader(status int) {
 		a.status, a.first = status, time.Now()
 	}
 	a.ResponseWriter.WriteHeader(status)
-	if a.flush { // the client sees the head before the first byte of the body arrives
+	if a.flush { // the client needs the head before the first byte of the body arrives
 		a.Flush()
 	}
 }
@@ -285,6 +290,7 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status, a.first = http.StatusOK, time.Now()
 	}
+	// Chunk framing and flush make several writes: the cork joins them.
 	if a.flush && a.conn != nil {
 		a.conn.Cork()
 		if a.bulk {
@@ -304,23 +310,25 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// uncork sends what a write and its flush produced.
+// uncork sends the bytes that a write and its flush produced.
 func (a *responseWriter) uncork() {
 	if err := a.conn.Uncork(); err != nil && a.err == nil {
 		a.err = err
 	}
 }
 
-// buffers are what bodies are copied through.
+// buffers holds the buffers through which bodies are copied.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // ReadFrom implements io.ReaderFrom with a pooled buffer.
 func (a *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)
+	// UncorkSoon may still hold the last piece.
 	if a.bulk && a.conn != nil {
 		defer a.uncork()
 	}
+	// The wrappers hide ReadFrom and WriteTo, which would call this method again or pass by Write.
 	return io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{r}, buf[:])
 }
 
@@ -338,7 +346,7 @@ func (a *responseWriter) json(status int, r controlapi.Refusal) {
 	_, _ = a.Write(body)
 }
 
-// stack describes where this goroutine is: functions and lines, no values.
+// stack lists the functions and lines of this goroutine's calls, without values: they could hold a credential.
 func stack() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

@@ -22,15 +22,17 @@ import (
 
 var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is invalid")
 
-// websocket does the handshake with the upstream and, only after a valid 101, relays messages.
+// websocket does the handshake with the upstream, and relays messages only after a valid 101.
 func (x *exchange) websocket(out *http.Request) {
 	key := out.Header.Get("Sec-Websocket-Key")
 	raw, err := base64.StdEncoding.DecodeString(key)
 	standard := err == nil && len(raw) == 16 && out.Header.Get("Sec-Websocket-Version") == "13"
+	// A handshake with a body would leave bytes in the tunnel that policy has not judged.
 	if !standard || !x.conn.HTTP1() || out.ContentLength != 0 {
 		x.refuse(policy.Refuse(policy.CodeUpgradeRefused, x.host, nil), nil)
 		return
 	}
+	// Extensions such as compression would hide the messages from the search.
 	wsrelay.Offer(out.Header)
 	resp, err := x.toUpstream(out)
 	if err != nil {
@@ -46,6 +48,7 @@ func (x *exchange) websocket(out *http.Request) {
 	}
 	defer resp.Body.Close()
 	upstream, ok := resp.Body.(io.ReadWriteCloser)
+	// validAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
 	if !ok || !validAccept(resp.Header, key) || !wsrelay.Agreed(resp.Header) {
 		x.fail(errHandshake)
 		return
@@ -62,7 +65,7 @@ func (x *exchange) websocket(out *http.Request) {
 	x.relay(resp.Header, upstream)
 }
 
-// plainAnswer passes on what an upstream answered instead of switching protocols.
+// plainAnswer passes on an upstream's answer that refused to switch protocols.
 func (x *exchange) plainAnswer(out *http.Request, resp *http.Response) {
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
@@ -93,6 +96,7 @@ func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
 		return
 	}
 	defer conn.Close()
+	// Raw comes before the first byte of the relay: messages are not HTTP/1 requests.
 	x.conn.Raw()
 	x.w.status = http.StatusSwitchingProtocols
 	x.trim(h)

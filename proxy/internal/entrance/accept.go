@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acceptor accepts on one listener. Its barrier makes generations sound: a connection that waits in the accept queue
-// was made by an earlier run, whoever holds the slot when it is accepted.
+// acceptor accepts on one listener. Its barrier makes generations sound. A connection that waits in the accept queue
+// comes from an earlier run, even if another run has the slot by the time of accept.
 type acceptor struct {
 	listener Listener
 	admit    func(Listener, net.Conn)
-	done     chan struct{} // closed when run has returned
+	done     chan struct{} // closed when run returns
 
 	mu      sync.Mutex
 	stopped bool
-	waiting []chan struct{} // barriers that were requested
+	waiting []chan struct{} // requested barriers
 }
 
 func newAcceptor(l Listener, admit func(Listener, net.Conn)) *acceptor {
@@ -34,6 +34,7 @@ func (a *acceptor) run() error {
 		switch {
 		case err == nil:
 			a.admit(a.listener, c)
+		// barrier interrupts Accept with a deadline in the past.
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			a.pass()
 		case errors.Is(err, net.ErrClosed):
@@ -41,22 +42,24 @@ func (a *acceptor) run() error {
 				return nil
 			}
 			return err
-		default: // out of descriptors, or a connection that was reset in the queue
+		default: // out of descriptors, or the client reset a queued connection
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }
 
-// barrier makes run empty the accept queue. The channel is closed when that is done.
+// barrier makes run empty the accept queue. It closes the returned channel afterwards.
 func (a *acceptor) barrier() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// A closed listener has no queue: wait only for the last admission.
 	if a.stopped {
 		return a.done
 	}
 	w := make(chan struct{})
 	a.waiting = append(a.waiting, w)
 	_ = a.listener.TCP.SetDeadline(time.Unix(1, 0))
+	// run may return without passing this barrier.
 	out := make(chan struct{})
 	go func() {
 		defer close(out)
@@ -68,9 +71,10 @@ func (a *acceptor) barrier() <-chan struct{} {
 	return out
 }
 
-// pass empties the accept queue and releases the waiting barriers.
+// pass empties the accept queue and then releases the waiting barriers.
 func (a *acceptor) pass() {
 	a.mu.Lock()
+	// Take the barriers first: a barrier that comes later needs a later pass.
 	waiting := a.waiting
 	a.waiting = nil
 	if !a.stopped {
@@ -85,13 +89,14 @@ func (a *acceptor) pass() {
 	}
 }
 
-// queued accepts, without blocking, until the queue is empty.
+// queued accepts without blocking until the queue is empty.
 func (a *acceptor) queued() []net.Conn {
 	raw, err := a.listener.TCP.SyscallConn()
 	if err != nil {
 		return nil
 	}
 	var out []net.Conn
+	// A deadline in the past makes Accept fail although connections are queued, so accept on the descriptor.
 	_ = raw.Control(func(fd uintptr) {
 		for {
 			nfd, _, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -127,7 +132,7 @@ func (a *acceptor) stop() {
 	<-a.done
 }
 
-// handoff is a net.Listener that accepts the connections passed to give.
+// handoff is a net.Listener that accepts the connections that give passes on.
 type handoff struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -136,7 +141,7 @@ type handoff struct {
 
 func newHandoff() *handoff { return &handoff{conns: make(chan net.Conn), done: make(chan struct{})} }
 
-// give passes a connection on, or closes it when the server no longer accepts.
+// give passes a connection on, or closes it if the server no longer accepts.
 func (h *handoff) give(c net.Conn) {
 	select {
 	case h.conns <- c:

@@ -21,14 +21,14 @@ type Conn struct {
 	net.Conn // the TCP connection
 	lease    *lease.Lease
 	port     uint16
-	first    []byte // what decide has read
+	first    []byte // the bytes that decide has read
 	tls      bool
 	host     catalog.Host
 	strict   *strict.Conn // nil for HTTP/2
 	served   int          // HTTP/1 requests passed to the handler
 	close    sync.Once
 	closeErr error
-	text     cork // what is written, before encryption
+	text     cork // written plaintext, before encryption
 	wire     cork
 	soon     *time.Timer
 }
@@ -42,19 +42,20 @@ func (c *Conn) TLS() bool { return c.tls }
 // Port returns the port that the client connected to.
 func (c *Conn) Port() uint16 { return c.port }
 
-// Host returns the host that the client named in the handshake, at the port; the zero Host without TLS.
+// Host returns the host of the TLS handshake, at the port. Without TLS it is the zero Host.
 func (c *Conn) Host() catalog.Host { return c.host }
 
-// The ports at which the protocol is known.
+// The ports with a known protocol.
 const (
 	portHTTPS = 443
 	portHTTP  = 80
 )
 
-// handshake is the type of the record that a TLS connection begins with (RFC 8446, section 5.1). No request begins so.
+// handshake is the record type with which a TLS connection begins (RFC 8446, section 5.1). No HTTP request begins with
+// it.
 const handshake = 0x16
 
-// decide determines whether the client speaks TLS. It is false if the client says nothing in time.
+// decide determines whether the client speaks TLS. It returns false if the client sends no byte in time.
 func (c *Conn) decide(patience time.Duration) bool {
 	if c.port == portHTTPS || c.port == portHTTP {
 		c.tls = c.port == portHTTPS
@@ -83,8 +84,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 // HTTP1 reports whether the client speaks HTTP/1. Only HTTP/1 can be upgraded to WebSocket.
 func (c *Conn) HTTP1() bool { return c.strict != nil }
 
-// Next returns the result of the strict check for the request that the handler was just called with; nil is good. The
-// handler calls it exactly once per request.
+// Next returns the result of the strict check for the request with which the handler was just called. Nil means that
+// the request is valid. The handler must call Next exactly once per request.
 func (c *Conn) Next() error {
 	if c.strict == nil {
 		return nil
@@ -93,7 +94,7 @@ func (c *Conn) Next() error {
 	return c.strict.Bad(c.served)
 }
 
-// Raw ends the strict check, for a connection that was hijacked after an upgrade.
+// Raw ends the strict check, for a connection that the handler hijacked after an upgrade.
 func (c *Conn) Raw() {
 	if c.strict != nil {
 		c.strict.Raw()
@@ -111,19 +112,21 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
-// Reset closes the connection so that the client sees an error, where an ordinary end could be taken for the end of a
+// Reset closes the connection in a way that the client sees as an error. An ordinary close could look like the end of a
 // response (HTTP/1.0).
 func (c *Conn) Reset() {
+	// The reset must come first: after Close the socket has already ended in the ordinary way.
 	_ = (*reset)(c).Close()
 	_ = c.Close()
 }
 
-// reset is what a lease closes a connection through: with a reset. A lease may close it while it is still being
-// admitted, so only the socket is touched.
+// reset closes a connection with a TCP reset, for the lease. A lease may close a connection that is still being
+// admitted, so reset touches only the socket.
 type reset Conn
 
 func (r *reset) Close() error {
 	if tcp, ok := r.Conn.(*net.TCPConn); ok {
+		// A linger of 0 makes the kernel send a reset.
 		_ = tcp.SetLinger(0)
 	}
 	return r.Conn.Close()
@@ -133,6 +136,7 @@ type connKey struct{}
 
 // withConn has the signature of http.Server.ConnContext.
 func withConn(ctx context.Context, c net.Conn) context.Context {
+	// http.Server passes the outermost wrapper: unwrap it.
 	if s, ok := c.(*strict.Conn); ok {
 		c = s.Conn
 	}
@@ -148,13 +152,13 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// FromContext returns the connection that a request came on, or nil.
+// FromContext returns the connection of a request, or nil.
 func FromContext(ctx context.Context) *Conn {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c
 }
 
-// errNoSlot is why a connection has no slot.
+// errNoSlot is for a connection from an address without a slot.
 var errNoSlot = errors.New("the source address belongs to no slot")
 
 // identify finds the slot of a connection.

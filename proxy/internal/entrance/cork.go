@@ -10,20 +10,20 @@ import (
 
 const (
 	record = 16 << 10 // bytes of plaintext in a TLS record
-	// maxText and maxWire bound what a cork holds before it writes anyway, in bytes: of plaintext, and of records for the
-	// socket. TCP sends at most 64 KiB in one packet, so seven records with their framing take two packets, as four do.
+	// maxText and maxWire bound the bytes that a cork holds before it writes: of plaintext, and of records for the socket.
+	// TCP sends at most 64 KiB in one packet, so seven records with their framing take two packets, as four do.
 	maxText = 4 * record
 	maxWire = 7 * (record + 22)
 )
 
-// uncorkTime is how long UncorkSoon may wait: short compared with any network, and long compared with the time in which
-// a fast body fills a cork.
+// uncorkTime is how long UncorkSoon may wait. It is short compared with any network, and long compared with the time in
+// which a fast body fills a cork.
 const uncorkTime = time.Millisecond
 
-// cork buffers what is written, so that it leaves in one piece. The zero cork is open: it holds nothing.
+// cork buffers writes, so that they leave in one piece. The zero cork is open and buffers no bytes.
 type cork struct {
 	mu   sync.Mutex
-	held *[]byte // nil: not corked
+	held *[]byte // nil if not corked
 	pool *sync.Pool
 	to   io.Writer
 }
@@ -33,7 +33,8 @@ var (
 	wireBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxWire); return &b }}
 )
 
-// put writes to w, or buffers while corked. What does not fit is written in multiples of unit, if that is not 0.
+// put writes to w, or buffers while corked. If the buffer overflows, it writes multiples of unit bytes, if unit is not
+// 0.
 func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,6 +44,7 @@ func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 	c.to = w
 	n := 0
 	if most := cap(*c.held); len(*c.held)+len(p) > most {
+		// Fill the last TLS record before the flush.
 		if rest := len(*c.held) % max(unit, 1); rest > 0 {
 			n = min(len(p), unit-rest)
 			*c.held = append(*c.held, p[:n]...)
@@ -50,6 +52,7 @@ func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 		if err := c.flush(); err != nil {
 			return 0, err
 		}
+		// A piece larger than the buffer needs no copy.
 		if len(p)-n > most {
 			m, err := w.Write(p[n:])
 			return n + m, err
@@ -59,7 +62,7 @@ func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 	return len(p), nil
 }
 
-// hold buffers what is written from now on.
+// hold buffers writes from now on.
 func (c *cork) hold(in *sync.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +71,7 @@ func (c *cork) hold(in *sync.Pool) {
 	}
 }
 
-// open writes what is held, and from then on writes directly.
+// open writes the buffered bytes, and writes directly from then on.
 func (c *cork) open() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +84,7 @@ func (c *cork) open() error {
 	return err
 }
 
-// flush writes what is held and stays corked. The caller holds mu.
+// flush writes the buffered bytes and stays corked. The caller holds mu.
 func (c *cork) flush() error {
 	if len(*c.held) == 0 {
 		return nil
@@ -91,14 +94,14 @@ func (c *cork) flush() error {
 	return err
 }
 
-// Cork buffers what is written from now on: the plaintext, so that chunk framing takes no TLS records of its own, and
-// the records, so that they leave in one system call. Only one goroutine may cork at a time.
+// Cork buffers writes from now on. It buffers the plaintext, so that chunk framing needs no separate TLS records. It
+// buffers the records, so that they leave in one system call. Only one goroutine may cork at a time.
 func (c *Conn) Cork() {
 	c.text.hold(&textBuffers)
 	c.wire.hold(&wireBuffers)
 }
 
-// Uncork writes what was buffered.
+// Uncork writes the buffered bytes.
 func (c *Conn) Uncork() error {
 	if c.soon != nil {
 		c.soon.Stop()
@@ -106,8 +109,9 @@ func (c *Conn) Uncork() error {
 	return c.uncork()
 }
 
-// UncorkSoon writes what was buffered after a short delay, or when the buffer is full: for bodies that arrive so fast
-// that more follows immediately. Uncork must follow. The next write reports an error.
+// UncorkSoon writes the buffered bytes after uncorkTime, or when the buffer is full. It is for bodies that arrive so
+// fast that more bytes follow at once. The caller must call Uncork later. The next write reports an error of the
+// delayed one.
 func (c *Conn) UncorkSoon() {
 	if c.soon == nil {
 		c.soon = time.AfterFunc(uncorkTime, func() { _ = c.uncork() })
@@ -117,10 +121,11 @@ func (c *Conn) UncorkSoon() {
 }
 
 func (c *Conn) uncork() error {
+	// The text first: opening it writes records into the wire.
 	return errors.Join(c.text.open(), c.wire.open())
 }
 
-// Write implements io.Writer, for TLS records or for plain HTTP.
+// Write implements io.Writer, for TLS records or plain HTTP.
 func (c *Conn) Write(p []byte) (int, error) { return c.wire.put(c.Conn, p, 0) }
 
 // texts is a connection whose plaintext can be corked before TLS.

@@ -1,9 +1,9 @@
 // Package entrance accepts connections from the sandbox.
 //
-// It identifies the slot (by the listener or the source address), binds the connection to the slot's lease, terminates
-// TLS with a certificate of our authority, and passes strictly checked HTTP to the handler. Threats: connections of an
-// ended run, floods and slow clients from one slot, host names that differ between SNI and Host, and requests that two
-// parsers read differently.
+// It identifies the slot (by the listener or the source address) and binds the connection to the slot's lease. It
+// terminates TLS with a certificate of the proxy's authority, and passes strictly checked HTTP to the handler. Threats:
+// connections of an ended run, floods and slow clients from one slot, host names that differ between SNI and Host, and
+// requests that two parsers read differently.
 package entrance
 
 import (
@@ -45,33 +45,33 @@ const (
 // Listener is one socket that the sandbox can reach.
 type Listener struct {
 	TCP *net.TCPListener
-	// Port is the port that clients connect to. At 443 they speak TLS, at 80 they do not, and at others their first byte
-	// tells.
+	// Port is the port that clients connect to. Clients speak TLS at 443 and plain HTTP at 80. At other ports their first
+	// byte decides.
 	Port uint16
 	// Slot is the slot that the socket belongs to. Nil means that the source address determines the slot.
 	Slot *slot.ID
-	// Find returns the slot of a source address, if Slot is nil. It is false for an address without a slot.
+	// Find returns the slot of a source address, if Slot is nil. It returns false for an address without a slot.
 	Find func(netip.Addr) (slot.ID, bool)
 }
 
-// Config holds what an Entrance needs.
+// Config holds the parts that an Entrance needs.
 type Config struct {
 	Listeners []Listener
 	// Attach binds an accepted connection to the lease of its slot.
 	Attach func(slot.ID, io.Closer) (*lease.Lease, error)
 	// GetCertificate returns the leaf for a ClientHello.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Handler serves every request. It gets the connection from FromContext.
+	// Handler serves every request. It gets the connection with FromContext.
 	Handler http.Handler
-	// Refused, if not nil, is called for connections that end before there is a request. l is nil when the slot has
-	// no lease.
+	// Refused, if not nil, is called for each connection that ends before its first request. l is nil if the slot has no
+	// lease.
 	Refused func(l *lease.Lease, from string, err error)
-	// Patience with slow clients. Zero fields mean 10 s for a handshake, 10 s for a request's head, and 60 s of silence
-	// between requests. Bodies may take as long as the run.
+	// Patience bounds the time that slow clients may take. Zero fields mean 10 s for a handshake, 10 s for a request's
+	// head, and 60 s of silence between requests. Bodies may take as long as the run.
 	Patience Patience
 }
 
-// Patience is how long a client may take.
+// Patience is the time that a client may take.
 type Patience struct{ Handshake, Head, Idle time.Duration }
 
 // Entrance serves the sandbox's connections. Make one with New.
@@ -82,20 +82,20 @@ type Entrance struct {
 	handoff *handoff
 	limits  [slot.Total]*rate.Limiter
 	conns   sync.WaitGroup
-	failed  chan error // what ends Serve
+	failed  chan error // the error that ends Serve
 
 	mu        sync.Mutex
 	acceptors []*acceptor
 	state     serving
 }
 
-// serving is what an Entrance does with listeners.
+// serving is the state of an Entrance.
 type serving byte
 
 const (
-	notYet serving = iota // it keeps them for Serve
+	notYet serving = iota // Add keeps listeners for Serve
 	now
-	over // it closes them
+	over // Add closes listeners
 )
 
 // New makes an entrance; Serve starts it.
@@ -111,8 +111,8 @@ func New(c Config) (*Entrance, error) {
 		NextProtos:                  []string{"h2", "http/1.1"},
 		GetCertificate:              c.GetCertificate,
 		DynamicRecordSizingDisabled: true,
-		// Without the post-quantum curves: for those Go sends a HelloRetryRequest to a client that did not
-		// offer a share, such as Deno, and this traffic never leaves the machine.
+		// No post-quantum curves: Go would send a HelloRetryRequest to a client that offers no share for them, such as Deno.
+		// This traffic never leaves the machine.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384},
 	}
 	e.server = &http.Server{
@@ -122,7 +122,7 @@ func New(c Config) (*Entrance, error) {
 		MaxHeaderBytes:    strict.MaxHead,
 		ConnContext:       withConn,
 		ErrorLog:          log.New(io.Discard, "", 0),
-		// OPTIONS * would be answered without the handler.
+		// net/http would answer OPTIONS * without the handler, and so without a receipt.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
@@ -140,9 +140,9 @@ func New(c Config) (*Entrance, error) {
 	return e, nil
 }
 
-// Add accepts from a further listener, which belongs to the entrance from now on. The returned function closes it;
-// connections that it accepted stay. Those that were made before are closed: a Drain before this one did not see them,
-// so the run that made them may be over.
+// Add accepts from a further listener, which then belongs to the entrance. The returned function closes it, but keeps
+// its connections. Add closes the connections that clients made before: an earlier Drain did not see them, so the run
+// that made them may have ended.
 func (e *Entrance) Add(l Listener) (remove func(), err error) {
 	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.Valid() || l.Slot == nil && l.Find == nil {
 		return nil, errors.New("entrance: a listener has no socket, no port, no slot, or one that does not exist")
@@ -176,17 +176,18 @@ func (e *Entrance) start(a *acceptor) {
 func (e *Entrance) fail(err error) {
 	select {
 	case e.failed <- err:
-	default: // another one has ended Serve already
+	default: // an earlier error has already ended Serve
 	}
 }
 
-// remove closes a listener. Until the last connection from it is bound to a lease, Drain waits for it.
+// remove closes a listener. Drain waits for it until its last connection is bound to a lease.
 func (e *Entrance) remove(a *acceptor) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.state == notYet { // and nothing accepts from it
+	if e.state == notYet { // no goroutine accepts from it yet
 		_ = a.listener.TCP.Close()
 	} else {
+		// Without mu, because stop waits for admissions. The acceptor stays on the list: Drain must wait for it.
 		e.mu.Unlock()
 		a.stop()
 		e.mu.Lock()
@@ -194,12 +195,12 @@ func (e *Entrance) remove(a *acceptor) {
 	e.forget(a)
 }
 
-// forget takes an acceptor off the list. The caller holds mu.
+// forget removes an acceptor from the list. The caller holds mu.
 func (e *Entrance) forget(a *acceptor) {
 	e.acceptors = slices.DeleteFunc(e.acceptors, func(x *acceptor) bool { return x == a })
 }
 
-// turn changes the state and returns the acceptors there are.
+// turn changes the state and returns the current acceptors.
 func (e *Entrance) turn(to serving) []*acceptor {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -222,6 +223,7 @@ func (e *Entrance) Serve(ctx context.Context) error {
 	case first = <-e.failed:
 		first = fmt.Errorf("accepting connections: %w", first)
 	}
+	// Stop the acceptors before the server: a later connection would find a closed handoff.
 	for _, a := range e.turn(over) {
 		a.stop()
 	}
@@ -234,7 +236,7 @@ func (e *Entrance) Serve(ctx context.Context) error {
 	return first
 }
 
-// Drain accepts every connection that was made to a slot before the call, so that Attach judges it now and not for a
+// Drain accepts every connection that clients made to a slot before the call. So Attach judges them now, and not for a
 // later run.
 func (e *Entrance) Drain(id slot.ID) {
 	var wait []<-chan struct{}
@@ -245,13 +247,14 @@ func (e *Entrance) Drain(id slot.ID) {
 		}
 	}
 	e.mu.Unlock()
+	// Without mu: admissions may take time, and Add must not wait for them.
 	for _, w := range wait {
 		<-w
 	}
 }
 
-// admit binds an accepted connection to its lease and serves it. It does not block: binding must happen before the
-// next connection is accepted.
+// admit binds an accepted connection to its lease and serves it. It does not block, because each connection must be
+// bound before the next accept.
 func (e *Entrance) admit(l Listener, tcp net.Conn) {
 	id, err := identify(l, tcp)
 	if err != nil {
@@ -271,6 +274,7 @@ func (e *Entrance) admit(l Listener, tcp net.Conn) {
 
 // open terminates TLS, determines the host, and passes the connection to the HTTP server.
 func (e *Entrance) open(c *Conn) {
+	// Delay a flood here, not in admit, which would also delay the other slots.
 	if err := e.limits[c.lease.Slot].Wait(c.lease.Context()); err != nil {
 		_ = c.Close()
 		return
@@ -290,7 +294,7 @@ func (e *Entrance) open(c *Conn) {
 	err := over.HandshakeContext(ctx)
 	state := over.ConnectionState()
 	if err == nil {
-		// A resumed session does not call GetCertificate, so the name is checked here for both.
+		// A resumed session does not call GetCertificate, so check the name here in any case.
 		if c.host, err = catalog.ParseHost(state.ServerName); err != nil {
 			err = fmt.Errorf("%w: %w", authority.ErrNoHost, err)
 		}
@@ -309,7 +313,7 @@ func (e *Entrance) open(c *Conn) {
 	e.handoff.give(c.strict)
 }
 
-// HandshakeError is a TLS handshake that did not lead to a request.
+// HandshakeError is the error of a TLS handshake that did not lead to a request.
 type HandshakeError struct{ Err error }
 
 // Error implements error.
@@ -318,7 +322,8 @@ func (e *HandshakeError) Error() string { return "TLS handshake: " + e.Err.Error
 // Unwrap returns the cause.
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
-// NoHost reports whether the client named no valid host; otherwise it disconnected or did not trust our authority.
+// NoHost reports whether the client named no valid host. Otherwise it disconnected, or did not trust the proxy's
+// authority.
 func (e *HandshakeError) NoHost() bool { return errors.Is(e.Err, authority.ErrNoHost) }
 
 func slotName(id slot.ID) string { return fmt.Sprintf("slot%d", int(id)) }

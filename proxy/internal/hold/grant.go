@@ -8,10 +8,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
-// maxGrants bounds the grants of all runs; the oldest go first.
+// maxGrants bounds the grants of all runs. The oldest go first.
 const maxGrants = 1000
 
-// grant is an approval of further requests of one run. It ends with the run and with the catalog.
+// grant is an approval of further requests of one run. It ends with the run and with the catalog's version.
 type grant struct {
 	of    scope
 	ended <-chan struct{}
@@ -27,7 +27,8 @@ func (g grant) hasEnded() bool {
 	}
 }
 
-// scope is what requests have in common that a person approves together. method and url are empty for all of a rule.
+// scope holds the properties that requests share if a person approves them together. For all requests of a rule, method
+// and url are empty.
 type scope struct {
 	run, tenant, server, api, rule, catalog string
 	generation                              uint64
@@ -35,7 +36,8 @@ type scope struct {
 	method, url                             string
 }
 
-// scopeOf is the scope of a request, of a kind. The URL is without its query, as code wrote it.
+// scopeOf returns the scope of a request for a kind of approval. It cuts the query off the URL, which is as code wrote
+// it.
 func (r Request) scopeOf(kind approvalapi.Scope) scope {
 	s := scope{
 		run: r.Run, tenant: r.Tenant, server: r.Server, generation: r.Generation,
@@ -48,20 +50,21 @@ func (r Request) scopeOf(kind approvalapi.Scope) scope {
 	return s
 }
 
-// granted reports whether a request was approved with an earlier one. The caller holds the lock.
+// granted reports whether an approval of an earlier request covers this one. The caller holds mu.
 func (r *Room) granted(q Request) bool {
 	r.grants = slices.DeleteFunc(r.grants, grant.hasEnded)
 	path, rule := q.scopeOf(approvalapi.ScopePath), q.scopeOf(approvalapi.ScopeRule)
 	return slices.ContainsFunc(r.grants, func(g grant) bool { return g.of == path || g.of == rule })
 }
 
-// grant approves what has the scope of a request that waits, now and later. The caller holds the lock.
+// grant approves all requests with the scope of a waiting request, now and later. The caller holds mu.
 func (r *Room) grant(e *entry, kind approvalapi.Scope) {
 	of := e.request.scopeOf(kind)
 	if len(r.grants) >= maxGrants {
 		r.grants = r.grants[1:]
 	}
 	r.grants = append(r.grants, grant{of, e.request.Ended})
+	// Requests that already wait in the same scope need no second answer.
 	r.held = slices.DeleteFunc(r.held, func(other *entry) bool {
 		same := other.Waiting && other.request.scopeOf(kind) == of
 		if same {
@@ -71,7 +74,7 @@ func (r *Room) grant(e *entry, kind approvalapi.Scope) {
 	})
 }
 
-// checkScope refuses an answer that cannot be given.
+// checkScope refuses an answer with a scope that the request cannot have.
 func checkScope(e *entry, a approvalapi.Answer) error {
 	switch {
 	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.Wide():

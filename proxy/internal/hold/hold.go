@@ -1,11 +1,11 @@
 // Package hold keeps requests that a rule holds until a person decides.
 //
-// Threat: code that gets another request approved than the one a person saw, uses an approval twice or that of another
-// tenant, or floods the person; an MCP server that uses an approval of one run for another. Contract: an approval is
-// for the exact bytes of method, host, path, query, headers and body. Only the boundary between a body's parts, which
-// differs each time, may change. An approval is also for the tenant, the MCP server, the catalog and the rule of the
-// request. It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time,
-// and all runs together a bounded number.
+// Threat: code gets another request approved than the one that a person saw, uses an approval twice or that of another
+// tenant, or floods the person. An MCP server uses an approval of one run for another. Contract: an approval is for the
+// exact bytes of method, host, path, query, headers and body. Only the boundary between a body's parts, which differs
+// each time, may change. An approval is also for the tenant, the MCP server, the catalog and the rule of the request.
+// It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time, and all
+// runs together a bounded number.
 package hold
 
 import (
@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// waitTime is how long a request waits for an answer: less than the two minutes after which many MCP clients give a
-	// call up. The run's time limit is paused during the wait.
+	// waitTime is how long a request waits for an answer. It is shorter than the two minutes after which many MCP clients
+	// give a call up. The run's time limit is paused during the wait.
 	waitTime = 100 * time.Second
-	// lifeTime is how long a request can be decided, and an approval that came too late be used.
+	// lifeTime is how long a person can decide on a request, and how long a late approval is valid.
 	lifeTime = 15 * time.Minute
-	// maxOfRun and maxAll bound the requests that are held, of one run and of all.
+	// maxOfRun and maxAll bound the held requests of one run and of all runs.
 	maxOfRun = 8
 	maxAll   = 500
 	// MaxBytes bounds the memory of all held requests.
@@ -43,38 +43,38 @@ const (
 var (
 	// ErrDenied is for a request that a person refused.
 	ErrDenied = errors.New("a person refused the request")
-	// ErrUnanswered is for a request about which nobody has decided yet.
+	// ErrUnanswered is for a request without a decision after Wait.
 	ErrUnanswered = errors.New("nobody has answered yet")
-	// ErrStale is for a request that waited under a catalog which is no longer in force.
+	// ErrStale is for a request that waited while the catalog was replaced.
 	ErrStale = errors.New("the catalog changed")
-	// ErrFull is for one request too many.
+	// ErrFull is for a request beyond maxOfRun, maxAll or MaxBytes.
 	ErrFull = errors.New("too many requests wait for a person")
 )
 
-// Request is what is held.
+// Request is a request to hold.
 type Request struct {
 	Run, API, Rule string
-	// Tenant is whose run it is. An approval is for the same one's alone.
+	// Tenant is the tenant of the run. An approval is only for this tenant.
 	Tenant string
-	// Server is the MCP server that sends it. Empty: code does.
+	// Server is the MCP server that sends the request, or "" if code sends it.
 	Server string
-	// Generation is that of the lease for which maxOfRun counts requests: the run's lease, or the MCP server's if the
-	// request belongs to no run.
+	// Generation is the generation of the lease for which maxOfRun counts requests: the run's lease, or the MCP server's
+	// if the request belongs to no run.
 	Generation uint64
-	// Ended is closed when the run ends. Approvals for the rest of the run end then too. Nil: the request belongs to no
-	// run.
+	// Ended is closed when the run ends, which ends the approvals for the rest of the run. It is nil if the request
+	// belongs to no run.
 	Ended <-chan struct{}
-	// Pauses are further runs that may have caused the request: Waiting lists it for them too.
+	// Pauses are further runs that may have caused the request. Waiting lists the request for them too.
 	Pauses []string
-	// Catalog is the version of the catalog whose rule holds it.
+	// Catalog is the version of the catalog whose rule holds the request.
 	Catalog           string
 	Method, URL, Body string
 	Headers           []string // a line each
-	// ByAny means that not only the operator may decide. It is part of the catalog.
+	// ByAny means that others than the operator may decide. The catalog determines it.
 	ByAny bool
 }
 
-// size is about how many bytes it takes to keep.
+// size returns about how many bytes the request takes in memory.
 func (r Request) size() int {
 	n := len(r.URL) + len(r.Body)
 	for _, h := range r.Headers {
@@ -83,12 +83,14 @@ func (r Request) size() int {
 	return n
 }
 
-// sum identifies what is approved.
+// sum identifies the parts of a request that an approval covers.
 func (r Request) sum() [sha256.Size]byte {
 	h := sha256.New()
+	// fetch() chooses a new boundary each time: without Unbound no late approval would match.
 	headers, body := formdata.Unbound(r.Headers, r.Body)
 	for _, s := range []string{r.Tenant, r.Server, r.API, r.Rule, strconv.FormatBool(r.ByAny),
 		r.Catalog, r.Method, r.URL, strings.Join(headers, "\n"), body} {
+		// Lengths separate the parts, so that text cannot move from one part to the next.
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
@@ -96,7 +98,7 @@ func (r Request) sum() [sha256.Size]byte {
 
 // Room holds requests. The zero Room is empty and ready.
 type Room struct {
-	// Wait is how long a request waits. 0: waitTime.
+	// Wait is how long a request waits. 0 means waitTime.
 	Wait time.Duration
 	// Added is called for each request that waits. It may be nil.
 	Added func(approvalapi.Held)
@@ -106,7 +108,7 @@ type Room struct {
 	mu      sync.Mutex
 	held    []*entry      // the oldest first
 	grants  []grant       // the oldest first
-	changed chan struct{} // closed at the next change of held. Nil means nobody waits for that
+	changed chan struct{} // closed at the next change of held; nil while Waiting is unused
 }
 
 type entry struct {
@@ -114,11 +116,11 @@ type entry struct {
 	request Request
 	sum     [sha256.Size]byte
 	size    int
-	answer  chan error // what Pass returns. It has room for the one answer
+	answer  chan error // the result of Pass, with a buffer for the only answer
 }
 
 // Pass waits until a person approves a request, and returns nil once for each approval. The id is that of a request
-// that waited.
+// that waited, else "".
 func (r *Room) Pass(ctx context.Context, q Request) (id string, err error) {
 	e, err := r.enter(q)
 	if e == nil {
@@ -139,20 +141,21 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 		if err != nil || ctx.Err() == nil {
 			return err
 		}
-		e.answer <- nil // for what follows
+		e.answer <- nil // for the select below
 		err = context.Cause(ctx)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-timer.C:
 		err = ErrUnanswered
 	}
+	// From here on Decide sees that the run no longer waits.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.tell()
 	e.Waiting = false
 	select {
-	case answer := <-e.answer: // in the meantime
-		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended: the next one may use it
+	case answer := <-e.answer: // Decide was faster than the lock
+		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended, so a later run may use the approval
 			e.Approved = true
 			r.held = append(r.held, e)
 			return err
@@ -163,7 +166,8 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	return err
 }
 
-// enter adds a request. The entry is nil for one that need not wait: it was approved before, or is one too many.
+// enter adds a request. It returns a nil entry if the request need not wait: an earlier approval covers it, or it
+// exceeds a bound.
 func (r *Room) enter(q Request) (*entry, error) {
 	now := time.Now()
 	sum := q.sum()
@@ -175,6 +179,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 	}
 	ofRun := 0
 	for i, e := range r.held {
+		// An approval counts once: delete it with its use.
 		if e.sum == sum && e.Approved {
 			r.held = slices.Delete(r.held, i, i+1)
 			return nil, nil //nolint:nilnil // it passes
@@ -183,7 +188,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 			ofRun++
 		}
 	}
-	// The same request of an ended run gives way to this one.
+	// Code that was run again repeats the request of the ended run, so the new one replaces the old.
 	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return e.sum == sum && !e.Waiting })
 	if ofRun >= maxOfRun || !r.room(q) {
 		return nil, ErrFull
@@ -201,8 +206,9 @@ func (r *Room) enter(q Request) (*entry, error) {
 	return e, nil
 }
 
-// room makes room for one more request: those that no run waits for and nobody approved give way, the oldest of the
-// tenant who has most. The others of a tenant take half of the room at most. The caller holds the lock.
+// room evicts requests until one more fits: those that no run waits for and that are not approved, the oldest of the
+// tenant with the most. The requests of a tenant that cannot be evicted take at most half of the capacity. The caller
+// holds mu.
 func (r *Room) room(q Request) bool {
 	count, size := 1, q.size()
 	for _, e := range r.held {
@@ -210,6 +216,7 @@ func (r *Room) room(q Request) bool {
 			count, size = count+1, size+e.size
 		}
 	}
+	// So one tenant cannot keep the others, or the operator, from asking.
 	if q.Tenant != "" && (count > maxAll/2 || size > MaxBytes/2) {
 		return false
 	}
@@ -218,12 +225,13 @@ func (r *Room) room(q Request) bool {
 		for _, e := range r.held {
 			size += e.size
 			if e.gives() {
-				of[e.request.Tenant] += e.size + MaxBytes/maxAll // and its place
+				of[e.request.Tenant] += e.size + MaxBytes/maxAll // a request also takes one of the maxAll places
 			}
 		}
 		if len(r.held) < maxAll && size <= MaxBytes {
 			return true
 		}
+		// The tenant with the most loses first: a flood evicts only the requests of its sender.
 		for tenant, n := range of {
 			if n > of[who] {
 				who = tenant
@@ -237,22 +245,22 @@ func (r *Room) room(q Request) bool {
 	}
 }
 
-// gives reports whether a request makes room for others.
+// gives reports whether a request may be evicted.
 func (e *entry) gives() bool { return !e.Waiting && !e.Approved }
 
-// sweep forgets what is too old. The caller holds the lock.
+// sweep removes requests whose time is over. The caller holds mu.
 func (r *Room) sweep(now time.Time) {
 	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return now.After(e.Until) && !e.Waiting })
 }
 
-// newID is short enough to type: 40 random bits.
+// newID returns an id that is short enough to type: 40 random bits.
 func newID() string {
 	b := make([]byte, 5)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // crypto/rand never fails
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b))
 }
 
-// List lists what is held, the oldest first.
+// List lists the held requests, the oldest first.
 func (r *Room) List() []approvalapi.Held {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +273,7 @@ func (r *Room) List() []approvalapi.Held {
 }
 
 // Waiting lists the requests that a run waits for, and returns a channel that is closed when the list changes. The list
-// has requests of MCP servers that the run may have caused. If another run may have caused such a request too, its
+// includes requests of MCP servers that the run may have caused. If another run may have caused such a request too, its
 // Held.Run is not this run.
 func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan struct{}) {
 	r.mu.Lock()
@@ -282,7 +290,7 @@ func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan stru
 	return list, r.changed
 }
 
-// tell wakes those who wait for a change. The caller holds the lock.
+// tell wakes the callers that wait for a change. The caller holds mu.
 func (r *Room) tell() {
 	if r.changed != nil {
 		close(r.changed)
@@ -290,7 +298,7 @@ func (r *Room) tell() {
 	}
 }
 
-// Decide approves or refuses a request, once, and with a wider scope what else of its run is alike.
+// Decide approves or refuses a request, once. A wider scope also covers the similar requests of the run.
 func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,6 +312,7 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 		return approvalapi.Held{}, err
 	}
 	defer r.tell()
+	// If the run no longer waits, the approval stays until the code is run again.
 	if e.Waiting || !approve {
 		r.held = slices.Delete(r.held, i, i+1)
 	}
@@ -329,7 +338,7 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	return out, nil
 }
 
-// Forget ends what was approved or waits under a catalog that is no longer in force: it must not pass any more.
+// Forget drops all approvals and refuses all waiting requests, because a new catalog has replaced theirs.
 func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,15 +20,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// Config holds what a Book needs.
+// Config holds the parts that a Book needs.
 type Config struct {
-	// Drain ensures that no connection made to the slot before the call is accepted after it. It is called while
-	// the slot has no lease. Nil means that there is no accept queue to drain.
+	// Drain returns only after every connection that was made to the slot before the call has been accepted. Book calls it
+	// while the slot has no lease. Nil means that there is no accept queue to drain.
 	Drain func(slot.ID)
-	// Plans keeps what dry runs record. Nil means that there are no dry runs.
+	// Plans keeps the drafts of dry runs. Nil means that there are no dry runs.
 	Plans *plan.Book
-	// Lost is called with the receipt of a run that was replaced, or not ended before Close: nobody took it. Nil means
-	// that nobody wants it.
+	// Lost gets the receipt of a run that was replaced, or that had not ended before Close, because mcp-server did not
+	// fetch it. It may be nil.
 	Lost func(slot.ID, controlapi.Receipt)
 	// Memory bounds the buffers of all runs together. Nil means 512 MiB.
 	Memory *membudget.Budget
@@ -42,16 +42,16 @@ type Book struct {
 	seats [slot.Total]seat
 }
 
-// seat is the state of one slot. change is held for the whole of Begin or End, so that they cannot interleave; mu only
-// guards the fields, which many goroutines read.
+// seat is the state of one slot. Begin and End hold change throughout, so that they cannot interleave. mu only guards
+// the fields, which many goroutines read.
 type seat struct {
 	change sync.Mutex
 	mu     sync.Mutex
-	lease  *Lease // the last one begun, until its receipt has been returned
-	last   uint64 // greatest generation ever begun
+	lease  *Lease // the latest lease, until End has returned its receipt
+	last   uint64 // the greatest generation so far
 }
 
-// NewBook makes a book in which no slot has a run.
+// NewBook makes a book in which every slot is free.
 func NewBook(c Config) *Book {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -68,8 +68,8 @@ func NewBook(c Config) *Book {
 	return &Book{conf: c}
 }
 
-// Begin gives the slot to a run. The generation must be greater than any the slot has had, else controlapi.ErrFenced.
-// Whatever the earlier lease still has open is aborted first.
+// Begin gives the slot to a run. The generation must be greater than any that the slot has had, else Begin returns
+// controlapi.ErrFenced. Before it returns, it aborts all exchanges and connections of the earlier lease.
 func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	now, kind := b.conf.Now(), kindOf(id, r)
 	switch {
@@ -96,16 +96,19 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	defer s.change.Unlock()
 	s.mu.Lock()
 	old, last := s.lease, s.last
+	// A late registration of an older mcp-server must not take the slot from its successor.
 	//defence:fence
 	if r.Generation <= last {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%w: generation %d, the slot has had %d", controlapi.ErrFenced, r.Generation, last)
 	}
+	// With no lease, the slot refuses the connections that Drain is about to accept.
 	s.lease, s.last = nil, r.Generation
 	s.mu.Unlock()
 	if old != nil {
 		b.lose(old)
 	}
+	// These connections come from the old run's code. Drain must finish before the new lease can adopt them.
 	b.conf.Drain(id)
 	l := newLease(id, r, now, b.conf.Memory)
 	if r.DryRun {
@@ -117,7 +120,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	return l, nil
 }
 
-// validCanaries reports whether canaries are within their bounds. A short one would be found where nobody put it.
+// validCanaries reports whether canaries are within their bounds. A short canary could occur by chance in honest text.
 func validCanaries(list []string) bool {
 	return len(list) <= controlapi.MaxCanaries && !slices.ContainsFunc(list, func(c string) bool {
 		odd := strings.ContainsFunc(c, func(r rune) bool { return r > 'z' || !unicode.IsLetter(r) && !unicode.IsDigit(r) })
@@ -125,8 +128,8 @@ func validCanaries(list []string) bool {
 	})
 }
 
-// kindOf is what a registration is for. A server slot is for exactly one server, or for an installation without any
-// API; a run's slot is for runs.
+// kindOf returns the kind of lease that a registration asks for. A server slot is for exactly one server, or for an
+// installation without APIs; other slots are for runs.
 func kindOf(id slot.ID, r controlapi.Registration) policy.Kind {
 	switch {
 	case !id.Server() && !r.Install:
@@ -157,16 +160,18 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *memb
 		l.apis = append([]string(nil), r.APIs...)
 	}
 	if len(r.Canaries) > 0 {
+		// Compiling takes time, and a run without connections needs no canaries: attach starts it.
 		l.Canaries = sync.OnceValue(func() *swap.Canaries { return swap.NewCanaries(r.Canaries) })
 	}
+	// countdown.New may call end before expiry is set; abort also takes mu first.
 	l.mu.Lock()
 	l.expiry = countdown.New(r.Deadline.Add(Grace).Sub(now), countdown.MostPaused, l.end)
 	l.mu.Unlock()
 	return l
 }
 
-// End takes the slot from a run and returns its receipt, after everything in flight has been aborted. The generation
-// must be the one that holds the slot, else controlapi.ErrFenced. A lease that ended by its deadline still has its
+// End takes the slot from a run and returns its receipt, after it has aborted everything in flight. The generation must
+// be that of the current lease, else End returns controlapi.ErrFenced. A lease that ended by its deadline still has its
 // receipt, once.
 func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	if !id.Valid() {
@@ -183,7 +188,9 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	}
 	s.lease = nil
 	s.mu.Unlock()
+	// Not under mu: end may wait as long as settle, and Attach must not.
 	l.end()
+	// The receipt is complete only now: the aborted exchanges have been recorded.
 	rec := l.Recorder.Receipt()
 	if l.Plan != nil {
 		rec.Plan = l.Plan.Seal()
@@ -191,7 +198,7 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	return rec, nil
 }
 
-// Forget resets a slot for another pod: its lease ends, and any generation may follow.
+// Forget resets a slot for another pod. Its lease ends, and any generation may follow.
 func (b *Book) Forget(id slot.ID) {
 	s := &b.seats[id]
 	s.change.Lock()
@@ -205,7 +212,7 @@ func (b *Book) Forget(id slot.ID) {
 	}
 }
 
-// lose ends a lease whose receipt nobody has taken, because mcp-server has ended.
+// lose ends a lease whose receipt mcp-server has not fetched, because mcp-server has ended.
 func (b *Book) lose(l *Lease) {
 	l.end()
 	if l.Plan != nil {
@@ -220,7 +227,7 @@ func (b *Book) Busy(id slot.ID) bool {
 	return l != nil && l.ctx.Err() == nil
 }
 
-// Of is the lease of a slot. The generation must be the one that holds the slot, else controlapi.ErrFenced.
+// Of returns the lease of a slot. The generation must be that of the lease, else Of returns controlapi.ErrFenced.
 func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 	if !id.Valid() {
 		return nil, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
@@ -234,7 +241,7 @@ func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 	return s.lease, nil
 }
 
-// Holder is the lease of a slot, or nil.
+// Holder returns the lease of a slot, or nil.
 func (b *Book) Holder(id slot.ID) *Lease {
 	if !id.Valid() {
 		return nil
@@ -246,7 +253,7 @@ func (b *Book) Holder(id slot.ID) *Lease {
 }
 
 // Drain returns the exchanges of a slot since its lease began or since the last Drain, without those that another run
-// has caused: see receipt.Recorder.Drain. The generation must be the one that holds the slot, else
+// caused: see receipt.Recorder.Drain. The generation must be that of the lease, else Drain returns
 // controlapi.ErrFenced.
 func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
 	l, err := b.Of(id, generation)
@@ -256,8 +263,9 @@ func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Rece
 	return l.Recorder.Drain(run), nil
 }
 
-// Attach binds a newly accepted connection to the current lease of its slot. ErrNone if there is none, ErrFull if it
-// has MaxConnections. The caller must call Lease.Detach after closing the connection.
+// Attach binds a newly accepted connection to the current lease of its slot. It returns ErrNone if the slot has no
+// lease, and ErrFull if the lease has MaxConnections. The caller must call Lease.Detach after it has closed the
+// connection.
 func (b *Book) Attach(id slot.ID, c io.Closer) (*Lease, error) {
 	if !id.Valid() {
 		return nil, ErrNone

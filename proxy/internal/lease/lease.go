@@ -1,8 +1,9 @@
 // Package lease tracks which run may act for which slot.
 //
 // A lease is the right to use a slot once: {slot, generation}. Contract: a connection is bound to the lease that its
-// slot has when it is accepted, and is closed with it; an exchange is counted and recorded for that lease and no other.
-// Threat: code of an ended run (a connection kept open, a request left in the accept queue) acting as the next one.
+// slot has at the time of accept, and is closed with this lease. An exchange counts for this lease, and its record goes
+// only there. Threat: code of an ended run (through a connection kept open, or a request left in the accept queue) acts
+// as the next run.
 package lease
 
 import (
@@ -30,36 +31,36 @@ const (
 	maxWaiting     = 1024
 	// Grace is how long after its deadline a lease ends by itself.
 	Grace = 5 * time.Second
-	// settle is how long an ending lease waits for its aborted exchanges to finish.
+	// settle is how long an ending lease waits for its aborted exchanges.
 	settle = 5 * time.Second
-	// farewell is how long a revoked lease may still answer the request that it was revoked for.
+	// farewell is how long a revoked lease may still answer the request that caused the revocation.
 	farewell = 100 * time.Millisecond
 )
 
 // The memory that a connection and an exchange take from the budget, in bytes. It covers their buffers of fixed size,
-// used or not.
+// used or unused.
 const (
 	// connectionSize is for TLS, a head that is read, and the bodies that an HTTP/2 client may send unread.
 	connectionSize = 256 << 10
-	// waitingSize is for an exchange that waits, besides its head.
+	// waitingSize is for an exchange that waits, without its head.
 	waitingSize = 16 << 10
 	// exchangeSize is for membudget.Free bytes of a request's body, the buffers between the two connections, and the
 	// unread bytes of an HTTP/2 server (upstream.streamWindow).
 	exchangeSize = 768 << 10
-	// waitingRoom is what exchanges in flight leave of a run's share for those that wait.
+	// waitingRoom is the part of a run's share that exchanges in flight leave to those that wait.
 	waitingRoom = 8 << 20
 )
 
 var (
-	// ErrNone means that the slot has no run.
+	// ErrNone means that the slot has no lease.
 	ErrNone = errors.New("the slot has no run")
-	// ErrEnded is why an exchange's context ends with its lease.
+	// ErrEnded is the cause with which an exchange's context ends with its lease.
 	ErrEnded = errors.New("the run has ended")
 	// ErrFull means that the slot has reached its limit of connections, of waiting exchanges or of memory.
 	ErrFull = errors.New("too many connections or requests at once")
 )
 
-// Lease is one run in one slot. It is made by Book.Begin.
+// Lease is one run in one slot. Make one with Book.Begin or Apart.
 type Lease struct {
 	Slot       slot.ID
 	Generation uint64
@@ -68,14 +69,14 @@ type Lease struct {
 	Deadline   time.Time
 	Recorder   *receipt.Recorder
 
-	// Plan is what a dry run records instead of sending it. Nil means that it is not a dry run.
+	// Plan records the writes of a dry run, which are not sent. It is nil for other runs.
 	Plan *plan.Draft
-	// Canaries are those of the run, compiled when its first connection comes. Nil means none.
+	// Canaries returns the run's canaries, compiled at the first call. It is nil without canaries.
 	Canaries func() *swap.Canaries
 
 	kind      policy.Kind
-	apis      []string // the run's APIs, nil: every active one
-	closed    bool     // the run may not learn of other APIs
+	apis      []string // the APIs that the run may use; nil means every active API
+	closed    bool     // the run must not learn of other APIs
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	expiry    *countdown.Countdown
@@ -85,12 +86,12 @@ type Lease struct {
 
 	mu        sync.Mutex
 	ended     bool
-	revoked   bool // nothing new may begin
+	revoked   bool // no further connection or exchange may begin
 	conns     map[io.Closer]struct{}
 	compiling bool
 	waiting   int
-	calls     []*serverCall  // those that an MCP server works on
-	version   uint64         // of calls
+	calls     []*serverCall  // calls in progress at an MCP server
+	version   uint64         // the version of calls
 	active    sync.WaitGroup // exchanges; Add only under mu and before ended
 }
 
@@ -107,13 +108,13 @@ func (l *Lease) Server() string {
 	return l.apis[0]
 }
 
-// Closed reports whether the run, or a tenant's server, may not learn of an API that it does not include.
+// Closed reports whether the run, or a tenant's server, must not learn of APIs that it does not include.
 func (l *Lease) Closed() bool {
 	//defence:tenant-hosts
 	return l.closed
 }
 
-// Apart makes a lease of no slot, for what is sent for a run that is over. It ends with close.
+// Apart makes a lease without a slot, to send the plan of a run that has ended. The lease ends with close.
 func Apart(run, tenant string, apis []string, memory *membudget.Budget) (l *Lease, close func()) {
 	now := time.Now()
 	r := controlapi.Registration{Run: run, Tenant: tenant, APIs: apis, Deadline: now.Add(time.Hour)}
@@ -121,16 +122,16 @@ func Apart(run, tenant string, apis []string, memory *membudget.Budget) (l *Leas
 	return l, l.end
 }
 
-// none is not a slot.
+// none is not a valid slot.
 const none = slot.ID(-1)
 
-// Kind is what is in the slot: code, an MCP server, or the installation of one.
+// Kind returns the kind of client in the slot: code, an MCP server, or the installation of a server.
 func (l *Lease) Kind() policy.Kind { return l.kind }
 
 // Context ends when the lease does.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// attach binds a connection. It is closed when the lease ends.
+// attach binds a connection, which the lease closes at its end.
 func (l *Lease) attach(c io.Closer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +145,7 @@ func (l *Lease) attach(c io.Closer) error {
 	}
 	if l.conns[c] = struct{}{}; l.Canaries != nil && !l.compiling {
 		l.compiling = true
-		go l.Canaries() // while the client and the proxy greet each other
+		go l.Canaries() // in parallel with the TLS handshake
 	}
 	return nil
 }
@@ -157,9 +158,9 @@ func (l *Lease) Detach(c io.Closer) {
 	l.connected.Give(connectionSize)
 }
 
-// Enter begins an exchange whose head has so many bytes. It waits until fewer than MaxExchanges are in flight and there
-// is memory for one more. held is the exchange's account, from which it may take more. The caller calls leave when the
-// exchange is over and recorded.
+// Enter begins an exchange with a head of so many bytes. It waits until fewer than MaxExchanges are in flight and the
+// memory suffices. The exchange may take more memory from held. The caller must call leave after the exchange has been
+// recorded.
 func (l *Lease) Enter(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
 	held = l.memory.Open(l)
 	l.mu.Lock()
@@ -167,14 +168,17 @@ func (l *Lease) Enter(ctx context.Context, head int) (held *membudget.Account, l
 		l.mu.Unlock()
 		return nil, nil, ErrEnded
 	}
+	// Bound the waiting requests too: each holds its head in memory.
 	if l.waiting >= maxWaiting || !held.Take(int64(head)+waitingSize) {
 		l.mu.Unlock()
 		return nil, nil, ErrFull
 	}
 	l.waiting++
+	// Add under mu: end sets ended under mu before it waits, so no Add can follow Wait.
 	l.active.Add(1)
 	l.mu.Unlock()
 
+	// The token first: only an exchange that may run takes the memory to run.
 	select {
 	case l.inFlight <- struct{}{}:
 		if err = held.WaitLeaving(ctx, exchangeSize, waitingRoom); err != nil {
@@ -196,13 +200,14 @@ func (l *Lease) Enter(ctx context.Context, head int) (held *membudget.Account, l
 	return held, func() { held.Close(); <-l.inFlight; l.active.Done() }, nil
 }
 
-// Revoke takes the right to use the slot from a run: nothing new begins, and soon everything is aborted. The receipt
-// stays.
+// Revoke takes the right to use the slot from a run. No connection or exchange can begin after it, and abort follows
+// after farewell. The receipt stays.
 func (l *Lease) Revoke() {
 	l.mu.Lock()
 	first := !l.revoked
 	l.revoked = true
 	l.mu.Unlock()
+	// Abort later: the run must still get the answer that says why.
 	if first {
 		time.AfterFunc(farewell, l.abort)
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// serverCall is a call that an MCP server works on, or has worked on.
+// serverCall is a call that an MCP server works on, or has answered.
 type serverCall struct {
 	controlapi.ServerCall
-	run    *Lease          // nil: no run, or one of another proxy
+	run    *Lease          // nil if there is no run, or if it belongs to another proxy
 	ctx    context.Context //nolint:containedctx // ends when requests that the call caused may wait no longer
 	cancel context.CancelCauseFunc
 	open   atomic.Bool // the server has not answered
 }
 
-// SetCalls replaces the calls that the server in a slot works on. The generation must be the one that holds the slot,
-// else controlapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server and is of the
-// server's tenant. So mcp-server cannot bring a request under another tenant's approval.
+// SetCalls replaces the list of calls that the server in a slot works on. The generation must be that of the lease,
+// else SetCalls returns controlapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server
+// and has the server's tenant. So mcp-server cannot bring a request under another tenant's approval.
 func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
 	l, err := b.Of(id, generation)
 	if err != nil {
@@ -46,6 +46,7 @@ func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// Lists may arrive out of order: ignore an older one.
 	if s.Version <= l.version {
 		return nil
 	}
@@ -56,6 +57,7 @@ func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls)
 		if i < 0 {
 			old, i = append(old, newServerCall(c, find(c.Run))), len(old)
 		}
+		// The call stays on the list: the server may still send requests for it.
 		if l.calls = append(l.calls, old[i]); c.GivenUp {
 			old[i].cancel(ErrEnded)
 		}
@@ -79,8 +81,8 @@ func newServerCall(c controlapi.ServerCall, run *Lease) *serverCall {
 	return out
 }
 
-// end records that the server has answered. If the run is known, requests that the server still sends for it may wait
-// until the run ends.
+// end records that the server has answered. If the run is known, requests that the server still sends for the call may
+// wait until the run ends.
 func (c *serverCall) end() {
 	c.open.Store(false)
 	if c.run == nil && c.Run != "" {
@@ -88,15 +90,15 @@ func (c *serverCall) end() {
 	}
 }
 
-// Origin is the run or the MCP server that a request belongs to, from its beginning to its end.
+// Origin is the run or the MCP server that a request belongs to, from the request's beginning to its end.
 type Origin struct {
-	// Lease is that of the run that sends the request, or for which an MCP server sends it. If no run or several runs may
-	// have caused the request, Lease is the server's.
+	// Lease is the lease of the run that sends the request, or for which an MCP server sends it. If no run or several runs
+	// may have caused the request, Lease is the server's.
 	*Lease
-	// Cause is set for a request of an MCP server that one run has caused.
+	// Cause is set if exactly one run caused the request of an MCP server.
 	Cause *controlapi.Cause
 
-	calls []*serverCall // that may have caused it
+	calls []*serverCall // the calls that may have caused it
 }
 
 // Origin returns the Origin of a request that begins now.
@@ -108,6 +110,7 @@ func (l *Lease) Origin() Origin {
 		return o
 	}
 	last := o.calls[len(o.calls)-1]
+	// A server does not say for which call it sends a request. Only if all calls are of one run is the run certain.
 	//defence:call-run
 	several := slices.ContainsFunc(o.calls, func(c *serverCall) bool { return c.Run != last.Run || c.run != last.run })
 	if last.Run == "" || several {
@@ -123,7 +126,7 @@ func (l *Lease) Origin() Origin {
 	return o
 }
 
-// Runs are the runs that may have caused the request.
+// Runs returns the runs that may have caused the request.
 func (o Origin) Runs() []*Lease {
 	if o.kind == policy.KindRun {
 		return []*Lease{o.Lease}
@@ -137,7 +140,7 @@ func (o Origin) Runs() []*Lease {
 	return runs
 }
 
-// Pause stops the countdowns after which the leases of these runs end by themselves. resume lets them go on.
+// Pause stops the countdowns that end the leases of these runs. resume restarts them.
 func (o Origin) Pause() (resume func()) {
 	runs := o.Runs()
 	for _, r := range runs {
@@ -151,8 +154,8 @@ func (o Origin) Pause() (resume func()) {
 }
 
 // Bind returns a context in which a request waits. It ends with ctx and with the last call that may have caused the
-// request. If several runs may have caused it, the context also ends with the first run whose call the server has not
-// answered: the request may be that run's.
+// request. If several runs may have caused it, the request may belong to any run. So the context also ends with the
+// first run whose call the server has not answered.
 func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
 	var left atomic.Int64
@@ -161,7 +164,7 @@ func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()
 	var stops []func() bool
 	for _, c := range o.calls {
 		end := c.ctx
-		if end.Err() != nil && c.run != nil { // it was given up before, and the server may still work on it
+		if end.Err() != nil && c.run != nil { // the client gave the call up, and the server may still work on it
 			end = c.run.ctx
 		}
 		stops = append(stops, context.AfterFunc(end, func() {

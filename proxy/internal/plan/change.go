@@ -13,11 +13,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// object is a JSON object, each value as compact JSON with sorted names: two equal values have one text.
+// object is a JSON object, with each value as compact JSON with sorted names, so that equal values have equal texts.
 type object map[string]string
 
-// readObject reads a body. It is nil for one that is no JSON object, or in which a name stands twice: servers differ in
-// what such a one says, so that nothing of it is shown as if it were certain.
+// readObject parses a body. It returns nil if the body is not a JSON object, or has a name twice. Servers read such a
+// body in different ways, so no field may look certain to a person.
 func readObject(body []byte) object {
 	v, ok := policy.StrictJSON(body)
 	raw, is := v.(map[string]any)
@@ -31,18 +31,18 @@ func readObject(body []byte) object {
 	return out
 }
 
-// compact is a value as JSON that a person reads: without escapes for HTML.
+// compact returns a value as JSON for a person, without escapes for HTML.
 func compact(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // it was read as JSON, or is text
+	_ = enc.Encode(v) // the value came from JSON, or is text
 	return strings.TrimSpace(b.String())
 }
 
-// changes are the fields that a step changes of what there was, by name, and the fields that it is about: those are
-// compared again before it is sent. PATCH changes the fields that it names, PUT and DELETE all of them, and POST those
-// that it names if there is one of them.
+// changes returns the fields of before that a step changes, by name. about lists the fields that the step concerns,
+// which are compared again before the step is sent. PATCH changes the fields that it names. PUT and DELETE change all
+// fields. POST changes the fields that it names if it shares a field with before.
 func changes(method string, before object, body []byte) (list []planapi.Change, about []string) {
 	after := readObject(body)
 	whole := method == http.MethodPut || method == http.MethodDelete
@@ -57,6 +57,7 @@ func changes(method string, before object, body []byte) (list []planapi.Change, 
 	switch {
 	case method == http.MethodPost && !shares():
 		return nil, nil
+	// A body that cannot be read may change any field.
 	case after == nil && !whole:
 		return nil, slices.Sorted(maps.Keys(before))
 	}
@@ -82,7 +83,7 @@ func changes(method string, before object, body []byte) (list []planapi.Change, 
 	return list, about
 }
 
-// merge is what there is after a step, or nil if that is not known.
+// merge returns the object after a step, or nil if it is unknown.
 func merge(method string, before object, body []byte) object {
 	after := readObject(body)
 	switch method {
@@ -96,10 +97,11 @@ func merge(method string, before object, body []byte) object {
 	case http.MethodPut:
 		return after
 	}
+	// After POST or DELETE the object is unknown.
 	return nil
 }
 
-// drift names a field that is not as it was when the run read it, or is empty.
+// drift describes a field that has changed since the run read it, or returns "".
 func drift(before, now object, about []string) string {
 	if now == nil {
 		return "it cannot be read any more"

@@ -15,76 +15,77 @@ import (
 // The bounds of one plan.
 const (
 	MaxSteps = 500
-	// MaxBody bounds the body of a step, in bytes: as much as a person is shown of a held request.
+	// MaxBody bounds the body of a step, in bytes. It equals the limit for held requests that a person reads.
 	MaxBody = 256 << 10
-	// maxBytes bounds what the steps of a plan take.
+	// maxBytes bounds the memory of a plan's steps.
 	maxBytes = 4 << 20
-	// maxSeen and maxSeenBytes bound the answers that are remembered to be compared.
+	// maxSeen and maxSeenBytes bound the answers that the draft keeps for comparison.
 	maxSeen      = 1000
 	maxSeenBytes = 2 << 20
-	// MaxRead bounds one of them.
+	// MaxRead bounds one such answer, in bytes.
 	MaxRead = 256 << 10
 )
 
 var (
-	// ErrFull is for one step too many.
+	// ErrFull is for a step beyond the bounds of a plan.
 	ErrFull = errors.New("the plan has no room for the request")
-	// ErrUnreadable is for a request that a person cannot be shown.
+	// ErrUnreadable is for a request that a person cannot read.
 	ErrUnreadable = errors.New("the request cannot be shown")
 )
 
-// EndedError is for a step that depends on what an earlier one would answer, and for every step after it.
+// EndedError is for a step that depends on the answer to an earlier step, and for every step after it.
 type EndedError struct {
 	Sentence string
 }
 
 func (e *EndedError) Error() string { return e.Sentence }
 
-// Draft is the plan of a run under way. Its methods may be called by many goroutines.
+// Draft is the plan of a run in progress. It is safe for concurrent use.
 type Draft struct {
 	book   *Book
 	id     string
 	run    string
-	tenant string   // whose run it is
-	apis   []string // of the run; nil: every active one
+	tenant string   // the run's tenant
+	apis   []string // the run's APIs; nil means every active one
 
 	mu      sync.Mutex
-	version string // of the catalog
+	version string // the catalog's version
 	steps   []step
 	size    int
 	seen    map[string]seen // by URL
-	kept    int             // bytes of seen
+	kept    int             // the memory of seen, in bytes
 	reads   int
 	ended   string
 	over    bool
 }
 
-// step is a Step with what is compared before it is sent.
+// step is a Step with the data for a comparison before it is sent.
 type step struct {
 	Step
 	changes []planapi.Change
-	guard   *guard // nil: the run has not read what it writes
+	guard   *guard // nil if the run has not read the object that the step changes
 }
 
-// guard is a request that the run has sent, and what the answer said of the fields that a step is about.
+// guard is a read of the run, with the values of the fields that a step concerns.
 type guard struct {
 	read   Step
 	before object
 	about  []string
 }
 
-// seen is an answer that the run has read. The object is nil where a step has left unknown what there is.
+// seen is an answer that the run has read. now is nil if a step left the object in an unknown state.
 type seen struct {
 	read Step
 	now  object
-	// was is the answer itself, which the steps did not change.
+	// was is the answer as the run read it, without the changes of steps.
 	was object
 }
 
-// ID is that of the plan which it becomes.
+// ID returns the id of the plan that the draft becomes.
 func (d *Draft) ID() string { return d.id }
 
-// Add records a request, under the catalog's version, and returns its number.
+// Add records a request under the catalog's version, and returns the step's number. After an EndedError or ErrFull
+// every further Add fails.
 func (d *Draft) Add(s Step, version string) (int, error) {
 	if _, ok := s.text(); !ok || len(s.Body) > MaxBody {
 		return 0, ErrUnreadable
@@ -96,15 +97,18 @@ func (d *Draft) Add(s Step, version string) (int, error) {
 		return 0, ErrFull
 	case d.ended != "":
 		return 0, &EndedError{d.ended}
+	// A plan is sent under one version of the catalog only.
 	case len(d.steps) > 0 && d.version != version:
 		d.ended = "The configuration changed during the run."
 		return 0, &EndedError{d.ended}
 	}
+	// The first step cannot depend on another, even if its text looks like a placeholder.
 	if on, is := depends(s); is && len(d.steps) > 0 {
 		d.ended = d.sentence(on)
 		return 0, &EndedError{d.ended}
 	}
 	s.N = len(d.steps) + 1
+	// The comparison itself takes memory, so it counts too.
 	one := d.compare(s)
 	size := s.size()
 	for _, c := range one.changes {
@@ -116,6 +120,7 @@ func (d *Draft) Add(s Step, version string) (int, error) {
 			size += len(name) + len(v)
 		}
 	}
+	// End the plan here: a later, smaller step must not follow a missing one.
 	if len(d.steps) >= MaxSteps || d.size+size > maxBytes || !d.book.take(d.tenant, size) {
 		d.ended = fmt.Sprintf("The plan has no room for more than these %d writes.", len(d.steps))
 		return 0, ErrFull
@@ -125,7 +130,7 @@ func (d *Draft) Add(s Step, version string) (int, error) {
 	return len(d.steps), nil
 }
 
-// sentence says on which step the next one depends. The caller holds the lock.
+// sentence names the step on which the next step depends. The caller holds mu.
 func (d *Draft) sentence(on int) string {
 	last := len(d.steps)
 	if on < 1 || on > last {
@@ -139,13 +144,14 @@ func (d *Draft) sentence(on int) string {
 		last+1, on, all)
 }
 
-// compare finds what a step changes of what the run has read. The caller holds the lock.
+// compare finds the changes of a step to an object that the run has read. The caller holds mu.
 func (d *Draft) compare(s Step) step {
 	out := step{Step: s}
 	before, known := d.seen[s.URL.String()]
 	if s.Server != "" || !known {
 		return out
 	}
+	// Drift is measured against the read value; the picture shows the changes since the previous step.
 	_, about := changes(s.Method, before.was, s.Body)
 	if len(about) > 0 {
 		out.guard = &guard{read: before.read, before: object{}, about: about}
@@ -183,7 +189,7 @@ func (d *Draft) Read(s Step, body []byte) {
 	d.seen[s.URL.String()] = seen{read: s, now: o, was: o}
 }
 
-// Cut notes why the plan may lack writes, a sentence. Empty: the code reached its end.
+// Cut sets the sentence that says why the plan may lack writes. It is empty if the code reached its end.
 func (d *Draft) Cut(sentence string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,8 +198,7 @@ func (d *Draft) Cut(sentence string) {
 	}
 }
 
-// Seal ends the draft: what it has recorded becomes a plan that a person may approve. It is nil if the run would have
-// changed nothing.
+// Seal ends the draft and makes it a plan that a person may approve. It returns nil if the run recorded no writes.
 func (d *Draft) Seal() *planapi.Plan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,6 +206,7 @@ func (d *Draft) Seal() *planapi.Plan {
 		return nil
 	}
 	d.over = true
+	// A plan needs only the guards of its steps, not all reads.
 	d.book.give(d.tenant, d.kept)
 	d.seen, d.kept = nil, 0
 	if len(d.steps) == 0 {
@@ -212,6 +218,7 @@ func (d *Draft) Seal() *planapi.Plan {
 		since: time.Now().UTC(), replies: make([]*planapi.Reply, len(d.steps)),
 	}
 	p.until = p.since.Add(lifeTime)
+	// One step that only the operator may approve makes the whole plan the operator's.
 	for _, s := range d.steps {
 		p.operator = p.operator || s.Rule == "" || !s.ByAny
 	}
@@ -219,7 +226,7 @@ func (d *Draft) Seal() *planapi.Plan {
 	return d.book.add(p)
 }
 
-// Discard forgets the draft.
+// Discard drops the draft.
 func (d *Draft) Discard() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -230,7 +237,7 @@ func (d *Draft) Discard() {
 	}
 }
 
-// draw is the picture with its head and its end.
+// draw returns the picture with a first line, and with the reason for an early end.
 func (e *entry) draw() []string {
 	apis := map[string]bool{}
 	var steps []planapi.Step
@@ -254,7 +261,7 @@ func (e *entry) draw() []string {
 	return out
 }
 
-// count is a number of things.
+// count returns a number with its noun.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -9,15 +9,15 @@ import (
 )
 
 var (
-	// hollow is what code writes where a value is that it does not have.
+	// hollow matches the text that code writes for a value that it does not have.
 	hollow = regexp.MustCompile(`(?:^|[^0-9A-Za-z_$])(?:undefined|NaN)(?:$|[^0-9A-Za-z_$])|\[object Object\]`)
-	// planned is the answer to a step, in what a later one carries.
+	// planned matches the answer to a step, inside the text of a later step.
 	planned = regexp.MustCompile(`\bplanned\b["'\\]*\s*[:=]\s*([0-9]{1,4})\b`)
 )
 
-// depends reports whether a step carries what is not a value, but stands for one that an earlier step would have
-// answered, and perhaps which one: 0 if that cannot be told. Upstreams can make code write such a thing: then the plan
-// ends too early, and never too late.
+// depends reports whether a step contains a placeholder for a value that an earlier step would have answered. on is the
+// number of the earlier step, or 0 if it is unknown. An upstream can make code write a placeholder. Then the plan ends
+// too early, but never too late.
 func depends(s Step) (on int, is bool) {
 	texts := []string{s.URL.RawQuery, string(s.Body)}
 	if plain, err := url.QueryUnescape(s.URL.RawQuery); err == nil {
@@ -29,6 +29,7 @@ func depends(s Step) (on int, is bool) {
 			plain = segment
 		}
 		switch plain {
+		// JavaScript and Python write these for a missing id in a path.
 		case "null", "None":
 			return 0, true
 		}
@@ -37,6 +38,7 @@ func depends(s Step) (on int, is bool) {
 	if strings.Contains(string(s.Body), "null/") {
 		return 0, true
 	}
+	// The placeholder may be escaped as in a form.
 	if form, err := url.QueryUnescape(string(s.Body)); err == nil {
 		texts = append(texts, form)
 	}
@@ -57,7 +59,7 @@ func depends(s Step) (on int, is bool) {
 	return 0, escapedMarker(s.Body)
 }
 
-// escapedMarker reports whether a string of JSON is such a thing once its escapes are read.
+// escapedMarker reports whether a JSON string contains a placeholder after its escapes are removed.
 func escapedMarker(body []byte) bool {
 	var v any
 	if !strings.Contains(string(body), `\u`) || json.Unmarshal(body, &v) != nil {
@@ -67,8 +69,9 @@ func escapedMarker(body []byte) bool {
 	return err == nil && isHollow(string(plain))
 }
 
-// isHollow reports whether a text has one of these words. Most have not: that is found out faster.
+// isHollow reports whether a text contains a placeholder.
 func isHollow(text string) bool {
+	// Contains is faster than the expression, and most texts contain no such word.
 	for _, word := range []string{"undefined", "NaN", "[object Object]"} {
 		if strings.Contains(text, word) {
 			return hollow.MatchString(text)

@@ -20,8 +20,8 @@ const (
 	maxNamed  = 2   // of the segments that differ in a group
 )
 
-// picture shows steps in few lines. Steps that follow each other are one line if they differ only in one segment of
-// their path and in values of their body. The line shows which values differ; what it does not show is the same.
+// picture shows steps in few lines. Steps that follow each other share a line if they differ only in one segment of
+// their path and in values of their body. The line shows the different values; all other parts are equal.
 func picture(steps []planapi.Step) []string {
 	var out []string
 	groups := folded(steps)
@@ -55,7 +55,7 @@ func picture(steps []planapi.Step) []string {
 	return out
 }
 
-// folded groups steps.
+// folded groups steps that can share a line.
 func folded(steps []planapi.Step) [][]planapi.Step {
 	var out [][]planapi.Step
 	for _, s := range steps {
@@ -72,6 +72,7 @@ func folded(steps []planapi.Step) [][]planapi.Step {
 // same place in all, and in values of its body's fields.
 func alike(group []planapi.Step, s planapi.Step) bool {
 	a := group[0]
+	// Everything that the shared line does not show must be equal, or the approver would not see it.
 	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !sameFields(a, s) ||
 		!slices.Equal(a.Headers, s.Headers) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
 		!slices.Equal(a.Tokens, s.Tokens) {
@@ -103,13 +104,13 @@ func sameFields(a, b planapi.Step) bool {
 	return len(names) > 0 && slices.Equal(names, others)
 }
 
-// What differs in two URLs, when it is not the number of a segment.
+// The results of differs other than the number of a segment.
 const (
 	same = -1
 	many = -2
 )
 
-// differs is the one segment of the path in which two URLs differ.
+// differs returns the index of the only path segment in which two URLs differ, or same or many.
 func differs(a, b string) int {
 	pathA, queryA, _ := strings.Cut(a, "?")
 	pathB, queryB, _ := strings.Cut(b, "?")
@@ -121,6 +122,7 @@ func differs(a, b string) int {
 	for i := range as {
 		switch {
 		case as[i] == bs[i]:
+		// Hosts and schemes never share a line.
 		case at != same || i < 3: // scheme and host
 			return many
 		default:
@@ -130,7 +132,7 @@ func differs(a, b string) int {
 	return at
 }
 
-// target is what a group of steps is sent to.
+// target returns the destination of a group of steps.
 func target(group []planapi.Step) string {
 	s := group[0]
 	if s.Server != "" {
@@ -147,7 +149,7 @@ func target(group []planapi.Step) string {
 	return fmt.Sprintf("%-5s %s", visible.Line(s.Method), short(visible.Line(address), maxPath))
 }
 
-// braces is the URL of a group with the values of the segment that differs.
+// braces returns the URL of a group, with the different values of one segment in braces.
 func braces(group []planapi.Step, at int) string {
 	var values []string
 	for _, s := range group {
@@ -164,7 +166,7 @@ func braces(group []planapi.Step, at int) string {
 	return out
 }
 
-// oneOf returns the value that all steps have, or their different values in braces.
+// oneOf returns the common value of all steps, or their different values in braces.
 func oneOf(all []string, show func(string) string) string {
 	var values []string
 	for _, v := range all {
@@ -186,7 +188,7 @@ func oneOf(all []string, show func(string) string) string {
 	return "{" + strings.Join(list, ",") + "}"
 }
 
-// changed shows the fields that change.
+// changed lists the fields that change.
 func changed(list []planapi.Change) string {
 	var out []string
 	for i, c := range list {
@@ -216,8 +218,8 @@ func changed(list []planapi.Change) string {
 	return strings.Join(out, "; ")
 }
 
-// lists are the values that two JSON lists of plain values do not share. It is false for anything else, and where only
-// the order or the number of equal ones changes.
+// lists returns the values that only one of two JSON lists has. It returns false for other values than lists of plain
+// values, and if only the order or the number of equal values changes.
 func lists(before, after string) (added, removed []string, are bool) {
 	var a, b []json.RawMessage
 	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil || a == nil || b == nil {
@@ -240,12 +242,13 @@ func lists(before, after string) (added, removed []string, are bool) {
 			removed = append(removed, v)
 		}
 	}
+	// If elements only moved, or occur more than once, the lists are shown as a whole.
 	few := len(added)+len(removed) <= maxFields && len(added)+len(removed) > 0
 	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
 }
 
-// summary shows the bodies of a group's steps: the fields of JSON and of forms, those that differ first. Of another
-// body it shows the size.
+// summary shows the bodies of a group's steps. For JSON objects and forms it lists the fields, the different ones
+// first. For other bodies it shows the size.
 func summary(group []planapi.Step) string {
 	if group[0].Body == "" {
 		return ""
@@ -267,6 +270,7 @@ func summary(group []planapi.Step) string {
 	slices.SortStableFunc(names, func(a, b string) int { return isSame(a) - isSame(b) })
 	var out []string
 	for i, name := range names {
+		// Fields that differ are all shown: only equal ones may be left out.
 		if i >= maxFields && isSame(name) == 1 {
 			out = append(out, fmt.Sprintf("and %d more", len(names)-i))
 			break
@@ -281,6 +285,7 @@ func summary(group []planapi.Step) string {
 
 // bodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
 func bodyFields(s planapi.Step) (names []string, fields map[string]string) {
+	// Prefer JSON: readObject is strict, so the fields are certain.
 	if o := readObject([]byte(s.Body)); o != nil {
 		return inOrder(s.Body), o
 	}
@@ -299,7 +304,7 @@ func bodyFields(s planapi.Step) (names []string, fields map[string]string) {
 	return names, fields
 }
 
-// inOrder are the names of an object in the order in which they are written.
+// inOrder returns the names of an object in the order of the text.
 func inOrder(body string) (out []string) {
 	for m, err := range jsonread.Spans(body) {
 		if err == nil && !slices.Contains(out, m.Key) {
@@ -315,8 +320,8 @@ func isForm(headers []string) bool {
 	})
 }
 
-// value is a JSON value in a picture.
+// value returns a JSON value for a picture.
 func value(text string) string { return visible.Line(short(text, maxValue)) }
 
-// short cuts text, and says so.
+// short cuts text and marks the cut with "...".
 func short(text string, most int) string { return visible.Cut(text, most, "...") }

@@ -1,10 +1,11 @@
 // Package plan records what a dry run would have sent, and sends it when a person approves.
 //
-// Threat: a plan that is approved and another that is sent: steps that are added or changed afterwards, that run twice,
-// under another configuration, or for another run; and a plan that somebody approves who may not. A plan is complete
-// when its run has ended, and does not change any more. An approval names the digest of all of it, counts once and for
-// 15 minutes, and ends with the catalog under which the plan was recorded. Policy decides anew about each step, and
-// credentials are put in only then. What a step would change is compared again with what the run had read.
+// Threat: a person approves one plan and another is sent. Steps are added or changed later, are sent twice, under
+// another configuration or for another run. A person approves who has no right to. Contract: a plan is complete at the
+// end of its run and never changes afterwards. An approval names the digest of the whole plan, counts once and for 15
+// minutes, and ends with the catalog under which the plan was recorded. When a step is sent, policy decides again and
+// only then are credentials swapped in. Before that, the proxy compares the object that a step changes with the object
+// that the run read.
 package plan
 
 import (
@@ -22,41 +23,41 @@ import (
 )
 
 const (
-	// lifeTime is how long a plan can be approved, and then how long its answers can be read.
+	// lifeTime is how long a plan can be approved, and afterwards how long its answers can be read.
 	lifeTime = 15 * time.Minute
-	// maxPlans and maxAll bound the plans that are kept and the bytes of all plans and drafts.
+	// maxPlans bounds the number of plans. maxAll bounds the bytes of all plans and drafts.
 	maxPlans = 100
 	maxAll   = 32 << 20
-	// MaxReply is how much of an answer is kept, in bytes.
+	// MaxReply is how many bytes of an answer a plan keeps.
 	MaxReply = 2 << 10
 )
 
-// The codes of steps that are not sent.
+// The codes of unsent steps.
 const (
 	CodeDrift   = "drift"
 	CodeEnding  = "proxy_ending"
 	CodeChanged = "plan_changed"
 )
 
-// Sender sends the steps of one plan, as the run that it is of.
+// Sender sends the steps of one plan for the run that recorded it.
 type Sender interface {
-	// Send sends a step that a person approved, under the catalog of this version alone. It returns at most most bytes of
-	// the answer's body.
+	// Send sends an approved step, only under this version of the catalog. It returns at most most bytes of the answer's
+	// body.
 	Send(ctx context.Context, s Step, version string, most int) (planapi.Reply, []byte)
-	// Read sends a request of the run again.
+	// Read repeats a read of the run.
 	Read(ctx context.Context, s Step, version string) (planapi.Reply, []byte)
-	// Close returns the checkpoint of the ledger that covers what was sent, or nothing.
+	// Close returns the ledger's checkpoint that covers the sent steps, or "".
 	Close() string
 }
 
-// Config holds what a Book needs.
+// Config holds the parts that a Book needs.
 type Config struct {
 	// Open begins to send the steps of a run's plan.
 	Open func(ctx context.Context, plan, run, tenant string, apis []string) Sender
 	// Decided is called for each decision of a person, with the numbers of the steps. It may be nil.
 	Decided func(p planapi.Plan, approved bool, steps []int)
-	// Memory is the account from which plans and drafts take memory. They have a fixed bound too. Nil means no further
-	// bound.
+	// Memory is the account from which plans and drafts take memory, besides the fixed bound maxAll. Nil means that only
+	// maxAll applies.
 	Memory *membudget.Account
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
@@ -81,12 +82,12 @@ type entry struct {
 	id, run, version, digest string
 	tenant                   string
 	apis                     []string
-	steps                    []step // nil when they can be sent no more
+	steps                    []step // nil once they can no longer be sent
 	size                     int
 	operator                 bool
 	state                    planapi.State
 	reads                    int
-	since, until             time.Time // of the wall clock, which goes on while a machine sleeps
+	since, until             time.Time // of the wall clock, which continues while a machine sleeps
 	ended, audit             string
 	picture                  []string
 	replies                  []*planapi.Reply
@@ -102,34 +103,38 @@ func New(c Config) *Book {
 	return b
 }
 
-// Close stops what is being sent, and waits for that.
+// Close stops the plans that are being sent, and waits for them.
 func (b *Book) Close() {
 	b.mu.Lock()
+	// The flag comes before Wait: Decide adds no plan to wg after it.
 	b.ending = true
 	b.mu.Unlock()
 	b.cancel()
 	b.wg.Wait()
 }
 
-// Draft begins the plan of a tenant's run that may use these APIs; nil: all.
+// Draft begins the plan of a tenant's run that may use these APIs. A nil list means all APIs.
 func (b *Book) Draft(run, tenant string, apis []string) *Draft {
 	return &Draft{book: b, id: newID(), run: run, tenant: tenant, apis: apis}
 }
 
-// newID is short enough to type: 40 random bits.
+// newID returns an id that is short enough to type: 40 random bits.
 func newID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// take reserves bytes for a draft of a tenant, if there are any: the plans that are over give way, and open ones of
-// another tenant who has more. Drafts do not give way, so those of a tenant have half of the room at most.
+// take reserves bytes for a tenant's draft, and returns false if they are not free. It drops plans that are decided,
+// and open plans of a tenant who has more. Drafts are never dropped, so the drafts of a tenant may take at most half of
+// maxAll.
 func (b *Book) take(tenant string, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if tenant != "" && b.drafts[tenant]+n > maxAll/2 {
 		return false
 	}
+	// Decided plans go first: no approver waits for them.
 	b.sweep(n)
 	for b.used+n > maxAll {
 		size := func(e *entry) int { return e.size }
+		// Only a tenant with more than this one loses a plan: a flood evicts the plans of its sender.
 		if who := b.most(tenant, b.drafts[tenant], size); who == tenant || !b.drop(who) {
 			return false
 		}
@@ -142,7 +147,7 @@ func (b *Book) take(tenant string, n int) bool {
 	return true
 }
 
-// give gives back bytes of a draft.
+// give returns bytes of a draft.
 func (b *Book) give(tenant string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,14 +155,13 @@ func (b *Book) give(tenant string, n int) {
 	b.giveLocked(n)
 }
 
-// giveLocked gives back bytes of a plan. The caller holds the lock.
+// giveLocked returns bytes of a plan. The caller holds mu.
 func (b *Book) giveLocked(n int) {
 	b.used -= n
 	b.conf.Memory.Give(int64(n))
 }
 
-// sweep forgets what is too old, and of what is over the oldest, until there is room for so many bytes more. The caller
-// holds the lock.
+// sweep drops expired plans, and then the oldest decided plans until n more bytes fit. The caller holds mu.
 func (b *Book) sweep(n int) {
 	now := b.conf.Now()
 	forget := func(e *entry) bool { b.giveLocked(e.size); return true }
@@ -174,8 +178,8 @@ func (b *Book) sweep(n int) {
 	})
 }
 
-// most is the tenant whose open plans weigh most. It is the given one, whose drafts weigh so much and who is about to
-// have one more plan, if no other's do. The caller holds the lock.
+// most returns the tenant whose open plans weigh most. The given tenant is about to add a plan, and drafts is the
+// weight of its drafts. It wins a tie. The caller holds mu.
 func (b *Book) most(tenant string, drafts int, weight func(*entry) int) string {
 	of := map[string]int{tenant: drafts + 1}
 	for _, e := range b.plans {
@@ -191,7 +195,7 @@ func (b *Book) most(tenant string, drafts int, weight func(*entry) int) string {
 	return tenant
 }
 
-// drop forgets a tenant's oldest open plan, if there is one. The caller holds the lock.
+// drop drops a tenant's oldest open plan, if any. The caller holds mu.
 func (b *Book) drop(tenant string) bool {
 	i := slices.IndexFunc(b.plans, func(e *entry) bool { return e.state == planapi.Open && e.tenant == tenant })
 	if i < 0 {
@@ -202,8 +206,8 @@ func (b *Book) drop(tenant string) bool {
 	return true
 }
 
-// add adds a plan, and gives it as a receipt shows it. One too many takes the place of the oldest that nobody has
-// decided about, of the tenant who has most of them.
+// add adds a plan, and returns it in the form for a receipt. If there are maxPlans already, it drops the oldest open
+// plan of the tenant with the most.
 func (b *Book) add(e *entry) *planapi.Plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,13 +215,14 @@ func (b *Book) add(e *entry) *planapi.Plan {
 	if len(b.plans) >= maxPlans {
 		b.drop(b.most(e.tenant, 0, func(*entry) int { return 1 }))
 	}
+	// The bytes stay reserved; they now belong to a plan, which can be dropped.
 	b.drafts[e.tenant] -= e.size
 	b.plans = append(b.plans, e)
 	out := e.brief()
 	return &out
 }
 
-// brief is a plan without its steps.
+// brief returns a plan without its steps.
 func (e *entry) brief() planapi.Plan {
 	return planapi.Plan{
 		ID: e.id, Run: e.run, Digest: e.digest, Operator: e.operator, State: e.state, Writes: len(e.replies),
@@ -237,7 +242,7 @@ func (b *Book) List() []planapi.Plan {
 	return out
 }
 
-// Get is a plan with its steps.
+// Get returns a plan with its steps.
 func (b *Book) Get(id string) (planapi.Plan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,7 +276,7 @@ func (e *entry) whole() planapi.Plan {
 
 func refused(code, text string) error { return &rpc.Error{Code: code, Text: text} }
 
-// Decide approves a plan, or refuses it, once.
+// Decide approves or refuses a plan, once.
 func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,10 +285,12 @@ func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 	if e == nil {
 		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
 	}
+	// The state changes under mu, so of two decisions only the first counts.
 	//defence:plan-once
 	if e.state != planapi.Open {
 		return planapi.Plan{}, refused("plan_decided", "Nothing can be decided about this plan any more: "+words[e.state]+".")
 	}
+	// The steps are hashed again: they must still be those that the person saw.
 	//defence:plan-digest
 	if a.Digest != e.digest || digest(e.id, e.run, e.version, e.steps) != e.digest {
 		return planapi.Plan{}, refused(CodeChanged, "This is not the plan that was shown. Look at it again.")
@@ -297,6 +304,7 @@ func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 		return planapi.Plan{}, refused(CodeEnding, "The proxy is ending.")
 	case a.Approve:
 		e.state = planapi.Running
+		// Under mu and before ending, so that Close waits for this goroutine.
 		b.wg.Add(1)
 		go func() { defer b.wg.Done(); b.send(e, steps) }()
 	default:
@@ -309,13 +317,13 @@ func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 	return out, nil
 }
 
-// words say of each state why there is nothing to decide.
+// words explains for each state why no decision is possible.
 var words = map[planapi.State]string{
 	planapi.Running: "it is being sent", planapi.Done: "it was sent", planapi.Stopped: "it was sent in part",
 	planapi.Refused: "it was refused", planapi.Stale: "the configuration has changed since",
 }
 
-// chosen checks the numbers of steps, and puts them in order. Without any, all are.
+// chosen checks and sorts the numbers of steps. An empty list means all steps.
 func chosen(list []int, n int) ([]int, error) {
 	out := slices.Compact(slices.Sorted(slices.Values(list)))
 	for _, s := range out {
@@ -331,8 +339,7 @@ func chosen(list []int, n int) ([]int, error) {
 	return out, nil
 }
 
-// Forget ends the plans that nobody has decided about: the catalog has changed. What is being sent stops at its next
-// step.
+// Forget ends the open plans, because the catalog has changed. A plan that is being sent stops at its next step.
 func (b *Book) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

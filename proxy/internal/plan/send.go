@@ -8,13 +8,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// stepTime bounds one step, planTime all of a plan.
+// stepTime bounds one step, and planTime a whole plan.
 const (
 	stepTime = 2 * time.Minute
 	planTime = 10 * time.Minute
 )
 
-// send sends steps of a plan in order, until one has no success.
+// send sends steps of a plan in order, until one fails.
 func (b *Book) send(e *entry, steps []int) {
 	ctx, cancel := context.WithTimeout(b.ctx, planTime)
 	defer cancel()
@@ -24,31 +24,38 @@ func (b *Book) send(e *entry, steps []int) {
 	for _, n := range steps {
 		s := e.steps[n-1]
 		r := b.one(ctx, to, e, s, wrote[s.URL.String()])
+		// Even a failed step may have changed the object.
 		wrote[s.URL.String()] = true
 		b.mu.Lock()
+		// Get shows the replies while later steps are sent.
 		e.replies[n-1] = &r
 		b.mu.Unlock()
+		// Later steps may rely on this one.
 		if !r.OK() {
 			state = planapi.Stopped
 			break
 		}
 	}
+	// Without mu: Close flushes the ledger to disk.
 	audit := to.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.state, e.audit, e.until = state, audit, b.conf.Now().UTC().Add(lifeTime)
 }
 
-// one sends a step, if what it changes is as the run saw it. An earlier step may have changed that on purpose.
+// one sends a step, if the object that it changes is as the run saw it. It skips the comparison after an earlier step
+// on the same URL, because that step may have changed the object on purpose.
 func (b *Book) one(ctx context.Context, to Sender, e *entry, s step, wrote bool) planapi.Reply {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if ctx.Err() != nil {
 		return planapi.Reply{Code: CodeEnding, Why: "The time for the plan was over, or the proxy ended."}
 	}
+	// The approver saw the changes as a difference to this object.
 	if s.guard != nil && !wrote {
 		r, body := to.Read(ctx, s.guard.read, e.version)
 		var now object
+		// A truncated answer cannot be compared.
 		if r.OK() && len(body) < MaxRead {
 			now = readObject(body)
 		}

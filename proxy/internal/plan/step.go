@@ -15,9 +15,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// Step is a request as it would have left, before names are replaced by credentials.
+// Step is a request as it would have left, before the swap of token names.
 type Step struct {
-	// N is its number, from 1 on. The plan gives it.
+	// N is the step's number, from 1. The plan sets it.
 	N      int
 	Host   catalog.Host
 	TLS    bool
@@ -25,19 +25,20 @@ type Step struct {
 	URL    *url.URL // absolute
 	Header http.Header
 	Body   []byte
-	// Server and Tool are set for a call of an MCP server's tool, and Session is what the broker wants to be told again.
+	// Server and Tool are set for a call of an MCP server's tool. Session is a text that the broker needs again when the
+	// call is sent.
 	Server, Tool, Session string
 
-	// APIs are those that hold the host, Tokens the names of their credentials in the request.
+	// APIs are the APIs that hold the host. Tokens are the names of their credentials in the request.
 	APIs, Tokens []string
-	// Rule is the rule that holds the request, or empty, and ByAny that not only the operator may decide.
+	// Rule is the rule that holds the request, or "". ByAny means that others than the operator may decide.
 	Rule  string
 	ByAny bool
-	// Shown are the headers that a person sees.
+	// Shown lists the headers that a person sees.
 	Shown []string
 }
 
-// size is about how many bytes it takes to keep.
+// size returns about how many bytes the step takes in memory.
 func (s Step) size() int {
 	n := len(s.URL.String()) + len(s.Body) + overhead
 	for name, list := range s.Header {
@@ -48,10 +49,10 @@ func (s Step) size() int {
 	return n
 }
 
-// overhead is what a step takes besides its text.
+// overhead is the memory of a step without its text, in bytes.
 const overhead = 1 << 10
 
-// write writes all of it that decides what is sent, each part with its length.
+// write writes all parts of the step that determine the sent request, each with its length.
 func (s Step) write(w io.Writer) {
 	part := func(text string) { _, _ = io.WriteString(w, strconv.Itoa(len(text))+":"+text) } // a hash takes all
 	part(s.Host.String())
@@ -64,6 +65,7 @@ func (s Step) write(w io.Writer) {
 			part(v)
 		}
 	}
+	// An empty name ends the headers: no header has it.
 	part("")
 	part(string(s.Body))
 	part(s.Server)
@@ -71,10 +73,10 @@ func (s Step) write(w io.Writer) {
 	part(s.Session)
 }
 
-// text is the body, if a person can read it.
+// text returns the body, and false if a person cannot read it.
 func (s Step) text() (string, bool) { return string(s.Body), utf8.Valid(s.Body) }
 
-// shown is the step for a person.
+// shown returns the step in the form for a person.
 func (s Step) shown(n int, changes []planapi.Change) planapi.Step {
 	out := planapi.Step{
 		N: n, APIs: s.APIs, Rule: s.Rule, Method: s.Method, URL: s.URL.String(), Headers: s.Shown, Body: string(s.Body),
@@ -86,7 +88,7 @@ func (s Step) shown(n int, changes []planapi.Change) planapi.Step {
 	return out
 }
 
-// digest is over everything that an approval is for.
+// digest identifies the run, the catalog's version and the requests that an approval covers.
 func digest(id, run, version string, steps []step) string {
 	h := sha256.New()
 	for _, s := range []string{id, run, version} {

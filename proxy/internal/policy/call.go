@@ -14,18 +14,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// stash is the first segment of a path that belongs to no server: the values that code keeps between runs.
+// stash is the first path segment of the values that code keeps between runs. No server has this name.
 const stash = "$stash"
 
 // maxSegment bounds one segment of a call's path, in bytes, unescaped.
 const maxSegment = 256
 
-// IsCall reports whether a request is for the host at which code reaches the tools of MCP servers.
+// IsCall reports whether a request is for the host through which code calls the tools of MCP servers.
 func (q Request) IsCall() bool { return q.Host.String() == controlapi.ServersHost }
 
-// DecideCall judges a request to that host. What restricts the methods of an API does not apply: it is about what the
-// server sends. It returns the path for the broker in the one form in which everybody reads it the same way: a server's
-// exact name, and perhaps a second segment.
+// DecideCall judges a request to that host. The method restrictions of an API do not apply here: they concern the
+// requests that the server sends. It returns the path for the broker in a form that every parser reads the same way:
+// the server's exact name, and perhaps a second segment.
 func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 	switch {
 	case !q.IsCall():
@@ -51,6 +51,7 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 		v := refuse(CodeServerNotFound, q.Host, "")
 		return v.withHint(r.notFound(run, segments[0])), ""
 	}
+	// The catalog's spelling replaces code's: the broker must not resolve the name a second time.
 	segments[0] = server.Name
 	if len(segments) == 2 && q.Methods[0] == http.MethodPost && controlapi.IsTool(segments[1]) {
 		return checkCall(q, server, segments[1]), joined(segments)
@@ -80,11 +81,12 @@ func checkCall(q Request, server *catalog.API, tool string) Verdict {
 	return v
 }
 
-// callPath are the one or two segments of a call's path, unescaped. It is false for a path that is not /SERVER or
-// /SERVER/TOOL, and for one that a reader might take for another: empty and dot segments, control characters.
+// callPath returns the one or two segments of a call's path, unescaped. It returns false for a path other than /SERVER
+// or /SERVER/TOOL, and for segments that a reader might confuse: empty and dot segments, control characters.
 func callPath(u *url.URL) ([]string, bool) {
 	rest, ok := strings.CutPrefix(u.EscapedPath(), "/")
 	segments := strings.Split(rest, "/")
+	// The path for the broker has no query: refuse one instead of dropping it.
 	if !ok || len(segments) > 2 || u.RawQuery != "" || u.ForceQuery || strings.Contains(segments[0], "%") {
 		return nil, false
 	}
@@ -100,7 +102,7 @@ func callPath(u *url.URL) ([]string, bool) {
 	return segments, true
 }
 
-// joined is a path of segments, each escaped.
+// joined returns a path of segments, each escaped.
 func joined(segments []string) string {
 	var b strings.Builder
 	for _, s := range segments {
@@ -109,7 +111,8 @@ func joined(segments []string) string {
 	return b.String()
 }
 
-// server is the active server of the run that has a name, or the only one that has it as an identifier: _ for -.
+// server returns the run's active server with this name, or the only one whose name is this identifier (with _ for each
+// -). Otherwise it returns nil.
 func (r Rules) server(run Run, name string) *catalog.API {
 	if a := r.Catalog.API(name); a != nil && mayCall(run, a) {
 		return a
@@ -127,7 +130,7 @@ func (r Rules) server(run Run, name string) *catalog.API {
 	return found
 }
 
-// servers are the active servers that the run may use.
+// servers returns the active servers that the run may use.
 func (r Rules) servers(run Run) []*catalog.API {
 	var out []*catalog.API
 	for _, a := range r.Catalog.APIs() {
@@ -145,10 +148,11 @@ func mayCall(run Run, a *catalog.API) bool {
 	return a.Active && a.Server != nil && included
 }
 
-// notFound says why a name is not one of the run's servers. It repeats only names of the catalog.
+// notFound says why a name is not one of the run's servers. It repeats only names from the catalog.
 func (r Rules) notFound(run Run, name string) voice.Text {
 	const shown = shows + " which APIs are MCP servers."
 	a := r.Catalog.API(name)
+	// A closed run must not learn that the API exists.
 	if a != nil && run.Closed() && !run.Includes(a.Name) {
 		a = nil
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// MaxContent is the size in bytes up to which rules read a body, decoded. A longer one cannot be judged.
+// MaxContent is how many bytes of a decoded body rules read. Rules cannot judge a longer body.
 const MaxContent = 256 << 10
 
 // maxTokens bounds a GraphQL document, maxNested the nesting of JSON.
@@ -31,7 +31,7 @@ const (
 	maxNested = 100
 )
 
-// Content is what rules read of a request: its query and its body. The zero Content has neither.
+// Content is the query and the body of a request, as rules read them. The zero Content has neither.
 type Content struct {
 	query  []field
 	cookie []string // the names
@@ -39,21 +39,21 @@ type Content struct {
 	object map[string]any // of a body that is a JSON object
 	batch  []any          // of a body that is a JSON list
 	text   string         // of a body that is a GraphQL document
-	raw    *string        // the whole body. Nil means that it was not read to its end
+	raw    *string        // the whole body; nil if it was not read to its end
 	held   *membudget.Account
-	size   int64 // bytes that it has taken from held
+	size   int64 // bytes taken from held
 	bad    *formdata.Error
 }
 
 // field is one name with its value, decoded.
 type field struct{ name, value string }
 
-// parsedCost is how many bytes a byte of JSON, or of a query, takes once it is parsed, at most.
+// parsedCost is the most memory, in bytes, that one byte of JSON or of a query takes after parsing.
 const parsedCost = 64
 
-// ReadContent reads a request's body, which then leaves as it was read. A body that no rule can judge is marked as
-// such, without an error. An error comes from reading the body, or is membudget.ErrFull. The caller calls Release when
-// the rules have read the content.
+// ReadContent reads a request's body and puts the decoded bytes back, so that the judged bytes leave. It marks a body
+// that no rule can judge, without an error. Errors come from reading the body, or are membudget.ErrFull. The caller
+// must call Release after the rules have read the content.
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{held: membudget.From(r.Context())}
 	if err := c.acquire(r.Context(), len(r.URL.RawQuery)); err != nil {
@@ -80,6 +80,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 		c.bad = &formdata.Error{Reason: "its encoding is unknown"}
 		return c, nil
 	}
+	// The body leaves decoded, so the server parses the bytes that the rules judged.
 	decodeBody(r, encodings)
 	text, err := io.ReadAll(io.LimitReader(r.Body, MaxContent+1))
 	if err != nil {
@@ -93,6 +94,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 		io.Reader
 		io.Closer
 	}{bytes.NewReader(text), r.Body}
+	// Reserve the memory before parsing: 256 KiB of JSON can become 16 MiB.
 	if err := c.acquire(r.Context(), len(text)); err != nil {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 	return c, nil
 }
 
-// acquire takes the memory for so many bytes of text that will be parsed.
+// acquire reserves the memory for parsing size bytes of text.
 func (c *Content) acquire(ctx context.Context, size int) error {
 	n := parsedCost * int64(size)
 	err := c.held.Acquire(ctx, n)
@@ -115,13 +117,13 @@ func (c *Content) acquire(ctx context.Context, size int) error {
 	return err
 }
 
-// Release gives the memory of the parsed query and body back to the request's account.
+// Release returns the memory of the parsed query and body to the request's account.
 func (c *Content) Release() {
 	c.held.Give(c.size)
 	c.size = 0
 }
 
-// Text is the whole body, for a person to see. It is false for one that is too large or no text.
+// Text returns the whole body, for a person to read. It returns false if the body is too large or not UTF-8.
 func (c *Content) Text() (string, bool) {
 	if c == nil || c.raw == nil || !utf8.ValidString(*c.raw) {
 		return "", false
@@ -156,8 +158,9 @@ func (c *Content) parse(kind formdata.Type, text []byte) {
 	}
 }
 
-// fields are those of a query or a form.
+// fields parses a query or a form.
 func fields(text string) ([]field, *formdata.Error) {
+	// Some servers split at semicolons too, and some end a name at a NUL.
 	if strings.ContainsAny(text, ";\x00") {
 		return nil, &formdata.Error{Reason: "a form or query with a semicolon"}
 	}
@@ -176,10 +179,12 @@ func fields(text string) ([]field, *formdata.Error) {
 	return out, nil
 }
 
-// StrictJSON is the value of JSON in which no object has two names that any server takes for the same.
+// StrictJSON parses JSON. It returns false for invalid JSON, and for an object with two names that some server treats
+// as equal.
 func StrictJSON(text []byte) (any, bool) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
+	// Decoder.Token accepts some invalid JSON, so check the whole text first.
 	if !json.Valid(text) {
 		return nil, false
 	}
@@ -208,6 +213,7 @@ func jsonValue(dec *json.Decoder, depth int) (any, bool) {
 		for dec.More() {
 			key, err := dec.Token()
 			name, isName := key.(string)
+			// Servers differ in which of two equal names they use.
 			folded := fold(name)
 			if err != nil || !isName || names[folded] || !named(name) {
 				return nil, false
@@ -224,18 +230,18 @@ func jsonValue(dec *json.Decoder, depth int) (any, bool) {
 	return token, true
 }
 
-// named reports whether a name is one for every server: some end a name at a NUL, and give objects in JavaScript all
-// fields of what is called __proto__.
+// named reports whether every server reads a name the same way. Some end a name at a NUL. JavaScript gives an object
+// all fields of its __proto__.
 func named(name string) bool {
 	return !strings.ContainsRune(name, 0) && !strings.Contains(fold(name), "__proto__")
 }
 
-// fold is a name without the differences that some servers ignore.
+// fold removes the differences between names that some servers ignore.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
 		case '\u017f':
-			return 's' // encoding/json takes these two for the ASCII letters
+			return 's' // encoding/json treats these two as the ASCII letters
 		case '\u212a':
 			return 'k'
 		}
@@ -245,7 +251,8 @@ func fold(name string) string {
 
 var errUnclear = errors.New("servers may read the field in different ways")
 
-// Lookup implements catalog.Content. It fails where a server might find the field elsewhere, or in another form.
+// Lookup implements catalog.Content. It returns an error if a server might find the field elsewhere, or read it in
+// another form.
 func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err error) {
 	path := strings.Split(name, ".")
 	if c.bad != nil {
@@ -269,6 +276,7 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 		if !leads(f.name, path) {
 			continue
 		}
+		// Servers differ in which of two equal fields they use.
 		if found || f.name != path[0]+bracketed(path[1:]) {
 			return v, false, errUnclear
 		}
@@ -277,7 +285,7 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 	return v, found, nil
 }
 
-// bracketed is the rest of a path as forms have it: "[amount]".
+// bracketed returns the rest of a path in the notation of forms: "[amount]".
 func bracketed(path []string) string {
 	out := ""
 	for _, p := range path {
@@ -286,7 +294,7 @@ func bracketed(path []string) string {
 	return out
 }
 
-// leads reports whether a form's name may be read as a field, or as something in it.
+// leads reports whether a server may read a form's name as the field, or as a part of the field.
 func leads(name string, path []string) bool {
 	parts := partsOf(name)
 	for i, p := range path {
@@ -297,7 +305,7 @@ func leads(name string, path []string) bool {
 	return true
 }
 
-// partsOf are the names that a form's name may consist of.
+// partsOf splits a form's name into the names that it may consist of.
 func partsOf(name string) []string {
 	parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("[]. ", r) })
 	for i, p := range parts {
@@ -306,7 +314,7 @@ func partsOf(name string) []string {
 	return parts
 }
 
-// squeezed is a folded name without what separates words: isAdmin is is_admin to some servers.
+// squeezed folds a name and removes the separators of words: some servers read isAdmin as is_admin.
 func squeezed(name string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("_-[]. ", r) {
@@ -318,7 +326,7 @@ func squeezed(name string) string {
 
 func inObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
 	if _, reference := object["$ref"]; reference {
-		return v, false, errUnclear // Fastjson and Json.NET put something else of the document in its place
+		return v, false, errUnclear // Fastjson and Json.NET replace the object by another part of the document
 	}
 	squeezedPath := make([]string, len(path))
 	for i, p := range path {
@@ -353,7 +361,7 @@ func inObject(object map[string]any, path []string) (v catalog.FieldValue, found
 	return v, false, errUnclear
 }
 
-// Operations implements catalog.Content. It fails if they cannot all be known.
+// Operations implements catalog.Content. It returns an error if the text of an operation is unknown.
 func (c *Content) Operations() ([]string, error) {
 	if c.bad != nil {
 		return nil, c.bad
@@ -388,16 +396,18 @@ func (c *Content) Operations() ([]string, error) {
 		}
 		documents = append(documents, text)
 	}
+	// A query in the URL beside one in the body: servers differ in which they run.
 	if len(documents) == 0 || c.batch == nil && len(documents) > 1 {
 		return nil, errUnclear
 	}
 	var out []string
 	for _, text := range documents {
 		doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, maxTokens)
-		// Ends of lines to some parsers.
+		// Some parsers treat these characters as ends of lines.
 		if err != nil || len(doc.Operations) == 0 || strings.ContainsAny(text, "\u0085\u2028\u2029") {
 			return nil, errUnclear
 		}
+		// All operations count: the server, not this code, applies operationName.
 		for _, o := range doc.Operations {
 			out = append(out, string(o.Operation))
 		}
@@ -405,7 +415,7 @@ func (c *Content) Operations() ([]string, error) {
 	return out, nil
 }
 
-// namesDocument reports whether a field of a URL may be, or name, a document.
+// namesDocument reports whether a field of a URL may be a document, or name a stored one.
 func namesDocument(name string) bool {
 	name = squeezed(name)
 	return name == "id" || name == "batch" || name == "map" || slices.ContainsFunc(
@@ -413,8 +423,8 @@ func namesDocument(name string) bool {
 		func(word string) bool { return strings.Contains(name, word) })
 }
 
-// document is the text of a GraphQL request. It is false for one that names a persisted operation, of which only the
-// server knows the text, and for one with a field that may do so.
+// document returns the text of a GraphQL request. It returns false for a persisted operation, whose text only the
+// server knows, and for a request with a field that may name one.
 func document(object map[string]any) (string, bool) {
 	for name, value := range object {
 		switch name {
@@ -431,5 +441,5 @@ func document(object map[string]any) (string, bool) {
 	return text, ok
 }
 
-// maxRuleBatch is how many documents of a batch are read.
+// maxRuleBatch is how many documents of a batch are judged.
 const maxRuleBatch = 100

@@ -6,19 +6,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// Kind is what asks. The zero Kind may reach nothing.
+// Kind is the kind of client that asks. KindNone may reach no host.
 type Kind uint8
 
-// The kinds of what is in a slot.
+// The kinds of clients in a slot.
 const (
 	KindNone    Kind = iota
-	KindRun          // code: the hosts of the run's APIs, and the tools of those that are MCP servers
-	KindServer       // an MCP server: the hosts of its own API
+	KindRun          // code: the hosts of the run's APIs, and the tools of APIs that are MCP servers
+	KindServer       // an MCP server: the hosts of the server's API
 	KindInstall      // the installation of a server's package: the package registry
 )
 
-// own refuses the proxy's own hosts. For an MCP server it refuses the hosts of other APIs too, without naming these
-// APIs.
+// own refuses the proxy's internal hosts. For an MCP server it also refuses the hosts of other APIs, without naming
+// these APIs.
 func (r Rules) own(run Run, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
 	mine := func(a *catalog.API) bool { return run.Includes(a.Name) }
 	//defence:server-hosts permits

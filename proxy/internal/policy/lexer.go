@@ -9,18 +9,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// errNotJSON is for a body that is not strict JSON, so that lenient parsers differ in what it says.
+// errNotJSON is for a body that is not strict JSON, so that lenient parsers read it in different ways.
 var errNotJSON = &formdata.Error{Reason: "its Content-Type is JSON and the body is not strictly so: a comment, " +
 	"a name or string without double quotes, an unknown word or escape, a control character, or another charset"}
 
-// jsonLexer checks the keys of JSON. It knows words and strings, not the grammar between them: what it accepts has the
-// same words and strings to every parser, and what follows a key is its value.
+// jsonLexer checks the keys of JSON. It knows words and strings, but not the grammar between them. In a text that
+// jsonLexer accepts, every parser reads the same words and strings, and the value of a key follows the key.
 type jsonLexer struct {
 	permits func(method string) bool
 	state   lexState
 	word    []byte // the number or literal, or the decoded string, being read; at most maxLexed
-	escape  []byte // the one being read
-	read    int    // bytes so far, up to the length of a byte order mark
+	escape  []byte // the escape being read
+	read    int    // bytes read so far, up to the length of a byte order mark
 	after   bool   // the last token was a string
 	verb    bool   // the next string is the value of a field that may name a method
 }
@@ -34,12 +34,13 @@ const (
 	lexEscape
 )
 
-// maxLexed is how many bytes of a string are kept: more than any name has.
+// maxLexed is how many bytes of a string are kept. No name is longer.
 const maxLexed = 256
 
 func (l *jsonLexer) scan(text []byte) error {
 	for i := 0; i < len(text); i++ {
 		if l.state == lexString {
+			// Plain bytes need no state, and most of a string is plain.
 			n := plain(text[i:])
 			l.keep(text[i : i+n]...)
 			if i += n; i == len(text) {
@@ -53,7 +54,7 @@ func (l *jsonLexer) scan(text []byte) error {
 	return nil
 }
 
-// plain is how many bytes at the start of a text stand for themselves in a string.
+// plain returns how many bytes at the start of a string need no unescaping.
 func plain(text []byte) int {
 	for i, b := range text {
 		if b < ' ' || b == '"' || b == '\\' {
@@ -104,15 +105,16 @@ const bom = "\xef\xbb\xbf"
 // outside handles a byte outside strings and words.
 func (l *jsonLexer) outside(b byte) error {
 	switch {
-	case strings.IndexByte(" \t\r\n\x1e", b) >= 0: // a record separator (RFC 7464) too
+	case strings.IndexByte(" \t\r\n\x1e", b) >= 0: // including a record separator (RFC 7464)
 		return nil
-	case l.after && strings.IndexByte(":,}]", b) < 0: // gjson would take what follows as the value of a key
+	case l.after && strings.IndexByte(":,}]", b) < 0: // gjson would read the next token as the value of a key
 		return errNotJSON
 	case b == '"':
 		l.state, l.word = lexString, l.word[:0]
 		return nil
 	case b == ':':
 		return l.key()
+	// The elements of a list are values of the same key: [ keeps verb.
 	case b == '[':
 	case strings.IndexByte("{}],", b) >= 0:
 		l.verb = false
@@ -126,7 +128,7 @@ func (l *jsonLexer) outside(b byte) error {
 	return nil
 }
 
-// key checks the string before a colon.
+// key checks the string before a colon, which is a name.
 func (l *jsonLexer) key() error {
 	if !l.after {
 		return errNotJSON
@@ -143,7 +145,7 @@ func (l *jsonLexer) key() error {
 
 func (l *jsonLexer) endWord() error {
 	l.state = lexOutside
-	if len(l.word) == maxLexed { // cut off: only a number may be so long
+	if len(l.word) == maxLexed { // cut off; only a number may be this long
 		if strings.Trim(string(l.word), "+-.eE0123456789") != "" {
 			return errNotJSON
 		}
@@ -155,7 +157,7 @@ func (l *jsonLexer) endWord() error {
 	return nil
 }
 
-// inString handles a byte of a string that does not stand for itself.
+// inString handles a byte of a string that is not plain.
 func (l *jsonLexer) inString(b byte) error {
 	switch {
 	case b < ' ':
@@ -167,6 +169,7 @@ func (l *jsonLexer) inString(b byte) error {
 		if !l.verb {
 			return nil
 		}
+		// Too much padding hides the value beyond the kept bytes, so it is refused like an override.
 		if v := verb(string(l.word)); v != "" && !l.permits(v) || isPadding(string(l.word), maxLexed) {
 			return ErrOverrideUnseen
 		}
@@ -189,6 +192,7 @@ func (l *jsonLexer) inEscape(b byte) error {
 	if err != nil || l.escape[0] != 'u' {
 		return errNotJSON
 	}
+	// A lone surrogate becomes U+FFFD, which no name contains.
 	l.keep(utf8.AppendRune(nil, rune(c))...)
 	return nil
 }

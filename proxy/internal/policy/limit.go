@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 )
 
-// Needs is what a request needs of the limits of every API that holds the host. Verdict.Allow is false where that
-// cannot be told, with Unread if it depends on the content.
+// Needs returns the units that a request takes from the limits of every API of the host. Verdict.Allow is false if they
+// are unknown. Verdict.Unread is set if they depend on the unread content.
 func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 	var out []budget.Need
 	for _, a := range holders {
@@ -42,11 +42,13 @@ func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 		case !on:
 			continue
 		}
+		// The sum is a field of the body.
 		if q.Content == nil {
 			return nil, unread(q.Host)
 		}
 		v, found, err := q.Content.Lookup(sum.Field)
 		amount, ok := catalog.Millionths(v.Text)
+		// A limit must not count an amount that the server might read differently.
 		if err != nil || !found || !ok {
 			return nil, refuse(CodeRuleUnreadable, q.Host, a.Name)
 		}
@@ -55,8 +57,7 @@ func Needs(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 	return out, Verdict{Allow: true}
 }
 
-// Writes reports whether the request is one that may change something: with another method than GET, HEAD and OPTIONS,
-// or a WebSocket.
+// Writes reports whether the request may change something: a method other than GET, HEAD and OPTIONS, or a WebSocket.
 func (q Request) Writes() bool {
 	reads := func(method string) bool {
 		return slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, strings.ToUpper(strings.TrimSpace(method)))
@@ -64,8 +65,8 @@ func (q Request) Writes() bool {
 	return q.Upgrade != "" || slices.ContainsFunc(q.Methods, func(m string) bool { return !reads(m) })
 }
 
-// Beyond is the verdict for a request beyond a limit: it is held if every API with limits leaves that to a person, and
-// else refused, until a time if that helps.
+// Beyond returns the verdict for a request beyond a limit. If every API with limits lets a person decide, the request
+// is held. Otherwise it is refused, with Retry-After if waiting helps.
 func Beyond(v Verdict, q Request, holders []*catalog.API, wait time.Duration) Verdict {
 	var hold *Hold
 	for _, a := range holders {
@@ -85,6 +86,7 @@ func Beyond(v Verdict, q Request, holders []*catalog.API, wait time.Duration) Ve
 
 func refuseLimit(a *catalog.API, q Request, wait time.Duration) Verdict {
 	v := refuse(CodeLimitReached, q.Host, a.Name)
+	// Round up: a client that retries a fraction too early would be refused again.
 	seconds := int64((wait + time.Second - 1) / time.Second)
 	when := " This request alone is more than it."
 	if wait > 0 {

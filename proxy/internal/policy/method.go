@@ -10,24 +10,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// standard are the methods whose meaning is known (RFC 9110, RFC 5789). An API that restricts methods allows no other,
-// unless it names it.
+// standard lists the methods with a known meaning (RFC 9110, RFC 5789). An API that restricts methods allows other
+// methods only if it names them.
 var standard = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
-// Restricts reports whether any of the APIs restricts methods, of all requests or by operation.
+// Restricts reports whether any of the APIs restricts methods, for all requests or by operation.
 func Restricts(apis []*catalog.API) bool {
 	return slices.ContainsFunc(apis, func(a *catalog.API) bool {
 		return len(a.Methods.Restricted) > 0 || a.Methods.Allowed != nil || a.Only != nil || a.Rules != nil || a.Limits != nil
 	})
 }
 
-// checkMethod judges one method, from the request line or an override, under every API that holds the host.
+// checkMethod judges one method, from the request line or an override, by every API that holds the host.
 func checkMethod(method string, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
+	// Servers differ in whether they fold case and cut spaces, so judge the folded method.
 	m := strings.ToUpper(strings.TrimSpace(method))
 	if m == "" || len(m) > 32 || !httpguts.ValidHeaderFieldName(m) {
 		return refuse(CodeMethodRefused, h, ""), false
 	}
 	switch m {
+	// TRACE echoes the credential back to code (RFC 9110, section 9.3.8). CONNECT opens a tunnel, and PRI begins HTTP/2
+	// (RFC 9113, section 3.4).
 	case "TRACE", "TRACK", "CONNECT", "PRI":
 		return refuse(CodeMethodRefused, h, ""), false
 	}

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// claim says what the name of a field makes of its value.
+// claim is the effect of a field's name on its value.
 type claim int
 
 const (
 	noClaim   claim = iota
-	verbClaim       // the request's real method if the value is a standard one: "method" has many other meanings
-	fullClaim       // the request's real method, whatever the value
+	verbClaim       // the value is the real method if it is a standard one: the name "method" has many other meanings
+	fullClaim       // every value counts as the real method
 )
 
 // overrideNames are the names that servers read as the request's real method, reduced to letters and digits. They count
@@ -34,18 +34,20 @@ var overrideNames = []string{
 	"xverboverride", "verboverride", "alfmethod", "xoverridemethod", "overridemethod", "xhttpoverride", "httpoverride",
 }
 
-// verbNames are such names too: without a prefix (Facebook's Graph, Restlet) if the value is a standard method, and
-// with punctuation before them whatever the value: _method (Rack, Rails, PHP's frameworks, Spring, Parse), _HttpMethod
-// (Salesforce's Apex), $httpMethod (Google). x_method is not one: a payment API has it for the means of payment.
+// verbNames are such names too. Without a prefix (Facebook's Graph, Restlet), they count only if the value is a
+// standard method. With punctuation before the name, any value counts: _method (Rack, Rails, PHP's frameworks, Spring,
+// Parse), _HttpMethod (Salesforce's Apex), $httpMethod (Google). x_method is not such a name: a payment API uses it for
+// the means of payment.
 var verbNames = []string{
 	"method", "httpmethod", "verb", "httpverb", "requestmethod", "restmethod",
 	"xmethod", "xverb", "xrequestmethod", "xrestmethod",
 }
 
-// claimOf is the claim of a name as the most lenient server reads it: decoded once or several times, cut at a NUL, in
-// any case, with any punctuation, as an element of a list or object.
+// claimOf returns the claim of a name as the most lenient server reads it. Such a server decodes the name once or
+// several times and cuts it at a NUL. It ignores case and punctuation, and takes the elements of lists and objects.
 func claimOf(name string) claim {
 	best := noClaim
+	// Servers may decode a name more than once.
 	for range 3 {
 		best = max(best, claimAsRead(name))
 		if cut, _, found := strings.Cut(name, "\x00"); found {
@@ -60,7 +62,7 @@ func claimOf(name string) claim {
 	return best
 }
 
-// claimAsRead is claimOf for a decoded name.
+// claimAsRead returns the claim of a decoded name.
 func claimAsRead(name string) claim {
 	best, first := noClaim, true
 	for name != "" {
@@ -72,14 +74,15 @@ func claimAsRead(name string) claim {
 		}
 		c := claimOfWord(part)
 		if c == verbClaim && !first {
-			c = noClaim // shipping[method]
+			c = noClaim // as in shipping[method]
 		}
 		best, first = max(best, c), first && part == ""
 	}
 	return best
 }
 
-// claimOfWord is claimOf for a name without brackets. Anything but spaces before the letters counts as punctuation.
+// claimOfWord returns the claim of a name without brackets. Any characters before the letters, except spaces, count as
+// punctuation.
 func claimOfWord(word string) claim {
 	word = strings.TrimLeft(word, " \t\r\n\v\f\u00a0")
 	var buf [24]byte // more than any of the names
@@ -93,6 +96,7 @@ func claimOfWord(word string) claim {
 		}
 		letters = append(letters, lower(word[i]))
 	}
+	// Most names end in another letter: this spares them the search of the lists.
 	switch {
 	case len(letters) == 0 || strings.IndexByte("deb", letters[len(letters)-1]) < 0: // method, override, verb
 		return noClaim
@@ -115,8 +119,8 @@ func lower(b byte) byte {
 	return b
 }
 
-// decode removes one layer of percent-encoding, including that of IIS (%u005f). A percent sign that begins no escape
-// stays, because servers decode the rest all the same.
+// decode removes one layer of percent-encoding, including that of IIS (%u005f). It keeps a percent sign that begins no
+// escape, because servers decode the rest all the same.
 func decode(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
@@ -145,17 +149,17 @@ func decode(s string) string {
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
-// blank are the characters that servers take off the ends of a value.
+// blank lists the characters that servers cut off the ends of a value.
 const blank = " \t\r\n\v\f\x00"
 
-// isPadding reports whether what was kept of a value, of which no more than that is looked at, is blank: a method may
-// follow.
+// isPadding reports whether the kept part of a longer value is blank: a method may follow in the part that is not
+// checked.
 func isPadding(kept string, most int) bool {
 	if len(kept) < most {
 		return false
 	}
 	if i := strings.LastIndexByte(kept, '%'); i >= len(kept)-len("%u0000") {
-		kept = kept[:i] // perhaps no whole escape
+		kept = kept[:i] // perhaps an incomplete escape
 	}
 	return strings.Trim(decode(decode(kept)), blank+"\"'") == ""
 }
@@ -171,7 +175,7 @@ func verb(value string) string {
 	return ""
 }
 
-// claimed appends the method that a field claims, if it claims one.
+// claimed appends the method that a field claims, if any.
 func claimed(list []string, name, value string) []string {
 	switch claimOf(name) {
 	case fullClaim:
@@ -184,8 +188,8 @@ func claimed(list []string, name, value string) []string {
 	return list
 }
 
-// HeaderOverrides lists the methods that a request's headers claim. Cookies are parameters to PHP ($_REQUEST) where no
-// php.ini says otherwise, as in its container images: Flight and others take the method from there.
+// HeaderOverrides lists the methods that a request's headers claim. PHP treats cookies as parameters ($_REQUEST)
+// without a php.ini, as in its container images. Flight and others take the method from there.
 func HeaderOverrides(h http.Header) []string {
 	var out []string
 	for name, values := range h {
@@ -197,7 +201,8 @@ func HeaderOverrides(h http.Header) []string {
 					out = append(out, ParameterOverrides(strings.TrimLeft(pair, blank))...)
 				}
 			}
-			if _, query, found := strings.Cut(v, "?"); inURL && found { // X-Original-URL, in whose place IIS and Symfony put it
+			// IIS and Symfony take the URL from X-Original-URL.
+			if _, query, found := strings.Cut(v, "?"); inURL && found {
 				out = append(out, ParameterOverrides(query)...)
 			}
 		}
@@ -205,12 +210,12 @@ func HeaderOverrides(h http.Header) []string {
 	return out
 }
 
-// cookies are the pairs of a Cookie header.
+// cookies yields the pairs of a Cookie header.
 func cookies(v string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(v, func(r rune) bool { return r == ';' || r == ',' })
 }
 
-// ParameterOverrides lists the methods that the parameters of a query or form claim. Both & and ; separate them.
+// ParameterOverrides lists the methods that the parameters of a query or form claim. Both & and ; separate parameters.
 func ParameterOverrides(query string) []string {
 	var out []string
 	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
@@ -226,8 +231,8 @@ func ParameterOverrides(query string) []string {
 	return out
 }
 
-// PathOverrides lists the methods that a path claims to servers that decode it and make a query of it, as rules of
-// nginx and Apache do.
+// PathOverrides lists the methods that a path claims to servers that turn the decoded path into a query, as rewrite
+// rules of nginx and Apache do.
 func PathOverrides(escaped string) []string {
 	var out []string
 	for range 4 {
@@ -243,7 +248,7 @@ func PathOverrides(escaped string) []string {
 	return out
 }
 
-// namesHeaders reports whether a parameter is $httpHeaders, which to Google's APIs holds headers of the request.
+// namesHeaders reports whether a parameter is $httpHeaders, from which Google's APIs take headers of the request.
 func namesHeaders(name string) bool {
 	letters := strings.Map(func(r rune) rune {
 		if r > '~' || !isAlphanumeric(byte(r)) {

@@ -9,13 +9,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
-// judgesPath reports whether an API permits some paths only.
+// judgesPath reports whether an API decides by the path.
 func judgesPath(a *catalog.API) bool {
 	return a.Only != nil || a.Rules != nil || a.Limits != nil && a.Limits.Sum != nil
 }
 
-// MovesPath reports whether a header names a path that some servers take in place of the request's own: those that
-// servers, frameworks and proxies rewrite URLs with, as X-Original-URL.
+// MovesPath reports whether a header names a path that some servers use instead of the request's path. Servers,
+// frameworks and proxies rewrite URLs by such headers, for example X-Original-URL.
 func MovesPath(h http.Header) bool {
 	for name := range h {
 		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
@@ -30,10 +30,11 @@ func MovesPath(h http.Header) bool {
 	return false
 }
 
-// breaksLine reports whether a path has a line break, however often escaped. A server that forwards a decoded path, as
-// nginx does with $uri, ends the head there: what follows in the path is another head, with a body that holds the rest
-// of this one, or another request.
+// breaksLine reports whether a path has a line break, however often it is escaped. A server that forwards a decoded
+// path, as nginx does with $uri, ends the head there. The rest of the path then becomes another head, with the rest of
+// this request as its body, or another request.
 func breaksLine(escaped string) bool {
+	// Each round removes one layer of escapes.
 	for range 4 {
 		if strings.ContainsAny(escaped, "\r\n") {
 			return true
@@ -43,8 +44,8 @@ func breaksLine(escaped string) bool {
 	return false
 }
 
-// checkOperation judges one method, from the request line or an override, on the request's path, under every API that
-// holds the host and permits the operations of its document only.
+// checkOperation judges one method, from the request line or an override, on the request's path. It asks every API of
+// the host that permits only the operations of its document.
 func checkOperation(method string, q Request, holders []*catalog.API) (Verdict, bool) {
 	m := strings.ToUpper(strings.TrimSpace(method))
 	for _, a := range holders {

@@ -14,11 +14,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// MaxForm is the size in bytes up to which a form is searched for an override. Longer forms to an API that restricts
-// methods are refused.
+// MaxForm is how many bytes of a form are searched for an override. If the API restricts methods, a longer form is
+// refused.
 const MaxForm = 1 << 20
 
-// formCost is how many bytes a form of MaxForm takes while it is searched: the form, its text, and a list of methods.
+// formCost is the memory, in bytes, that a form of MaxForm takes during the search: the form, its text, and a list of
+// methods.
 const formCost = 4 * MaxForm
 
 // ErrOverrideUnseen is for a body that overrides the method, or is too long to be checked.
@@ -30,22 +31,23 @@ var (
 	errCoding   = fmt.Errorf("%w: an unknown encoding", ErrOverrideUnseen)
 )
 
-// BodyOverrides looks for an override in the body of a request to an API that restricts methods. A form is read ahead,
-// and its overrides are listed. Any other body is wrapped: reading it fails with ErrOverrideUnseen at a field that
-// overrides the method, or that may do so with a method that permits refuses. It fails with a *formdata.Error where
-// servers differ in what the fields are. A body that a framework would parse leaves decoded, and a multipart one as
-// package formdata writes it; any other is searched decoded, and leaves unchanged.
+// BodyOverrides looks for an override in the body of a request to an API that restricts methods. It reads a form ahead
+// and lists the form's overrides. It wraps any other body: reading fails with ErrOverrideUnseen at a field that
+// overrides the method, or that may do so with a method that permits refuses. Reading fails with a *formdata.Error if
+// servers differ in how they split the fields. A body that a framework would parse leaves decoded, and a multipart body
+// in the form that package formdata writes. Any other body is searched decoded, and leaves unchanged.
 func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	r.GetBody = nil // what it gives is not looked at
+	r.GetBody = nil // a body from GetBody would not be searched
 	kind, err := formdata.RequestType(r.Header)
 	if err != nil {
 		return nil, err
 	}
 	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
 	encodings, err := coding.Parse(r.Header)
+	// Frameworks parse these types, and a body without a type, into parameters.
 	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
 		return nil, guardOther(r, encodings, err, permits)
 	}
@@ -69,7 +71,7 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	return nil, nil
 }
 
-// decodeBody removes the encodings of a body.
+// decodeBody removes the encodings of a body, and its length, which then is unknown.
 func decodeBody(r *http.Request, encodings []string) {
 	if len(encodings) == 0 {
 		return
@@ -81,14 +83,15 @@ func decodeBody(r *http.Request, encodings []string) {
 	r.Header.Del("Content-Length")
 }
 
-// guardOther looks at a body that is no form and no JSON by its type. An encoding may be a part of what is stored, so
-// it stays: but not deflate, which servers read in two ways, nor one that would be decoded twice in megabytes.
+// guardOther searches a body that is neither a form nor JSON by its type. The server may store the encoded bytes, so
+// the encoding stays. It is removed only for deflate, which servers read in two ways, and for encodings with windows of
+// megabytes, which must not be decoded twice.
 func guardOther(r *http.Request, encodings []string, err error, permits func(string) bool) error {
 	look := &both{&quotedNames{}, &anyForm{permits: permits}}
 	switch {
 	case err != nil && namesCoding(r.Header):
 		return errCoding
-	case len(encodings) == 0: // also one that no framework takes off, as aws-chunked and aes128gcm
+	case len(encodings) == 0: // or with encodings that no framework removes, such as aws-chunked and aes128gcm
 	case slices.Contains(encodings, "deflate") || coding.Large(encodings):
 		decodeBody(r, encodings)
 	default:
@@ -105,7 +108,7 @@ func guardOther(r *http.Request, encodings []string, err error, permits func(str
 	return nil
 }
 
-// namesCoding reports whether Content-Encoding names, among others, one that frameworks take off.
+// namesCoding reports whether Content-Encoding includes an encoding that frameworks remove.
 func namesCoding(h http.Header) bool {
 	list := strings.ToLower(strings.Join(h["Content-Encoding"], ","))
 	words := strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(" \t,;\"", c) })
@@ -118,8 +121,8 @@ func namesCoding(h http.Header) bool {
 	})
 }
 
-// isJSON reports whether a type is JSON. The JSON of gRPC and Connect is framed, and no server looks for a method
-// there.
+// isJSON reports whether a type is JSON. It excludes the JSON of gRPC and Connect, which is framed: no server looks for
+// a method there.
 func isJSON(media string) bool {
 	return strings.Contains(media, "json") &&
 		!strings.HasPrefix(media, "application/grpc") && !strings.HasPrefix(media, "application/connect+")
@@ -134,7 +137,7 @@ func formOverrides(r *http.Request) ([]string, error) {
 	if len(form) > MaxForm {
 		return nil, errLongForm
 	}
-	if err := (&quotedNames{}).scan(form); err != nil { // a server that believes another of its types may read JSON
+	if err := (&quotedNames{}).scan(form); err != nil { // a server that trusts another type of the request may read JSON
 		return nil, err
 	}
 	r.Body = struct {
@@ -144,11 +147,11 @@ func formOverrides(r *http.Request) ([]string, error) {
 	return ParameterOverrides(string(form)), nil
 }
 
-// guardParts checks the names of parts as they leave.
+// guardParts checks the names of parts, in the form in which they leave.
 func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
 	to := kind.Fresh()
 	r.Header["Content-Type"] = []string{to.String()}
-	// A longer body streams, and the server learns its length before it is read.
+	// A longer body streams, and the server gets its length before the proxy has read it.
 	exact := r.ContentLength > coding.ExactUpTo && len(to.Boundary()) == len(kind.Boundary())
 	body := coding.NewBody(r.Body)
 	body.Through(func(src io.Reader) io.Reader {
@@ -160,8 +163,8 @@ func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) 
 	return coding.Ahead(r, body, !exact)
 }
 
-// openPart refuses a part that overrides the method. A part that is not a form field may be named by its file name or
-// its Content-ID.
+// openPart refuses a part that overrides the method. Outside multipart/form-data, a file name or Content-ID may name
+// the part.
 func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits func(string) bool) (io.Reader, error) {
 	c := claimOf(p.Name)
 	if !kind.FormData() {
@@ -190,7 +193,7 @@ type scanner interface {
 	end() error
 }
 
-// guarded is a body whose reading fails when its scanner does, at the latest before its last byte.
+// guarded is a body whose Read fails if its scanner does, at the latest before the last byte.
 type guarded struct {
 	io.ReadCloser
 	scanner scanner
@@ -215,9 +218,11 @@ func (g *guarded) Read(p []byte) (int, error) {
 	if g.left > 0 {
 		g.left -= int64(n)
 	}
+	// Withhold the last byte until the scanner has agreed: a server may act on a body of complete length.
 	if bad == nil && (err == io.EOF || g.left == 0) { //nolint:errorlint // an io.Reader ends with this value itself
 		bad = g.scanner.end()
 	}
+	// The bytes of this Read stay back too: they may hold the override.
 	if bad != nil {
 		g.err = bad
 		return 0, bad
@@ -231,14 +236,14 @@ type both [2]scanner
 func (b *both) scan(text []byte) error { return errors.Join(b[0].scan(text), b[1].scan(text)) }
 func (b *both) end() error             { return errors.Join(b[0].end(), b[1].end()) }
 
-// pairs finds overrides in what a server may read as a form.
+// pairs finds overrides in a body that a server may read as a form.
 type pairs struct {
 	permits     func(method string) bool
 	name, value []byte
 	inValue     bool
 }
 
-// maxName is how many bytes of a name are checked, without the spaces before it.
+// maxName is how many bytes of a name are checked, not counting the spaces before it.
 const maxName = 512
 
 func (s *pairs) scan(text []byte) error {
@@ -256,6 +261,7 @@ func (s *pairs) scan(text []byte) error {
 			if s.inValue = true; claimOf(string(s.name)) == fullClaim {
 				return ErrOverrideUnseen
 			}
+		// Servers cut spaces before a name, so padding must not push the name out of the buffer.
 		case (b == ' ' || b == '+') && len(s.name) == 0, len(s.name) == maxName:
 		default:
 			s.name = append(s.name, b)
@@ -276,22 +282,23 @@ func (s *pairs) end() error {
 }
 
 // quotedNames finds a quoted name and a colon in text of any type, which some servers read as JSON. It ignores the
-// structure of the text, and so cannot be misled by it.
+// structure of the text, so the structure cannot mislead it.
 type quotedNames struct {
 	word   []byte // since a quote, at most maxLexed
-	in     bool   // inside the quotes: word may go on
-	closed bool   // word ended with a quote, and only spaces followed it
+	in     bool   // inside the quotes, so word may continue
+	closed bool   // word ended with a quote, and only spaces have followed
 }
 
 func (q *quotedNames) scan(text []byte) error {
 	for _, b := range text {
 		switch {
-		case b == 0: // without its NULs, ASCII in UTF-16 is ASCII
+		case b == 0: // UTF-16 text without its NULs is ASCII
 		case b == '"' || b == '\'' || b == '`':
 			q.closed, q.in = q.in, true
 			if !q.closed {
 				q.word = q.word[:0]
 			}
+			// The end of one string may begin another: without its grammar every quote can be either.
 			if q.closed && claimOf(unescape(q.word)) != fullClaim {
 				q.closed, q.word = false, q.word[:0]
 			}
@@ -312,7 +319,7 @@ func (q *quotedNames) scan(text []byte) error {
 
 func (q *quotedNames) end() error { return nil }
 
-// unescape removes the escapes of JSON, as decode does those of a form.
+// unescape removes the escapes of JSON, as decode removes those of a form.
 func unescape(text []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)

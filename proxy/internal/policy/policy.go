@@ -1,8 +1,8 @@
 // Package policy decides whether a request may leave.
 //
 // Contract: pure functions over the catalog, the run's APIs and the request; the zero Verdict is deny. Every active API
-// that holds the host applies, and any restriction refuses. Reasons consist of constants, names from the catalog and at
-// most a normalised host name, because a model reads them; they never ask the model to change a setting.
+// that holds the host applies, and any restriction refuses. A model reads the reasons, so they consist of constants,
+// names from the catalog and at most a normalised host name. They never ask the model to change a setting.
 package policy
 
 import (
@@ -47,12 +47,12 @@ const (
 	CodeOverrideUnseen   = "override_unseen"
 	CodeCredentialSent   = "credential_in_request" //nolint:gosec // a code
 	CodeRedactedHost     = "redacted_host"
-	// CodeLoginNeeded, CodeTokenUnavailable and CodeSecretUnavailable are those of RefuseCredential.
+	// CodeLoginNeeded, CodeTokenUnavailable and CodeSecretUnavailable are codes of RefuseCredential.
 	CodeLoginNeeded       = "login_needed"
 	CodeTokenUnavailable  = "token_unavailable" //nolint:gosec // a refusal's code
 	CodeSecretUnavailable = "secret_unavailable"
-	// CodeNotSignable, CodeChunkSigned and CodePresigned are those of RefuseCredential too: of requests that cannot be
-	// signed anew.
+	// CodeNotSignable, CodeChunkSigned and CodePresigned are codes of RefuseCredential too, for requests that the proxy
+	// cannot sign again.
 	CodeNotSignable    = "not_signable"
 	CodeChunkSigned    = "aws_chunk_signed"
 	CodePresigned      = "aws_presigned"
@@ -61,7 +61,7 @@ const (
 	CodeTooMany        = "too_many_requests"
 	CodeRunEnded       = "run_ended"
 
-	// Of calls to MCP servers, and of servers.
+	// The codes of calls to MCP servers, and of servers.
 	CodeBadCall           = "bad_call"
 	CodeCallsClosed       = "calls_closed"
 	CodeServerNotFound    = "server_not_found"
@@ -74,82 +74,83 @@ const (
 	CodeHostNotRegistry   = "host_not_registry"
 )
 
-// Request is what policy judges.
+// Request describes the request to judge.
 type Request struct {
 	// Host is the host at the port that the connection was made to.
 	Host catalog.Host
-	// TLS means that the request came in, and would leave, over TLS.
+	// TLS means that the request came over TLS, and would leave over TLS.
 	TLS bool
 	// Methods are the method of the request line and every override found, in that order.
 	Methods []string
-	// Path is the path, escaped as it is sent.
+	// Path is the path, escaped as it will leave.
 	Path string
-	// Moved means that a header names a path which some servers take for the request's own, see MovesPath.
+	// Moved means that a header names a path that some servers use instead: see MovesPath.
 	Moved bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
-	// Content is what rules read of the query and the body. Nil means that it has not been read, and what depends on it is
-	// refused.
+	// Content is the query and the body for the rules. Nil means that they have not been read; a decision that depends on
+	// them is then a refusal.
 	Content *Content
-	// Early leaves what depends on the content open: the request is judged again.
+	// Early leaves decisions that depend on the content open. The caller must judge the request again.
 	Early bool
 }
 
-// Run is what policy must know about the run that asks.
+// Run describes the run that asks.
 type Run interface {
 	// Includes reports whether the run may use an API.
 	Includes(api string) bool
-	// Closed reports whether the run may not learn of the APIs that it does not include.
+	// Closed reports whether the run must not learn of APIs that it does not include.
 	Closed() bool
-	// Kind is what it is that asks.
+	// Kind is the kind of client that asks.
 	Kind() Kind
 }
 
-// Rules is what applies to every request until the next reload.
+// Rules holds the rules for every request until the next reload.
 type Rules struct {
 	Catalog *catalog.Catalog
 	// YOLO allows hosts that are in no API.
 	YOLO bool
-	// Registry is the package registry, for installations. Nil means none.
+	// Registry is the package registry, for installations. Nil means that there is no registry.
 	Registry *catalog.API
 }
 
 // Verdict is the decision on one request. The zero Verdict denies.
 type Verdict struct {
-	// Allow is true when the request may leave.
+	// Allow is true if the request may leave.
 	Allow bool
-	// Refusal is the answer's body when it may not.
+	// Refusal is the answer's body if it may not.
 	Refusal controlapi.Refusal
 	// Status is the HTTP status of the refusal.
 	Status int
 	// RetryAfter is the header of the refusal, in seconds, or empty.
 	RetryAfter string
-	// Unread is set if it depends on the content, which has not been read. Allow is false.
+	// Unread is set if the verdict depends on the unread content. Allow is false.
 	Unread bool
 	// Hold is set for a request that a person may allow. Allow is false.
 	Hold *Hold
-	// APIs are the active APIs of the run that hold the host: their token names may be swapped. Empty for a host
+	// APIs are the active APIs of the run that hold the host: the proxy may swap their token names. It is empty for a host
 	// that only YOLO_MODE allows.
 	APIs []*catalog.API
 
 	named string // the APIs that the hint names, as names joins them
 }
 
-// Decide judges a request. What the run is told of it is Verdict.For.
+// Decide judges a request. Use Verdict.For on the result before you show it to the run.
 func (r Rules) Decide(run Run, q Request) Verdict {
 	holders := r.holders(q.Host)
+	// A closed run gets the answer for an unknown host, so that it cannot probe the catalog.
 	if run.Kind() == KindRun && run.Closed() && r.hidden(run, q.Host, holders) {
 		return refuse(CodeHostUnknown, q.Host, "")
 	}
 	v := r.decide(run, q, holders)
 	other := func(api string) bool { return !run.Includes(api) }
 	if v.Hold != nil && run.Closed() && slices.ContainsFunc(v.Hold.apis, other) {
-		v.Hold.ByAny = false // who is asked sees the APIs and their rules
+		v.Hold.ByAny = false // the approver sees the APIs and their rules
 	}
 	return v
 }
 
-// hidden reports whether a host is in the catalog, and in no API of the run.
+// hidden reports whether a host is in the catalog, but in no API of the run.
 func (r Rules) hidden(run Run, h catalog.Host, holders []*catalog.API) bool {
 	if len(holders) == 0 {
 		return !r.YOLO || len(r.Catalog.Elsewhere(h)) > 0 || r.Catalog.Holds(h)
@@ -157,8 +158,8 @@ func (r Rules) hidden(run Run, h catalog.Host, holders []*catalog.API) bool {
 	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return run.Includes(a.Name) })
 }
 
-// For is a refusal as a run may be told of it. A closed run is told of no API which it does not include: the rules and
-// limits of all APIs of a host hold for it.
+// For returns the refusal that the run may read. The rules and limits of all APIs of a host also apply to a closed run.
+// But its refusal must not name APIs that the run does not include.
 func (v Verdict) For(run Run) Verdict {
 	other := func(api string) bool { return !run.Includes(api) }
 	if run.Closed() && v.named != "" && slices.ContainsFunc(strings.Split(v.named, ", "), other) {
@@ -198,6 +199,7 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if len(holders) > 0 && breaksLine(q.Path) {
 		return Ambiguous("The path has an escaped line break.", q.Host)
 	}
+	// All holders apply, also those outside the run: another API's rules protect the host.
 	for _, m := range q.Methods {
 		if v, ok := checkMethod(m, q.Host, holders); !ok {
 			return v
@@ -217,6 +219,7 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if !ok {
 		return v
 	}
+	// Plain HTTP would show the credential to the network.
 	if !q.TLS {
 		for _, a := range holders {
 			if len(a.Credentials) > 0 && !a.AllowHTTP {
@@ -232,22 +235,22 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	return Verdict{Allow: true, APIs: mine}
 }
 
-// holders are the active APIs that hold a host at its port.
+// holders returns the active APIs that hold a host at its port.
 func (r Rules) holders(h catalog.Host) []*catalog.API {
 	return r.Catalog.Match(h)
 }
 
-// reachable are the APIs that open a host to the run. The host of a remote MCP server is not open to code.
+// reachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
 	//defence:server-host permits
 	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) {
 		return holders
 	}
-	return slices.DeleteFunc(slices.Clone(holders), closed) // the catalog's own list stays as it is
+	return slices.DeleteFunc(slices.Clone(holders), closed) // a slice of the catalog: delete from a copy
 }
 
-// unheld refuses a host that no active API holds, unless YOLO is set and no API at all holds it.
+// unheld refuses a host that no active API holds, unless YOLO is set and no API holds the host.
 func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	switch {
 	case h.String() == "":
@@ -261,6 +264,7 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 		return v.withHint(voice.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
 	}
 	switch {
+	// YOLO must not open the host of an API that the user has switched off.
 	case r.Catalog.Holds(h):
 		return refuse(CodeAPIInactive, h, ""), false
 	case r.YOLO && h.Port() == 0:
@@ -274,8 +278,8 @@ func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
 	return v, false
 }
 
-// Known reports whether a host resolves for a run. A DNS query has no port, so an API counts that has the host at any
-// port. A nil run is not closed.
+// Known reports whether a host resolves for a run. A DNS query has no port, so an API with the host at any port counts.
+// A nil run is not closed.
 func (r Rules) Known(run Run, h catalog.Host) bool {
 	holders := slices.Clone(r.Catalog.Match(h))
 	for _, p := range r.Catalog.Elsewhere(h) {
@@ -292,7 +296,7 @@ func (r Rules) Known(run Run, h catalog.Host) bool {
 	return r.YOLO && !r.Catalog.Holds(h)
 }
 
-// patterns lists the first few patterns for a sentence.
+// patterns lists the first four patterns, for a sentence.
 func patterns(list []catalog.HostPattern) string {
 	var out []string
 	for _, p := range list[:min(len(list), 4)] {

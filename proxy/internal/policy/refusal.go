@@ -10,17 +10,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// sentence is the text of one refusal: status, what happened, and what can be done about it, as voice.Say reads it.
+// sentence is the text of one refusal: status, error, and a hint on how to proceed. voice.Say defines the notation.
 // %API stands for names of APIs, %HOST for the host.
 type sentence struct {
 	status      int
 	error, hint string
 }
 
-// shows is where a reader finds what APIs have.
+// shows begins a sentence that sends the reader to the list of APIs.
 const shows = "{list_apis|codeforge status} shows"
 
-// refusals are all texts that a refused request can be answered with.
+// refusals holds all texts with which the proxy refuses a request.
 var refusals = map[string]sentence{
 	CodeNoPolicy: {http.StatusForbidden, "The request was refused.",
 		"No rule decided on this request, so it was refused."},
@@ -138,7 +138,7 @@ var refusals = map[string]sentence{
 		"The installation of a package reaches the registries that the settings name, and no other host."},
 }
 
-// Refuse is the verdict for a code, for refusals that are decided outside this package.
+// Refuse returns the verdict for a code, for refusals that other packages decide.
 func Refuse(code string, h catalog.Host, apis []*catalog.API) Verdict {
 	return refuse(code, h, names(apis))
 }
@@ -157,8 +157,8 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	}}
 }
 
-// unread is the verdict on a request whose content must be read first. It is judged again then, so the refusal has no
-// hint: a hint costs more than the rules.
+// unread returns the verdict on a request whose content must be read first. It has no hint: the request is judged
+// again, and a hint costs more than the rules.
 func unread(h catalog.Host) Verdict {
 	s := refusals[CodeRuleUnreadable]
 	return Verdict{Unread: true, Status: s.status, Refusal: controlapi.Refusal{
@@ -166,7 +166,8 @@ func unread(h catalog.Host) Verdict {
 	}}
 }
 
-// RefuseCredential is the verdict for a request whose credential could not be obtained. name is its token name.
+// RefuseCredential returns the verdict for a request without its credential, which could not be obtained. name is the
+// token name.
 func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	v := refuse(code, h, "")
 	fill := strings.NewReplacer("%NAME", name).Replace
@@ -174,7 +175,7 @@ func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
-// RefuseOverride is the verdict for an error of BodyOverrides, or of reading the body that it wrapped.
+// RefuseOverride returns the verdict for an error of BodyOverrides, or of reading the body that it wrapped.
 func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeOverrideUnseen, h, apis)
 	send := ""
@@ -190,14 +191,15 @@ func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 		"%API", names(apis)))
 }
 
-// RefuseUnanswered is the verdict for a request on which nobody has decided yet. id is the one to approve it by.
+// RefuseUnanswered returns the verdict for a request that still waits for a decision. id is its id for codeforge
+// approve.
 func RefuseUnanswered(id string, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeApprovalTimeout, h, apis)
 	fill := strings.NewReplacer("%ID", id).Replace
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
-// RefusePlanned is the verdict for a request that depends on an answer that no step of the plan has.
+// RefusePlanned returns the verdict for a request that depends on an answer which no step of the plan has.
 func RefusePlanned(sentence string, h catalog.Host, apis []*catalog.API) Verdict {
 	return Refuse(CodePlanEnded, h, apis).withHint(voice.Say("%SENTENCE", "%SENTENCE", sentence))
 }
@@ -208,13 +210,14 @@ func (v Verdict) withHint(hint voice.Text) Verdict {
 	return v
 }
 
-// Ambiguous is the verdict for a request that servers read in different ways. The reason is a constant sentence.
+// Ambiguous returns the verdict for a request that servers read in different ways. The reason must be a constant
+// sentence.
 func Ambiguous(reason string, h catalog.Host) Verdict {
 	v := refuse(CodeAmbiguous, h, "")
 	return v.withHint(voice.Text{Model: reason + " " + v.Refusal.Hint, Person: reason + " " + v.Refusal.Person})
 }
 
-// Hint is the refusal as an entry of the receipt.
+// Hint returns the refusal as an entry of the receipt.
 func (v Verdict) Hint() controlapi.Hint {
 	h := controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
 	if v.Refusal.Person != h.Text {

@@ -9,11 +9,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// RegistryName is what the package registry is called on receipts and in logs. No API can have the name.
+// RegistryName is the name of the package registry on receipts and in logs. No API can have this name.
 const RegistryName = "$registry"
 
-// NewRegistry is the package registry as an API without credentials, of which only the proxy knows. It is nil if there
-// is not an address, or one without a host name. private are the ranges that its name may lead to.
+// NewRegistry returns the package registry as an API without credentials, which only the proxy knows. It returns nil
+// for a nil address, or one without a host name. private lists the ranges that its name may resolve to.
 func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
 	if address == nil {
 		return nil
@@ -32,7 +32,8 @@ func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
 	}
 }
 
-// Registries is the registry of the settings, or nil, together with those that active packages of the catalog name.
+// Registries returns the registry of the settings, which may be nil, together with the registries that active packages
+// of the catalog name.
 func Registries(set *catalog.API, private []netip.Prefix, c *catalog.Catalog) *catalog.API {
 	for _, a := range c.APIs() {
 		if !a.Active || a.Server == nil || a.Server.Registry == "" {
@@ -40,13 +41,14 @@ func Registries(set *catalog.API, private []netip.Prefix, c *catalog.Catalog) *c
 		}
 		address, err := url.Parse(a.Server.Registry)
 		if err != nil {
-			continue // the catalog has none of these
+			continue // the catalog rejects such addresses
 		}
 		switch named := NewRegistry(address, private); {
 		case named == nil:
 		case set == nil:
 			set = named
 		default:
+			// The caller keeps set for the next catalog, so extend a copy.
 			all := *set
 			all.Hosts = slices.Concat(set.Hosts, named.Hosts)
 			set = &all
@@ -55,15 +57,15 @@ func Registries(set *catalog.API, private []netip.Prefix, c *catalog.Catalog) *c
 	return set
 }
 
-// isRegistry reports whether a host is a package registry's.
+// isRegistry reports whether a host is a package registry.
 func (r Rules) isRegistry(h catalog.Host) bool {
 	return r.Registry != nil && slices.ContainsFunc(r.Registry.Hosts, func(p catalog.HostPattern) bool {
 		return p.String() == h.String()
 	})
 }
 
-// install judges a request of an installation, which may read from the registry and do nothing else. Whatever APIs hold
-// the host, it gets none of their credentials.
+// install judges a request of an installation, which may only read from the registry. Even if APIs hold the host, it
+// gets no credential.
 func (r Rules) install(q Request, holders []*catalog.API) Verdict {
 	if !r.isRegistry(q.Host) || !q.TLS {
 		return refuse(CodeHostNotRegistry, q.Host, "")

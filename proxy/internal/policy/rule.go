@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
-// checkRules judges a request by the rules of every API that holds the host. What cannot be told is refused.
-// What it returns holds the request until a person decides.
+// checkRules judges a request by the rules of every API that holds the host. It refuses a request if a rule cannot
+// decide. A non-nil Hold makes the request wait until a person decides.
 func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	var hold *Hold
 	path := judgedPath(q, holders)
@@ -33,6 +33,7 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 				return nil, refuse(CodeRuleUnreadable, q.Host, a.Name), false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
 				return nil, refuseRule(a.Name, a.Rules, rule, q), false
+			// Further rules may still refuse, so go on: a person must not approve a request that a rule refuses.
 			//defence:approval
 			case rule.Then != catalog.ActionAllow:
 				hold = hold.with(a.Name, rule.String(), rule.ByAny)
@@ -42,7 +43,7 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	return hold, Verdict{}, true
 }
 
-// judgedPath is the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
+// judgedPath returns the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
 // matches too. Then a path that servers read in different ways changes no decision, so the proxy need not refuse it.
 func judgedPath(q Request, holders []*catalog.API) string {
 	//defence:rule-path
@@ -52,8 +53,8 @@ func judgedPath(q Request, holders []*catalog.API) string {
 	return "/"
 }
 
-// Queries reports whether an allowed request consists of GraphQL queries: a rule or the imported schema of each API of
-// the host must match it as one. Queries change nothing, sent with POST or with GET.
+// Queries reports whether an allowed request consists of GraphQL queries. A rule or the imported schema of each API of
+// the host must match it as a query. Queries only read, whether sent with POST or with GET.
 func Queries(q Request, holders []*catalog.API) bool {
 	matches := func(rules []catalog.Rule, method, path string) bool {
 		rule, err := catalog.Decide(rules, method, path, q.content())
@@ -71,7 +72,7 @@ func Queries(q Request, holders []*catalog.API) bool {
 	return len(holders) > 0 && len(q.Methods) > 0 && q.Upgrade == ""
 }
 
-// refuseRule tells which rule refused, or which ones there are.
+// refuseRule names the rule that refused, or the rules that would permit.
 func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request) Verdict {
 	v := refuse(CodeRuleRefused, q.Host, api)
 	if rule != nil {
@@ -91,27 +92,28 @@ func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request)
 // maxNamed is how many rules a refusal names.
 const maxNamed = 6
 
-// content is what rules read of the request, or nil as long as it has not been read.
+// content returns the content for the rules, or nil if it has not been read.
 func (q Request) content() catalog.Content {
+	// A nil *Content in the interface would not be a nil interface.
 	if q.Content == nil {
 		return nil
 	}
 	return q.Content
 }
 
-// Hold is what makes a request wait until a person decides: one rule, or several, which are approved together. The
-// approval of one alone is none for them.
+// Hold makes a request wait until a person decides on one or several rules. One approval must cover all of its rules
+// together.
 type Hold struct {
-	// API and Rule are the API's name and the rule, as catalog.Rule writes it. Several are joined, as in "approve POST;
-	// approve DELETE".
+	// API and Rule are the API's name and the rule, as catalog.Rule writes it. Several are joined: "approve POST; approve
+	// DELETE".
 	API, Rule string
-	// ByAny means that not only the operator may decide, by all of the rules.
+	// ByAny means that all of the rules let others than the operator decide.
 	ByAny bool
 
 	apis, rules []string
 }
 
-// with adds a rule. A nil Hold has none.
+// with adds a rule. It accepts a nil Hold.
 func (h *Hold) with(api, rule string, byAny bool) *Hold {
 	if h == nil {
 		h = &Hold{ByAny: true}

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// maxPair is how much of a pair is looked at: more than an override needs, escaped twice.
+// maxPair is how many bytes of a pair are checked. An override is shorter, even if it is escaped twice.
 const maxPair = 512
 
-// anyForm looks for an override in a body that is not a form by its type, and one to a server that looks at no type, as
-// Bottle. Only what names a method counts, between ampersands or semicolons: text has equals signs of its own.
+// anyForm looks for an override in a body that is not a form by its type. Servers that ignore the type, such as Bottle,
+// read it as a form. Only names of overrides between ampersands or semicolons count: text has equals signs too.
 type anyForm struct {
 	permits func(method string) bool
 	pair    []byte // since a separator, at most maxPair
-	long    bool   // it is not an override
+	long    bool   // the pair is longer than maxPair, so it is not an override
 }
 
 func (f *anyForm) scan(text []byte) error {
@@ -37,7 +37,7 @@ func (f *anyForm) scan(text []byte) error {
 	}
 }
 
-// next is where a byte is next, or the length of the text.
+// next returns the index of the next b, or the length of the text.
 func next(text []byte, from int, b byte) int {
 	if i := bytes.IndexByte(text[from:], b); i >= 0 {
 		return from + i
@@ -45,7 +45,7 @@ func next(text []byte, from int, b byte) int {
 	return len(text)
 }
 
-// end ends a pair.
+// end checks the pair that ends here.
 func (f *anyForm) end() error {
 	pair, long := f.pair, f.long
 	f.pair, f.long = f.pair[:0], false
@@ -54,6 +54,7 @@ func (f *anyForm) end() error {
 		return nil
 	}
 	method := strings.Trim(decode(decode(string(value))), blank+"\"'")
+	// Prose after an equals sign is not a method.
 	unlikely := func(c rune) bool { return c > '~' || !isAlphanumeric(byte(c)) && c != '-' && c != '_' }
 	if method == "" || strings.ContainsFunc(method, unlikely) {
 		return nil

@@ -164,7 +164,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	}
 	lost := make(chan error, 1)
 	if f.mode == container {
-		go func() { lost <- network.AwaitLoss(ctx, s.Network) }()
+		go func() { lost <- network.AwaitLoss(ctx, s.Network, f.owner != "") }()
 		trying, stop := context.WithCancel(ctx)
 		var tries sync.WaitGroup
 		tries.Go(func() { trial.run(trying) })

@@ -16,10 +16,11 @@ const pollEvery = 500 * time.Millisecond
 
 // AwaitLoss waits until the interface with our address is gone and returns ErrLost, or nil when ctx ends first. The
 // engine removes the interface when the container that owns the namespace ends. A container that shares the namespace
-// keeps running without a network, and joins the new namespace only when it is started again. If there is no such
-// interface to begin with, AwaitLoss waits for ctx.
-func AwaitLoss(ctx context.Context, n slot.Network) error {
-	if _, err := device(n); err != nil {
+// keeps running without a network, and joins the new namespace only when it is started again. If the namespace has an
+// owner, the interface must exist: a container that starts between two owners joins the namespace of the ended one. If
+// the namespace has no owner and no such interface, AwaitLoss waits for ctx.
+func AwaitLoss(ctx context.Context, n slot.Network, hasOwner bool) error {
+	if _, err := device(n); err != nil && !hasOwner {
 		<-ctx.Done()
 		return nil
 	}

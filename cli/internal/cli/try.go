@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+)
+
+// tryName is the API of the first result. It needs no key, so a new user sees a result at once.
+const tryName = "open-meteo"
+
+// tryPrompt is a question as a user would ask an agent, tryCode the code that an agent writes for it.
+const (
+	tryPrompt = "How warm is it in Berlin and in Tokyo?"
+	tryCode   = `const cities = { Berlin: [52.52, 13.41], Tokyo: [35.68, 139.69] };
+const temperatures = await Promise.all(Object.entries(cities).map(async ([city, [latitude, longitude]]) => {
+  const query = new URLSearchParams({ latitude: String(latitude), longitude: String(longitude), current: "temperature_2m" });
+  const answer = await fetch("https://api.open-meteo.com/v1/forecast?" + query);
+  if (!answer.ok) throw new Error(answer.status + " " + await answer.text());
+  return [city, (await answer.json()).current.temperature_2m + " °C"];
+}));
+console.log(Object.fromEntries(temperatures));
+`
+)
+
+func tryCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use: "try", Short: "see a first result: code that calls an API without a key",
+		Long: `
+Adds the weather API open-meteo to apis/ if it is missing. Then shows a
+question, code that answers it, the result and the receipt. CodeForge must run,
+and the machine needs the internet. codeforge api rm open-meteo removes the API.
+
+Exit codes: 0 done; 124 the code reached its time limit; 125 it could not be
+run; 1 the API could not be added, or the code failed; 2 wrong command line.`,
+		Example: example("codeforge try", "codeforge try --state .codeforge"),
+	}
+	o := apiOptions{vars: map[string]string{}, target: targetFlags(c.Flags())}
+	c.Flags().StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
+	c.RunE = func(c *cobra.Command, _ []string) error { return o.try(c.Context(), e) }
+	return c
+}
+
+func (o *apiOptions) try(ctx context.Context, e *Env) error {
+	conf, err := o.target.config(e)
+	if err != nil {
+		return &exitError{ExitNotRun, err}
+	}
+	s, err := server.Connect(ctx, conf, server.Options{}) // before anything is written
+	if err != nil {
+		return &exitError{ExitNotRun, err}
+	}
+	_ = s.Close()
+	if err := o.addTryAPI(ctx, e); err != nil {
+		return err
+	}
+	indented := "  " + strings.ReplaceAll(strings.TrimSpace(tryCode), "\n", "\n  ")
+	fmt.Fprintf(e.Stdout, "you\n  %s\n\ncode\n%s\n\nresult\n", tryPrompt, indented)
+	r, err := execute(ctx, e, conf, server.Run{Code: tryCode, APIs: []string{tryName}})
+	if err != nil {
+		return &exitError{ExitNotRun, err}
+	}
+	if err := showResult(e, r, true, false); err != nil {
+		fmt.Fprintln(e.Stderr, "The code failed. If this machine has no internet, try codeforge run -e 'console.log(6 * 7)'.")
+		return err
+	}
+	fmt.Fprintf(e.Stdout, "\nNext: %s connect prints how your agent connects; %[1]s api add github adds an API with a key.\n",
+		e.program())
+	return nil
+}
+
+// addTryAPI adds the API unless a folder has its name, and waits until the running CodeForge has it.
+func (o *apiOptions) addTryAPI(ctx context.Context, e *Env) error {
+	if _, err := apidir.File(o.apis, tryName); err == nil {
+		return nil
+	}
+	if e.inContainer() {
+		return errors.New("the container cannot write apis/: run codeforge try on the host")
+	}
+	path, warnings, err := apidir.Add(o.apis, apidir.Entry{
+		Name: tryName, Description: "Weather: forecasts and history for coordinates, without a key",
+		Domains: []string{"api.open-meteo.com"}, Reference: "https://open-meteo.com/en/docs", Allowed: readOnly(),
+	})
+	return o.wrote(ctx, e, tryName, path, warnings, err)
+}
