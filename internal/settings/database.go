@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
@@ -33,7 +34,8 @@ func database(t string, to *secret.Value) string {
 	}
 	const want = "a URL like postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full" //nolint:gosec // an example
 	u, err := url.Parse(t)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Hostname() == "" || u.Opaque != "" {
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Hostname() == "" || u.Opaque != "" ||
+		strings.Contains(u.Host, ",") { // of several servers, the proxy would close the first alone
 		return want
 	}
 	if _, err := databasePort(u); err != nil {

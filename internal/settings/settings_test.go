@@ -186,6 +186,7 @@ func TestRefused(t *testing.T) {
 		{"DATABASE_URL", "mysql://a:b@c/d", "DATABASE_URL: a value of 15" + notShown + wantURL},
 		{"DATABASE_URL", "postgres:///d", "DATABASE_URL: a value of 13" + notShown + wantURL},
 		{"DATABASE_URL", "postgres://a:b@c:99999/d", "DATABASE_URL: a value of 24" + notShown + wantURL},
+		{"DATABASE_URL", "postgres://a:b@c,d/e", "DATABASE_URL: a value of 20" + notShown + wantURL},
 		{"DATABASE_URL", "postgres://c/d?host=e", "DATABASE_URL: a value of 21" + notShown + wantURL + ", without the parameter host"},
 		{"DATABASE_URL_FILE", "/nowhere", "DATABASE_URL_FILE: \"/nowhere\"; want a file that this process (user " + strconv.Itoa(os.Getuid()) + ") can read, but: no such file or directory"},
 		{"DATABASE_CA_FILE", "a\x00b", `DATABASE_CA_FILE: "a\x00b"; want the path of a PEM file`},

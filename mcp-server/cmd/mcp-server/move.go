@@ -169,8 +169,12 @@ func (m *mover) listTenants(ctx context.Context) (names []string) {
 	defer rows.Close()
 	for rows.Next() {
 		var folder string
+		name := ""
 		if rows.Scan(&folder) == nil {
-			names = append(names, strings.TrimPrefix(folder, database.TenantSkills))
+			name = strings.TrimPrefix(folder, database.TenantSkills)
+		}
+		if filepath.IsLocal(name) && filepath.Base(name) == name && name != "." { // else it would lead out of tenants
+			names = append(names, name)
 		}
 	}
 	return names

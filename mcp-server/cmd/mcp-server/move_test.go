@@ -12,7 +12,7 @@ import (
 )
 
 // TestMoveState: runs and skills are the same after a move from files to Postgres, a backup of Postgres that is restored
-// into another one, and a move back to files.
+// into another one, and a move back to files. A folder in Postgres that is no tenant's leads nowhere.
 // Promise: shared-runs
 func TestMoveState(t *testing.T) {
 	source, dir := testkit.NewPostgres(t), t.TempDir()
@@ -45,11 +45,19 @@ func TestMoveState(t *testing.T) {
 	for _, name := range []string{"history", "skills", "pins"} {
 		testkit.Must(t, os.Mkdir(filepath.Join(again, name), 0o700))
 	}
+	for _, folder := range []string{"../../out", ".", "", "a/b"} {
+		restored.Query("INSERT INTO document (folder, name, data) VALUES ('tenants/%s', 'a.ts', '')", folder)
+	}
 	if said, err := move(restored, again, "sqlite"); err != nil || !strings.HasPrefix(said, "1 runs and 2 files") {
 		t.Fatalf("%q %v", said, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(again, "skills", "mine.ts")); string(text) != "export const a = 1;" {
 		t.Errorf("%q %v", text, err)
+	}
+	for _, outside := range []string{filepath.Join(again, "..", "out"), filepath.Join(again, "tenants")} {
+		if _, err := os.Stat(outside); err == nil {
+			t.Errorf("%s is written for a folder that is no tenant's", outside)
+		}
 	}
 	server = start(t, 1, nil, "--history", filepath.Join(again, "history"))
 	op := operatorapi.Client{HTTP: server.onSocket()}

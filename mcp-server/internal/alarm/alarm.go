@@ -66,7 +66,8 @@ const Document = "book.json"
 // with each new alarm.
 //
 // With Postgres, all replicas have one list, and the file is a copy for the time when Postgres does not answer. Until
-// either is read, all sessions count as frozen.
+// either is read, all sessions count as frozen. Postgres gets the sessions that only the file has as frozen: an earlier
+// process ended before Postgres had them, or had no Postgres.
 func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*Book, error) {
 	b := &Book{added: added, log: log, wake: make(chan struct{}, 1)}
 	if db != nil {
@@ -90,6 +91,13 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
 	}
 	b.known = true
+	if db != nil {
+		for _, a := range b.list {
+			if a.Frozen {
+				b.pending = append(b.pending, func(list []operatorapi.Alarm) []operatorapi.Alarm { return addAlarm(list, a) })
+			}
+		}
+	}
 	return b, nil
 }
 

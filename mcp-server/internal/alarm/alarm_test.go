@@ -203,10 +203,8 @@ func TestShared(t *testing.T) {
 		_ = db.Migrate(t.Context(), database.Migrations) // it fails if Postgres is away
 		b, err := alarm.Open(t.TempDir(), db, nil, logline.New(t.Output(), "text", nil))
 		testkit.Must(t, err)
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() { defer close(ended); b.Follow(ctx) }()
-		t.Cleanup(func() { stop(); <-ended; _ = db.Close() })
+		t.Cleanup(func() { _ = db.Close() })
+		follow(t, b)
 		return b
 	}
 	frozen := func(b *alarm.Book) func() bool {
@@ -235,4 +233,64 @@ func TestShared(t *testing.T) {
 	testkit.WaitFor(t, func() bool { _, ok := one.Frozen(other); return ok })
 	testkit.Must(t, two.Unfreeze(alarm.Name(session)))
 	testkit.WaitFor(t, func() bool { return !frozen(one)() })
+}
+
+// TestOnlyInFile: a session that only the file has as frozen is frozen at all replicas: from the time before Postgres,
+// or because the process ended while Postgres was away. One that another replica has freed stays free.
+// Promise: shared-runs
+func TestOnlyInFile(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	open := func(dir string, shares bool) (*alarm.Book, *database.DB) {
+		var db *database.DB
+		if shares {
+			var err error
+			db, err = database.OpenPostgres(secret.New(p.URL()))
+			testkit.Must(t, err)
+			t.Cleanup(func() { _ = db.Close() })
+			_ = db.Migrate(t.Context(), database.Migrations) // it fails if Postgres is away
+		}
+		b, err := alarm.Open(dir, db, nil, logline.New(t.Output(), "text", nil))
+		testkit.Must(t, err)
+		return b, db
+	}
+	frozen := func(b *alarm.Book, session string) bool { _, is := b.Frozen(session); return is }
+	freeze := func(b *alarm.Book, run, session string) {
+		b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: run}, &session, "client")
+	}
+	dir := t.TempDir()
+	alone, _ := open(dir, false)
+	freeze(alone, "r1", "before")
+	if one, _ := open(dir, true); !frozen(one, "before") {
+		t.Error("with the first use of Postgres it is free")
+	}
+	if two, _ := open(t.TempDir(), true); !frozen(two, "before") {
+		t.Error("at another replica it is free")
+	}
+	p.Stop()
+	away, db := open(dir, true)
+	freeze(away, "r2", "away")
+	_ = db.Close()
+	p.Start()
+	if one, _ := open(dir, true); !frozen(one, "before") || !frozen(one, "away") {
+		t.Error("after the end of the process it is free")
+	}
+	copied, file := t.TempDir(), filepath.Join(dir, alarm.File)
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(filepath.Join(copied, alarm.File), text, 0o600))
+	freer, _ := open(dir, true)
+	testkit.Must(t, freer.Unfreeze(alarm.Name("away")))
+	follow(t, freer)
+	testkit.WaitFor(t, func() bool { other, _ := open(t.TempDir(), true); return !frozen(other, "away") })
+	if late, _ := open(copied, true); frozen(late, "away") || !frozen(late, "before") {
+		t.Error("a replica that comes back freezes what another has freed, or frees the rest")
+	}
+}
+
+// follow keeps a book and Postgres alike until the end of the test.
+func follow(t *testing.T, b *alarm.Book) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); b.Follow(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
 }

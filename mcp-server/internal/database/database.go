@@ -57,6 +57,7 @@ type DB struct {
 
 	config    *pgx.ConnConfig // of Postgres
 	addresses addresses       // of Postgres
+	listeners listeners       // to Postgres
 }
 
 // OpenPostgres prepares connections to Postgres. The address is a URL as package settings completes it. The first use
@@ -128,6 +129,7 @@ func Explain(err error) error {
 	var connect *pgconn.ConnectError
 	var server *pgconn.PgError
 	var dns *net.DNSError
+	var socket *net.OpError
 	switch {
 	case err == nil:
 		return nil
@@ -144,7 +146,7 @@ func Explain(err error) error {
 	case strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: "):
 		return errors.New("the database's certificate cannot be verified; " +
 			"set DATABASE_CA_FILE to a file with its authority, or name an sslmode in the URL")
-	case errors.As(err, &connect):
+	case errors.As(err, &connect), errors.As(err, &socket): // of a connection that breaks, it has both addresses
 		return errors.New("the database does not answer")
 	}
 	return err

@@ -31,7 +31,6 @@ const (
 	SkillPins    = "pins"
 	TenantSkills = "tenants/"
 	Alarms       = "alarms"
-	ToolPins     = "tools"
 )
 
 // Documents are the documents of one folder in Postgres.

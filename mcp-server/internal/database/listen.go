@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,23 +19,70 @@ const (
 // Notify wakes all replicas when the transaction commits.
 const Notify = `SELECT pg_notify('` + channel + `', '')`
 
+// listeners are all who wait for notifications. They share one connection.
+type listeners struct {
+	mu    sync.Mutex
+	all   map[*func()]bool
+	stop  context.CancelFunc
+	ended chan struct{} // closed when the connection is closed after stop
+}
+
 // Listen calls changed, which must not block, after each change that some replica notifies of, and every pollTime,
 // until ctx ends.
 func (db *DB) Listen(ctx context.Context, changed func()) {
-	go func() {
-		tick := time.NewTicker(pollTime)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				changed()
-			}
+	leave := db.join(&changed)
+	defer leave()
+	changed()
+	tick := time.NewTicker(pollTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			changed()
 		}
-	}()
+	}
+}
+
+// join adds a listener, of which the first opens the connection. leave removes it. The last to leave waits until the
+// connection is closed.
+func (db *DB) join(changed *func()) (leave func()) {
+	l := &db.listeners
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) == 0 {
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		l.all, l.stop, l.ended = map[*func()]bool{}, stop, ended
+		go func() { defer close(ended); db.keepListening(ctx) }()
+	}
+	l.all[changed] = true
+	return func() {
+		l.mu.Lock()
+		delete(l.all, changed)
+		isLast, stop, ended := len(l.all) == 0, l.stop, l.ended
+		l.mu.Unlock()
+		if isLast {
+			stop()
+			<-ended
+		}
+	}
+}
+
+// tellAll calls all listeners.
+func (l *listeners) tellAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for changed := range l.all {
+		(*changed)()
+	}
+}
+
+// keepListening opens the connection again and again until ctx ends.
+func (db *DB) keepListening(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = db.listen(ctx, changed) // the poll goes on meanwhile
+		_ = db.listen(ctx) // the poll goes on meanwhile
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryTime):
@@ -42,8 +90,8 @@ func (db *DB) Listen(ctx context.Context, changed func()) {
 	}
 }
 
-// listen calls changed until the connection ends.
-func (db *DB) listen(ctx context.Context, changed func()) error {
+// listen tells all listeners of notifications until the connection ends.
+func (db *DB) listen(ctx context.Context) error {
 	conn, err := pgx.ConnectConfig(ctx, db.config.Copy())
 	if err != nil {
 		return err
@@ -57,7 +105,7 @@ func (db *DB) listen(ctx context.Context, changed func()) error {
 		return err
 	}
 	for {
-		changed() // also for what came before LISTEN
+		db.listeners.tellAll() // also of what came before LISTEN
 		if _, err := conn.WaitForNotification(ctx); err != nil {
 			return err
 		}

@@ -18,8 +18,8 @@ type Migration struct{ SQLite, Postgres string }
 // one kind (history/ledger.go says what source and target are). A fact is an API, a host or a skill of a run.
 //
 // Only Postgres has the tables from event on: with SQLite, followers are in one process, and skills, pins and alarms
-// are files. writer is the process that wrote an event. A document is a file that replicas share. Ids compare as bytes,
-// because list.go looks for the beginning of an id.
+// are files. writer is the process that wrote an event, process the one that has the number of a replica. A document is
+// a file that replicas share. Ids compare as bytes, because list.go looks for the beginning of an id.
 var Migrations = []Migration{{SQLite: `
 CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');
@@ -93,7 +93,7 @@ CREATE TABLE words (rowid BIGINT PRIMARY KEY REFERENCES run ON DELETE CASCADE, t
 CREATE INDEX words_text ON words USING gin (text);
 CREATE TABLE event (number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, writer TEXT NOT NULL,
 	at TIMESTAMPTZ NOT NULL DEFAULT now(), data TEXT NOT NULL);
-CREATE TABLE replica (number BIGINT PRIMARY KEY, seen TIMESTAMPTZ NOT NULL);
+CREATE TABLE replica (number BIGINT PRIMARY KEY, seen TIMESTAMPTZ NOT NULL, process TEXT NOT NULL);
 CREATE SEQUENCE document_version;
 CREATE TABLE document (folder TEXT, name TEXT, version BIGINT NOT NULL DEFAULT nextval('document_version'),
 	data BYTEA NOT NULL, changed TIMESTAMPTZ NOT NULL DEFAULT now(), PRIMARY KEY (folder, name));
@@ -131,6 +131,12 @@ func (db *DB) version(ctx context.Context, q rowQuerier, list []Migration) (have
 func (db *DB) CheckVersion(ctx context.Context, list []Migration) error {
 	_, err := db.version(ctx, db, list)
 	return err
+}
+
+// IsCurrent reports whether the database has all migrations.
+func (db *DB) IsCurrent(ctx context.Context, list []Migration) (bool, error) {
+	have, err := db.version(ctx, db, list)
+	return have == len(list), err
 }
 
 // Migrate applies the migrations that a database lacks, each atomically.

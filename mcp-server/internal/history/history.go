@@ -186,11 +186,22 @@ func (s *Store) Close(ctx context.Context) {
 	}
 }
 
-// Read opens the file of a store for reading, while nobody writes it.
+// Read opens the file of a store for reading, while nobody writes it. It brings an older file to this version first, as
+// a start of CodeForge does.
 func Read(dir string) (*Store, error) {
 	reader, err := database.OpenReader(dir)
+	isCurrent := false
 	if err == nil {
-		err = reader.CheckVersion(context.Background(), database.Migrations)
+		isCurrent, err = reader.IsCurrent(context.Background(), database.Migrations)
+	}
+	if err == nil && !isCurrent {
+		var older *database.DB
+		if older, err = database.OpenFile(dir, database.Migrations); err == nil {
+			err = errors.Join(reader.Close(), older.Close())
+		}
+		if err == nil {
+			reader, err = database.OpenReader(dir)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, database.Name), err)

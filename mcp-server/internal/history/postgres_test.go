@@ -169,6 +169,30 @@ func TestReplicaKilled(t *testing.T) {
 	}
 }
 
+// TestReplicaReplaced: a replica whose number another one got while it was cut off takes a new one, and leaves that of
+// the other alone when it ends.
+// Promise: shared-runs
+func TestReplicaReplaced(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	registered := func(n int) {
+		testkit.WaitFor(t, func() bool { return p.Query("SELECT count(*) FROM replica") == fmt.Sprint(n) })
+	}
+	one := replica(t, p, nil)
+	store(one, "r1", "x", "y")
+	awaitRun(t, one, "r1", historyapi.OK) // the tables are there
+	registered(1)
+	p.Query("DELETE FROM replica")
+	two := replica(t, p, nil)
+	registered(2) // one notices with its next sign of life
+	if one.replica.Load() == two.replica.Load() {
+		t.Error("two replicas have one number")
+	}
+	p.Query("UPDATE replica SET number = %d, process = 'a third' WHERE number = %d", 20, one.replica.Load())
+	one.replica.Store(20)
+	shut(t, one)
+	registered(2)
+}
+
 // TestPostgresAway: while Postgres is stopped, storing waits for nothing and the status names the problem, without the
 // password, the user or the address. Afterwards the history has everything.
 // Promise: shared-runs

@@ -199,8 +199,9 @@ func (s *Store) beat(ctx context.Context) {
 func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 	short, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	res, err := s.cfg.Database.ExecContext(short, `UPDATE replica SET seen = clock_timestamp() WHERE number = $1`,
-		s.replica.Load())
+	// After a long pause another process may have the number.
+	res, err := s.cfg.Database.ExecContext(short, `UPDATE replica SET seen = clock_timestamp() WHERE number = $1 AND
+		process = $2`, s.replica.Load(), s.feed.era)
 	if err != nil {
 		return err
 	}
@@ -227,9 +228,9 @@ func (s *Store) register(ctx context.Context, tx *transaction) error {
 		return err
 	}
 	var number int64
-	err := tx.QueryRowContext(ctx, `INSERT INTO replica SELECT n, clock_timestamp()
+	err := tx.QueryRowContext(ctx, `INSERT INTO replica SELECT n, clock_timestamp(), $2
 		FROM generate_series(0, $1::bigint) n WHERE NOT EXISTS (SELECT FROM replica WHERE number = n) ORDER BY n LIMIT 1
-		RETURNING number`, maxReplicas/2-1).Scan(&number)
+		RETURNING number`, maxReplicas/2-1, s.feed.era).Scan(&number)
 	if errors.Is(err, sql.ErrNoRows) { // too many replicas: it keeps its random number
 		return nil
 	}
@@ -283,7 +284,8 @@ func (s *Store) loseRuns(ctx context.Context, tx *transaction) error {
 func (s *Store) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
 	defer cancel()
-	_, err := s.cfg.Database.ExecContext(ctx, `DELETE FROM replica WHERE number = $1`, s.replica.Load())
+	_, err := s.cfg.Database.ExecContext(ctx, `DELETE FROM replica WHERE number = $1 AND process = $2`,
+		s.replica.Load(), s.feed.era)
 	if err != nil {
 		s.cfg.Log.Debug("a replica cannot sign off", logline.Tag("history"), slog.String("error",
 			database.Explain(err).Error()))

@@ -71,6 +71,26 @@ func (l lines) find(text string) (int, bool) {
 	return i, i < len(l.ends) && l.line(i) == text
 }
 
+// longestPrefix returns the number and the length of the longest line that a text begins with, or -1 and 0. It takes
+// few steps also for a text that was made to have many pieces.
+func (l lines) longestPrefix(text string) (row, n int) {
+	for text != "" {
+		row := sort.Search(len(l.ends), func(i int) bool { return l.line(i) > text }) - 1
+		if row < 0 {
+			break
+		}
+		line, n := l.line(row), 0 // a line that text begins with is this one, or this one begins with it too
+		for n < min(len(line), len(text)) && line[n] == text[n] {
+			n++
+		}
+		if n == len(line) {
+			return row, n
+		}
+		text = text[:n]
+	}
+	return -1, 0
+}
+
 // Near yields stems of words that mean about the same as those of a stem, the most like first, and how like they are,
 // from 0 to 1. A stem is that of search.Stem.
 func Near(stem string) iter.Seq2[string, float32] {
@@ -160,22 +180,13 @@ func (s *Sum) add(word string) {
 func splitPieces(word string) []int {
 	word = removeAccents(word)
 	var out []int
-	for from := 0; from < len(word); {
-		prefix, end := "", len(word)
-		if from > 0 {
-			prefix = "##"
-		}
-		row, ok := vocabulary().find(prefix + word[from:end])
-		for !ok && end > from+1 {
-			end--
-			row, ok = vocabulary().find(prefix + word[from:end])
-		}
-		if !ok {
+	for prefix := ""; word != ""; prefix = "##" {
+		row, n := vocabulary().longestPrefix(prefix + word)
+		if n <= len(prefix) {
 			unknown, _ := vocabulary().find("[UNK]")
 			return []int{unknown}
 		}
-		out = append(out, row)
-		from = end
+		out, word = append(out, row), word[n-len(prefix):]
 	}
 	return out
 }

@@ -1,0 +1,54 @@
+package database_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+)
+
+// TestListen: many who listen, such as tenants, need one connection. All are notified at once, also after Postgres was
+// away, and the connection ends with the last of them.
+// Promise: shared-runs
+func TestListen(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	db, err := database.OpenPostgres(secret.New(p.URL()))
+	testkit.Must(t, err)
+	defer db.Close()
+	testkit.Must(t, db.Migrate(t.Context(), database.Migrations))
+	connections := func() string {
+		return p.Query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'codeforge' AND query LIKE 'LISTEN%%'")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	counts := make([]atomic.Int64, 20)
+	for i := range counts {
+		all.Go(func() { db.Listen(ctx, func() { counts[i].Add(1) }) })
+	}
+	for range 2 {
+		testkit.WaitFor(t, func() bool { return connections() == "1" })
+		before := make([]int64, len(counts))
+		for i := range counts {
+			before[i] = counts[i].Load()
+		}
+		began := time.Now()
+		for range 10 {
+			_, err := db.ExecContext(t.Context(), database.Notify)
+			testkit.Must(t, err)
+		}
+		for i := range counts {
+			testkit.WaitFor(t, func() bool { return counts[i].Load() >= before[i]+10 }) // a poll tells one at a time
+		}
+		t.Logf("all notified after %v", time.Since(began))
+		p.Stop()
+		p.Start()
+	}
+	stop()
+	all.Wait()
+	testkit.WaitFor(t, func() bool { return connections() == "0" })
+}
