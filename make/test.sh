@@ -104,7 +104,7 @@ finds_races() { # DIR
 }
 # Most tests of these have goroutines, but some compute for long: these run without the race detector.
 mixed='./catalog ./proxy/internal/egress ./proxy/internal/mint ./proxy/internal/scrub ./proxy/internal/swap
-	./mcp-server/internal/bridge ./mcp-server/internal/history ./mcp-server/internal/skill ./internal/logline'
+	./mcp-server/internal/bridge ./mcp-server/internal/history ./mcp-server/internal/skill ./mcp-server/internal/transport ./internal/logline'
 sums='^Test(Attack(Bodies|Carried|Pairs|Pass|Removals|Sums)|Bodies|Bombs|CallBodies|ConstantMemory|DescribeLinear|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|Linear|LinearConfig|MintedUnderLoad|MirrorHostile|Oracle|OthersGiveWay|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|Soon|UnclearLate|UnclearWithoutName|Week)$'
 # Packages that take long start first.
 long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
