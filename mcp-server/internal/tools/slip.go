@@ -37,8 +37,8 @@ var (
 	}
 )
 
-// hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run. They
-// use only the interpreter's text, if it can be distinguished from the code's output.
+// hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run.
+// They use only the interpreter's text, if it can be distinguished from the code's output.
 func (r rendering) hintSlips(stderr string) (out []voice.Text) {
 	// Checked after a success too: code that gets None may go on without a credential.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
