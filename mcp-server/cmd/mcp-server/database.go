@@ -12,10 +12,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// checkTime bounds the first attempt to use Postgres, and a look at its state.
+// checkTime bounds the first attempt to use Postgres, and a check of its state.
 const checkTime = 5 * time.Second
 
-// openDatabase opens Postgres, if it is set. One that does not answer yet is no mistake; one that refuses the user is.
+// openDatabase opens Postgres, if DATABASE_URL is set. A database that does not answer yet is not an error, but one
+// that rejects the login is.
 func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	if d.settings.Database.Empty() {
 		return nil
@@ -39,7 +40,7 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// databaseState is the state of Postgres for the operator.
+// databaseState returns the state of Postgres for the operator.
 func (d *daemon) databaseState(ctx context.Context) (out operatorapi.Database) {
 	if d.database == nil {
 		return out
