@@ -42,8 +42,8 @@ import (
 )
 
 const (
-	// drainTime is how long running calls may go on after SIGTERM, unless --drain says otherwise; unwindTime how long
-	// their end may take after that. Together they stay below the ten seconds after which a container engine kills.
+	// drainTime is how long running calls may go on after SIGTERM, unless --drain sets another time. unwindTime is how
+	// long their end may take after that. Together they stay below the ten seconds after which a container engine kills.
 	drainTime  = 5 * time.Second
 	unwindTime = 3 * time.Second
 	// retireTime is how long clients of a cluster have to move to another mcp-server.
@@ -318,7 +318,7 @@ func (d *daemon) serve(ctx context.Context) error {
 func (d *daemon) stop() {
 	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.Calls()))
 	if d.fleet != nil { // another mcp-server takes over
-		// The endpoint must first look unready, so that the cluster sends no new clients here.
+		// Connections close after their next answer, and the clients reconnect to the other mcp-server meanwhile.
 		d.endpoint.Retire()
 		time.Sleep(retireTime)
 	}
@@ -342,7 +342,7 @@ func (d *daemon) stop() {
 	_ = d.skills.Close() // opened for reading only
 	d.history.Close(unwind)
 	if d.database != nil {
-		_ = d.database.Close() // it has no users now
+		_ = d.database.Close() // its users are closed above
 	}
 }
 
