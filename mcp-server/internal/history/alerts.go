@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// AddAlert stores an alert, with its number and time, and notifies followers.
+// AddAlert stores an alert with a number and the time, and notifies followers.
 func (s *Store) AddAlert(a historyapi.Alert) {
 	if s.off() {
 		return
@@ -55,13 +55,13 @@ func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 	return err
 }
 
-// isOfNetwork reports whether alerts of a kind that come at once have one cause: the network, or the machine. Alerts of
-// other kinds have one cause if they are of one run.
+// isOfNetwork reports whether simultaneous alerts of a kind have one cause: the network or the machine. Alerts of other
+// kinds have one cause if they belong to one run.
 func isOfNetwork(kind string) bool {
 	return kind == historyapi.AlertAPI || kind == historyapi.AlertServer
 }
 
-// Alerts lists the latest alerts, latest first; only those that nobody has seen if unseen is set.
+// Alerts lists the latest alerts, latest first. If unseen is set, it lists only unseen alerts.
 func (s *Store) Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error) {
 	out := []historyapi.Alert{}
 	err := s.each(ctx, func(row *sql.Rows) error {

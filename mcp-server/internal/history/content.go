@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// half is how many bytes of a text are kept of its beginning, and of its end.
+	// half is the size of the stored start, and of the stored end, of a text, in bytes.
 	half = 64 << 10
-	// margin is how many bytes more are scrubbed on each side of a cut. It is six times the longest credential, which may
-	// stand there as \u00XX. A credential that the cut splits is in the margin, and trim removes that.
+	// margin is the extra size that is scrubbed on each side of a cut. It is six times the longest credential, which may
+	// be written as \u00XX. A credential that the cut splits lies in the margin, and trim removes the margin.
 	margin = 6 * 8 << 10
 	most   = half + margin
-	// maxPrints bounds the pieces of each half of an output, joinMS and joinBytes those that are joined.
+	// maxPrints bounds the pieces of each half of an output. joinMS and joinBytes bound the pieces that are joined.
 	maxPrints = 2000
 	joinMS    = 10
 	joinBytes = 4 << 10
 )
 
-// content is what is kept of a run's code and output.
+// content is the stored code and output of a run.
 type content struct {
 	Code   historyapi.Text   `json:"code"`
 	Output historyapi.Output `json:"output"`
@@ -40,7 +40,7 @@ type content struct {
 	Exit   string            `json:"exit,omitempty"`
 }
 
-// size is its approximate size in bytes.
+// size returns the approximate size in bytes.
 func (c content) size() int64 {
 	n := len(c.Code.Head) + len(c.Code.Tail) + len(c.Answer.Head) + len(c.Answer.Tail) + len(c.Exit)
 	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
@@ -49,8 +49,8 @@ func (c content) size() int64 {
 	return int64(n)
 }
 
-// clean is the content without what must not be stored. An output that was kept whole becomes one half: what is to be
-// removed may span both.
+// clean returns the content without text that must not be stored. The two halves of a complete output become one,
+// because a text to remove may span both.
 func (c content) clean(clean func(string) string) content {
 	if c.Output.Omitted == 0 {
 		c.Output.Head, c.Output.Tail = slices.Concat(c.Output.Head, c.Output.Tail), nil
@@ -63,7 +63,7 @@ func (c content) clean(clean func(string) string) content {
 	return c
 }
 
-// trim cuts scrubbed and cleaned content to what is stored: the margins go.
+// trim cuts scrubbed and cleaned content to the stored size: it removes the margins.
 func (c content) trim() content {
 	c.Code, c.Answer = trimText(c.Code), trimText(c.Answer)
 	o := &c.Output
@@ -93,7 +93,7 @@ func trimText(t historyapi.Text) historyapi.Text {
 	return t
 }
 
-// sizeOf returns how many bytes were printed.
+// sizeOf returns the number of printed bytes.
 func sizeOf(list []historyapi.Print) (n int) {
 	for _, p := range list {
 		n += len(p.Text)
@@ -101,7 +101,7 @@ func sizeOf(list []historyapi.Print) (n int) {
 	return n
 }
 
-// firstOf returns the first n bytes of what was printed, in whole characters.
+// firstOf returns the first n bytes of the output, in whole characters.
 func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 	out := []historyapi.Print{}
 	for _, p := range list {
@@ -117,7 +117,7 @@ func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 	return out
 }
 
-// lastOf returns the last n bytes of what was printed, in whole characters.
+// lastOf returns the last n bytes of the output, in whole characters.
 func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
 	for _, p := range slices.Backward(list) {
 		whole := len(p.Text)
@@ -133,10 +133,10 @@ func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
 	return out
 }
 
-// scrubTime bounds how long the proxy may take to scrub the texts of one run.
+// scrubTime bounds the proxy's scrubbing of one run's texts.
 const scrubTime = 2 * time.Second
 
-// scrub returns a text and the content of a run, in which the proxy replaced the credentials. It returns an error if
+// scrub returns a text and a run's content after the proxy has replaced the credentials in them. It returns an error if
 // the proxy does not answer. The content may be nil.
 func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *content, error) {
 	if s.cfg.Scrub == nil || text == "" && c == nil {
@@ -144,6 +144,7 @@ func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *co
 	}
 	texts := []string{text}
 	if c != nil {
+		// clean visits each text in turn; this pass only collects them for one request to the proxy.
 		c.clean(func(text string) string {
 			texts = append(texts, text)
 			return text
@@ -175,7 +176,7 @@ func (s *Store) logUnscrubbed(err error) {
 		slog.String("error", err.Error()))
 }
 
-// cleanPrints cleans what was printed. If something to be removed spans two pieces, all become one piece.
+// cleanPrints cleans the output. If a text to remove spans two pieces, all pieces become one.
 func cleanPrints(list []historyapi.Print, clean func(string) string) []historyapi.Print {
 	var whole, parts strings.Builder
 	out := make([]historyapi.Print, len(list))
@@ -191,7 +192,7 @@ func cleanPrints(list []historyapi.Print, clean func(string) string) []historyap
 	return out
 }
 
-// words are the texts in it.
+// words returns the texts of the content.
 func (c content) words() string {
 	var b strings.Builder
 	for _, t := range []string{c.Code.Head, c.Code.Tail, c.Exit} {
@@ -219,7 +220,7 @@ func putContent(ctx context.Context, tx *transaction, number int64, c content) e
 	return err
 }
 
-// packers are reused writers: a new one clears more than a megabyte.
+// packers are reused writers, because a new writer clears more than a megabyte.
 var packers = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level exists
 	return w
@@ -251,7 +252,7 @@ func unpack(data []byte, v any) error {
 	return nil
 }
 
-// halves keeps the beginning and the end of a text, with margins.
+// halves returns the start and the end of a text, with margins.
 func halves(text string) historyapi.Text {
 	if len(text) <= 2*most {
 		return historyapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
@@ -260,7 +261,7 @@ func halves(text string) historyapi.Text {
 	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
 }
 
-// last is the end of a text: at most n bytes of whole characters.
+// last returns the end of a text: at most n bytes of whole characters.
 func last(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -272,14 +273,14 @@ func last(text string, n int) string {
 	return text[at:]
 }
 
-// capture keeps the beginning and the end of what is printed, with margins.
+// capture collects the start and the end of the output, with margins.
 type capture struct {
 	head, tail           []historyapi.Print
 	headBytes, tailBytes int
 	omitted              int64
 }
 
-// add adds what was printed.
+// add adds a piece of output.
 func (c *capture) add(p historyapi.Print) {
 	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
@@ -306,6 +307,7 @@ func (c *capture) add(p historyapi.Print) {
 		gone := len(first.Text) - len(keep)
 		c.omitted += int64(gone)
 		c.tailBytes -= gone
+		// A copy, so that the dropped part of the piece can be freed.
 		first.Text = strings.Clone(keep)
 		if keep == "" {
 			c.tail = c.tail[1:]
@@ -313,7 +315,8 @@ func (c *capture) add(p historyapi.Print) {
 	}
 }
 
-// joined appends what was printed: to the last piece if that one is recent and short, or if there are many.
+// joined appends a piece of output. It joins the piece to the last one if that is recent and short, or if there are
+// many pieces.
 func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	if n := len(list) - 1; n >= 0 {
 		l := &list[n]
@@ -326,7 +329,7 @@ func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	return append(list, p)
 }
 
-// output is what was kept.
+// output returns the collected output.
 func (c *capture) output() historyapi.Output {
 	return historyapi.Output{
 		Head: append([]historyapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]historyapi.Print(nil), c.tail...),
