@@ -7,11 +7,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// maxDescription is how long a description may be, in characters.
+// maxDescription bounds a description, in characters.
 const maxDescription = 200
 
-// Describe returns the @description in a module's leading comments, or an empty string. It is one line of printable
-// text, cut at 200 characters, because code wrote it and the model reads it.
+// Describe returns the @description in a module's leading comments, or "". The result is one line of printable text, at
+// most 200 characters, because code wrote it and the model reads it.
 func Describe(source string) string {
 	comment := leadingComment(source)
 	_, text, ok := strings.Cut(comment, "@description")
@@ -38,7 +38,7 @@ func short(text string) string {
 	return text
 }
 
-// describe is Describe for a module of TypeScript, and the first line of its docstring for one of Python.
+// describe is Describe for a TypeScript module. For a Python module it returns the first line of the docstring.
 func describe(name, source string) string {
 	if !IsPython(name) {
 		return Describe(source)
@@ -51,7 +51,7 @@ func describe(name, source string) string {
 	return ""
 }
 
-// docstring returns the text of the string that a module of Python begins with, after comments.
+// docstring returns the string at the start of a Python module, after comments.
 func docstring(source string) string {
 	rest := strings.TrimLeftFunc(strings.TrimPrefix(source, "\uFEFF"), unicode.IsSpace)
 	for strings.HasPrefix(rest, "#") {
@@ -68,7 +68,7 @@ func docstring(source string) string {
 	return ""
 }
 
-// leadingComment returns the text of the comments before any code.
+// leadingComment returns the text of the comments before the code.
 func leadingComment(source string) string {
 	var b strings.Builder
 	rest := strings.TrimPrefix(source, "\uFEFF")
@@ -92,7 +92,7 @@ func leadingComment(source string) string {
 	}
 }
 
-// printable removes characters that readers do not see or terminals obey, and turns white space into single spaces.
+// printable removes invisible characters and terminal controls, and turns white space into spaces.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
