@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	// channel is where replicas notify each other, pollTime how often a replica looks without a notification.
+	// channel is the channel on which replicas notify each other. pollTime is the interval of checks without a
+	// notification.
 	channel  = "codeforge"
 	pollTime = 2 * time.Second
-	// retryTime is the pause before another attempt to connect.
+	// retryTime is the pause before the next attempt to connect.
 	retryTime = time.Second
 )
 
 // Notify wakes all replicas when the transaction commits.
 const Notify = `SELECT pg_notify('` + channel + `', '')`
 
-// Listen calls changed, which must not block, after each change that some replica notifies of, and every pollTime,
-// until ctx ends.
+// Listen calls changed after each notification of a replica, and every pollTime, until ctx ends. changed must not
+// block.
 func (db *DB) Listen(ctx context.Context, changed func()) {
 	go func() {
 		tick := time.NewTicker(pollTime)
@@ -57,7 +58,7 @@ func (db *DB) listen(ctx context.Context, changed func()) error {
 		return err
 	}
 	for {
-		changed() // also for what came before LISTEN
+		changed() // also for changes before LISTEN
 		if _, err := conn.WaitForNotification(ctx); err != nil {
 			return err
 		}
