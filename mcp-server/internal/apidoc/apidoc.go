@@ -1,5 +1,5 @@
-// Package apidoc holds the operations of one API as its operations.jsonl has them: indexed for search, and compressed,
-// because a document may have tens of thousands of which a model asks for eight.
+// Package apidoc holds the operations of one API from its operations.jsonl. They are indexed for search and stored
+// compressed, because a document may have tens of thousands of operations of which a model needs eight.
 package apidoc
 
 import (
@@ -16,29 +16,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 )
 
-// block is how much text is compressed at a time, in bytes: reading one line costs as much.
+// block is the size of a compressed block, in bytes. Reading one line means unpacking up to one block.
 const block = 24 << 10
 
-// Doc is the operations and types of one API. It is immutable.
+// Doc holds the operations and types of one API. It is immutable.
 type Doc struct {
 	Name  string
 	Head  operation.Head
-	Index *search.Index // its entries are the operations, in their order
+	Index *search.Index // its entries are the operations, in the same order
 
 	blocks [][]byte
 	lines  []position     // the operations, then the types
-	keys   string         // "GET /v1/refunds", one after the other
-	ends   []uint32       // where each ends
+	keys   string         // "GET /v1/refunds", concatenated
+	ends   []uint32       // the end of each key
 	types  []string       // names, in order
-	typeAt []uint32       // the line of each
-	groups []string       // what Groups returns
-	ids    map[string]int // operations by their label, if that is not their method and path
+	typeAt []uint32       // the line of each type
+	groups []string       // the result of Groups
+	ids    map[string]int // operations by label, if it differs from method and path
 }
 
-// position is where a line is.
+// position is the place of a line.
 type position struct{ block, from, to uint32 }
 
-// Read reads an operations.jsonl. It refuses what operation.Reader does.
+// Read reads an operations.jsonl. It rejects the same input as operation.Reader.
 func Read(name string, r io.Reader) (*Doc, error) {
 	lines, err := operation.NewReader(r)
 	if err != nil {
@@ -63,11 +63,12 @@ func Read(name string, r io.Reader) (*Doc, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
 		}
-		if l.Type != "" { // behind the operations, in whatever order the file has them
+		if l.Type != "" { // stored after the operations, in any order of the file
 			typeLines = append(typeLines, l)
 			continue
 		}
 		index(builder, d, l)
+		// Only the index needs the words, which are the largest part of many lines.
 		l.Words = ""
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
@@ -139,10 +140,10 @@ func (p *packer) flush() error {
 	return err
 }
 
-// Len is how many operations there are.
+// Len returns the number of operations.
 func (d *Doc) Len() int { return len(d.ends) }
 
-// Key is an operation's method and path, e.g. "POST /v1/refunds".
+// Key returns an operation's method and path, such as "POST /v1/refunds".
 func (d *Doc) Key(i int) string {
 	if i == 0 {
 		return d.keys[:d.ends[0]]
@@ -150,10 +151,10 @@ func (d *Doc) Key(i int) string {
 	return d.keys[d.ends[i-1]:d.ends[i]]
 }
 
-// Operation is an operation in full.
+// Operation returns an operation in full.
 func (d *Doc) Operation(i int) operation.Line { return d.line(d.lines[i]) }
 
-// Type is a type by its name.
+// Type returns a type by its name.
 func (d *Doc) Type(name string) (operation.Line, bool) {
 	i, ok := slices.BinarySearch(d.types, name)
 	if !ok {
@@ -162,7 +163,7 @@ func (d *Doc) Type(name string) (operation.Line, bool) {
 	return d.line(d.lines[d.typeAt[i]]), true
 }
 
-// line reads a line. What packer wrote can be read, so an error cannot happen, and gives an empty line.
+// line reads a line. packer wrote the block, so an error cannot happen; it would give an empty line.
 func (d *Doc) line(p position) operation.Line {
 	r := flate.NewReader(bytes.NewReader(d.blocks[p.block]))
 	text := make([]byte, p.to)
@@ -173,10 +174,10 @@ func (d *Doc) line(p position) operation.Line {
 	return l
 }
 
-// meantWords is how many words of a description count for the meaning of an operation.
+// meantWords is the number of words of a description that count for an operation's meaning.
 const meantWords = 20
 
-// index adds an operation to an index: what its path ends in says most, the names in its types say least.
+// index adds an operation to an index. The end of its path counts most, and the names in its types least.
 func index(b *search.Builder, d *Doc, l operation.Line) {
 	path, last := static(l.Path)
 	does := kind(l)
@@ -203,7 +204,7 @@ func index(b *search.Builder, d *Doc, l operation.Line) {
 	})
 }
 
-// static is the words of a path without its parameters, and those of its last segment that has any.
+// static returns the words of a path without its parameters, and the words of the last segment that has any.
 func static(path string) (all, last string) {
 	for segment := range strings.SplitSeq(path, "/") {
 		var b strings.Builder
@@ -229,7 +230,7 @@ func static(path string) (all, last string) {
 	return all, last
 }
 
-// names are the names and literals of a type, without the names of other types.
+// names returns the names and literals in a type, without the names of other types.
 func names(ts string) string {
 	var b strings.Builder
 	each(ts, func(word string, reference bool) {
@@ -241,7 +242,7 @@ func names(ts string) string {
 	return b.String()
 }
 
-// references are the names of other types in a type.
+// references returns the names of other types in a type.
 func references(ts string) string {
 	var b strings.Builder
 	each(ts, func(word string, reference bool) {
@@ -253,11 +254,11 @@ func references(ts string) string {
 	return b.String()
 }
 
-// each calls f for the words of TypeScript, apart from those of the language. A word that follows on a colon, or stands
-// alone, refers to a type; one before a colon is the name of a property.
+// each calls f for the words of TypeScript that are not keywords. A word after a colon, or alone, refers to a type. A
+// word before a colon is the name of a property.
 func each(ts string, f func(word string, reference bool)) {
 	value, quoted := true, byte(0)
-	var firsts []bool // for each open bracket, whether its parts begin with a type
+	var firsts []bool // for each open bracket: whether its parts start with a type
 	for i := 0; i < len(ts); {
 		c := ts[i]
 		switch {
@@ -298,7 +299,7 @@ func letter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
 }
 
-// kindOfField is what a field of a root type of GraphQL does.
+// kindOfField returns the kind of a field of a GraphQL root type.
 func kindOfField(l operation.Line) search.Kind {
 	if query, _, _ := strings.Cut(l.ID, " "); query == "query" {
 		if strings.HasPrefix(l.Answer, "[") || strings.HasSuffix(strings.TrimSuffix(l.Answer, "!"), "Connection") {
@@ -325,7 +326,7 @@ func deprecated(l operation.Line) search.Kind {
 	return 0
 }
 
-// kind is what an operation does. Where all is POST, its name says it.
+// kind returns the kind of an operation. If the API uses POST for everything, the operation's name decides.
 func kind(l operation.Line) search.Kind {
 	var k search.Kind
 	switch l.Method {
@@ -350,7 +351,7 @@ func kind(l operation.Line) search.Kind {
 		})
 		end := strings.TrimSuffix(l.Path[strings.LastIndexByte(l.Path, '/')+1:], ".json")
 		if first && !strings.HasPrefix(end, "{") && strings.ContainsAny(end, ".:") {
-			k = 0 // an action with another verb, such as microsoft.graph.provisionEmail
+			k = 0 // an action with an unknown verb, such as microsoft.graph.provisionEmail
 		}
 	}
 	if at := strings.Index(l.Path, "}/"); at >= 0 && strings.Count(l.Path[:at], "/") > 1 {
