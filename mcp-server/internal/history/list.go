@@ -285,7 +285,7 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 		return out, s.checked(err)
 	}
 	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
-	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // mcp-server ended before the run, so its exchanges were not counted
+	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // mcp-server ended before it had counted the exchanges
 		for _, x := range out.Exchanges {
 			out.Count.Add(x.Exchange)
 		}
