@@ -30,6 +30,7 @@ const groupTime = time.Minute
 
 // putAlert stores an alert, or adds it to an unseen alert with the same cause.
 func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
+	// Several followers report one cause within moments, and a person needs only one alert for it.
 	first := a
 	var data string
 	err := tx.QueryRowContext(ctx, `SELECT data FROM alert WHERE seen = 0 AND number > $1 AND kind = $2 AND
@@ -40,6 +41,7 @@ func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 		if err = json.Unmarshal([]byte(data), &first); err != nil {
 			return err
 		}
+		// Titles are bounded, because code can cause any number of alerts.
 		if first.Further++; len(first.Titles) < historyapi.MaxTitles {
 			first.Titles = append(first.Titles, a.Title)
 		}

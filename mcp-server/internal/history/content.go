@@ -52,6 +52,7 @@ func (c content) size() int64 {
 // clean returns the content without text that must not be stored. The two halves of a complete output become one,
 // because a text to remove may span both.
 func (c content) clean(clean func(string) string) content {
+	// A piece of the head and a piece of the tail may hold the two halves of one string.
 	if c.Output.Omitted == 0 {
 		c.Output.Head, c.Output.Tail = slices.Concat(c.Output.Head, c.Output.Tail), nil
 	}
@@ -67,9 +68,11 @@ func (c content) clean(clean func(string) string) content {
 func (c content) trim() content {
 	c.Code, c.Answer = trimText(c.Code), trimText(c.Answer)
 	o := &c.Output
+	// Sizes are taken after scrubbing: a token name is shorter or longer than its credential.
 	before := sizeOf(o.Head) + sizeOf(o.Tail)
 	switch {
 	case o.Omitted > 0:
+		// The margin at the cut may hold half of a credential, which scrubbing did not find.
 		o.Head = firstOf(o.Head, min(half, sizeOf(o.Head)-margin))
 		o.Tail = lastOf(o.Tail, min(half, sizeOf(o.Tail)-margin))
 	case before > 2*half:
@@ -109,6 +112,7 @@ func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 		if p.Text = visible.Cut(p.Text, max(0, n), ""); p.Text != "" {
 			out = append(out, p)
 		}
+		// The rest of a cut piece must not be followed by later pieces.
 		if len(p.Text) < whole {
 			break
 		}
@@ -159,6 +163,7 @@ func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *co
 	if err != nil {
 		return "", nil, fmt.Errorf("scrubbing the texts of a run: %w", err)
 	}
+	// The content goes through clean in the same order again, so each text finds its scrubbed form.
 	if c != nil {
 		scrubbed := map[string]string{}
 		for i, text := range texts {
@@ -186,6 +191,7 @@ func cleanPrints(list []historyapi.Print, clean func(string) string) []historyap
 		parts.WriteString(p.Text)
 		out[i] = p
 	}
+	// Cleaning the joined text finds strings that two prints have split.
 	if text := clean(whole.String()); text != parts.String() {
 		return []historyapi.Print{{MS: list[0].MS, Text: text}}
 	}
@@ -229,6 +235,7 @@ var packers = sync.Pool{New: func() any {
 // pack encodes and compresses a value for unpack.
 func pack(v any) ([]byte, error) {
 	var b bytes.Buffer
+	// Returned to the pool even after an error: Reset starts it afresh.
 	w, _ := packers.Get().(*gzip.Writer)
 	defer packers.Put(w)
 	w.Reset(&b)
@@ -266,6 +273,7 @@ func last(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
+	// A cut within a character would give invalid UTF-8.
 	at := len(text) - n
 	for at < len(text) && !utf8.RuneStart(text[at]) {
 		at++
@@ -285,6 +293,7 @@ func (c *capture) add(p historyapi.Print) {
 	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
 		first.Text = visible.Cut(p.Text, most-c.headBytes, "")
+		// Without this, every later print would try the head again.
 		if len(first.Text) < len(p.Text) && first.Text == "" {
 			c.headBytes = most // no room for a whole character
 		}
@@ -300,6 +309,7 @@ func (c *capture) add(p historyapi.Print) {
 	c.tailBytes += len(p.Text)
 	for c.tailBytes > most || len(c.tail) > maxPrints {
 		first := &c.tail[0]
+		// Only as much as exceeds the bound is dropped from the oldest piece.
 		keep := last(first.Text, max(0, len(first.Text)-(c.tailBytes-most)))
 		if len(c.tail) > maxPrints || c.tailBytes-len(first.Text) >= most {
 			keep = ""

@@ -45,6 +45,7 @@ func (f *feed) end() {
 func (f *feed) publish(e historyapi.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// end has closed more, and a second close would panic.
 	if f.over {
 		return
 	}
@@ -60,6 +61,7 @@ func (f *feed) publish(e historyapi.Event) {
 		drop++
 	}
 	f.events = f.events[drop:]
+	// Closing the channel wakes all readers at once; the next event needs a new channel.
 	close(f.more)
 	f.more = make(chan struct{})
 }
@@ -79,6 +81,7 @@ func (f *feed) from(cursor string) ([]historyapi.Event, <-chan struct{}, bool) {
 	defer f.mu.Unlock()
 	first := f.next - uint64(len(f.events))
 	at, known := f.place(cursor)
+	// The era differs after a restart, so an old cursor never matches by chance.
 	switch {
 	case !known || at < first:
 		gap := historyapi.Event{Kind: historyapi.EventGap, Cursor: f.cursor(first - 1)}

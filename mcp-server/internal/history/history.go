@@ -122,6 +122,7 @@ func Open(cfg Config) *Store {
 	if cfg.migrations == nil {
 		cfg.migrations = database.Migrations
 	}
+	// Tests set small limits.
 	if cfg.limits == (limits{}) {
 		cfg.limits = limits{
 			contentAge: contentDays * 24 * time.Hour, receiptAge: receiptDays * 24 * time.Hour,
@@ -141,6 +142,7 @@ func Open(cfg Config) *Store {
 	s.replica.Store(maxReplicas/2 + rand.Int64N(maxReplicas/2)) //nolint:gosec // a number to tell replicas apart
 	s.first = s.number()
 	s.feed.begin()
+	// A store without a place to write is off, so callers need no check.
 	if cfg.Mode == Off || cfg.Dir == "" && cfg.Database == nil {
 		s.cfg.Mode = Off
 		close(s.opened)
@@ -181,6 +183,7 @@ func (s *Store) Close(ctx context.Context) {
 		}
 		close(s.closed)
 	})
+	// Readers that follow must end with the store.
 	s.feed.end()
 	select {
 	case <-s.ended:
@@ -213,6 +216,7 @@ func (s *Store) number() int64 {
 	// A loop instead of a lock: runs call this and must not wait.
 	for {
 		last, replica := s.last.Load(), s.replica.Load()
+		// Rounded down to a multiple of maxReplicas, so that the remainder is free for the replica.
 		next := max(last/maxReplicas+1, time.Now().UnixMicro()/maxReplicas)*maxReplicas + replica
 		if s.last.CompareAndSwap(last, next) {
 			return next
@@ -236,6 +240,7 @@ func (s *Store) db(ctx context.Context) (*database.DB, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	// A person who reads right after a run expects to see that run.
 	if s.waiting.Load() > 0 {
 		short, cancel := context.WithTimeout(ctx, freshTime)
 		_ = s.ask(short, func(context.Context, *transaction) error { return nil }) // the writer reports a problem
@@ -303,6 +308,7 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		err = db.QueryRowContext(ctx, `SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
 			WHERE relnamespace = 'codeforge'::regnamespace AND relkind = 'r'`).Scan(&out.Bytes)
 	}
+	// The write-ahead log counts too: it may be larger than the file for a moment.
 	for _, suffix := range []string{"", "-wal"} {
 		if info, serr := os.Stat(out.Path + suffix); serr == nil {
 			out.Bytes += info.Size()

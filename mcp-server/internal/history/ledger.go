@@ -39,6 +39,7 @@ type sumKey struct {
 
 // add adds to a row, which is written at the end of the transaction.
 func (tx *transaction) add(s sum) {
+	// A period is a quarter of an hour, so that a store of 90 days stays small.
 	key := sumKey{s.at.Truncate(quarter).UnixMicro(), s.kind, s.a, s.b}
 	if have := tx.sums[key]; have != nil {
 		s.n, s.denied, s.failed = s.n+have.n, s.denied+have.denied, s.failed+have.failed
@@ -95,6 +96,7 @@ func sent(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
 func (s *Store) sum(
 	ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange, alert func(historyapi.Alert),
 ) error {
+	// The cache spares a query for each run, because most pairs are known.
 	for pair, bytes := range carried(list) {
 		known := tx.target.pairs[pair]
 		if !known {
@@ -106,6 +108,7 @@ func (s *Store) sum(
 			tx.target.pairs[pair] = true
 		}
 		if !known {
+			// A new flow of data between two APIs may be the work of a hostile text.
 			alert(historyapi.Alert{
 				Kind: historyapi.AlertNewPair, Run: run.ID, API: pair[1],
 				Title: "A new pair of APIs: " + pair[0] + ", then " + pair[1],
@@ -129,6 +132,7 @@ func carried(list []controlapi.Exchange) map[[2]string]int64 {
 		if w.Outcome != controlapi.OutcomeServed || len(w.APIs) == 0 || !writes(w) {
 			continue
 		}
+		// The proxy cannot see if code passed on an answer, so every answer before the write counts.
 		from := map[string]bool{}
 		for _, r := range list {
 			// Only a finished answer counts: code cannot have passed on an answer that it did not have yet.
@@ -208,6 +212,7 @@ func enter(out *historyapi.Ledger, r sum) {
 
 // Hours returns the traffic by API in steps of a multiple of a quarter of an hour, oldest first.
 func (s *Store) Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error) {
+	// A step below a quarter would find empty sums.
 	step = max(step.Truncate(quarter), quarter)
 	out := []historyapi.Hour{}
 	err := s.each(ctx, func(row *sql.Rows) error {

@@ -119,6 +119,7 @@ func page[T any](
 func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
 	var w where
 	w.times(f.Since, f.Until)
+	// A prefix is enough, because people copy short IDs.
 	w.prefix("id", f.Run)
 	w.same("client", f.Client)
 	w.same("session", f.Session)
@@ -134,6 +135,7 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	}
 	var out historyapi.Page
 	number := func(r historyapi.Run) int64 { return r.Number }
+	// The search needs the connection first: the two databases have different syntax.
 	db, err := s.db(ctx)
 	if err == nil && f.Grep != "" {
 		w.words(db.Postgres, f.Grep)
@@ -301,6 +303,7 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 	if r == nil {
 		return false
 	}
+	// The recording changes while the run goes on, so its fields are copied under its lock.
 	r.mu.Lock()
 	out.Count, out.Omitted = r.count, max(0, r.kept-maxOfRun)
 	c := content{Code: halves(r.code), Output: r.output.output()}
@@ -363,6 +366,7 @@ func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []
 		b.WriteString(c.words())
 	}
 	if tx.target.Postgres {
+		// 'simple' does no stemming: code and URLs are no English text.
 		_, err := tx.ExecContext(ctx, `INSERT INTO words VALUES ($1, to_tsvector('simple', $2))
 			ON CONFLICT (rowid) DO UPDATE SET text = excluded.text`, run.Number, plainWords(b.String()))
 		return err

@@ -28,6 +28,7 @@ var tables = []struct{ name, columns string }{
 // Move copies all runs to another database without runs, in one transaction, and returns their number.
 func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
 	db := &target{DB: to, pairs: map[[2]string]bool{}, statements: map[string]*sql.Stmt{}}
+	// SQLite's statements are prepared on one connection; see target.
 	if !to.Postgres {
 		if db.conn, err = to.Conn(ctx); err != nil {
 			return 0, err
@@ -40,6 +41,7 @@ func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
 	}
 	tx := &transaction{Tx: inner, target: db, sums: map[sumKey]*sum{}}
 	defer func() { _ = tx.Rollback() }() // has no effect after a commit
+	// Checked in the same transaction, so that a concurrent run cannot slip in.
 	var has bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM run)`).Scan(&has); err != nil {
 		return 0, database.Explain(err)

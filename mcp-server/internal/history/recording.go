@@ -160,6 +160,7 @@ func (r *Recording) End(e End) {
 	s := r.store
 	now := time.Now()
 	r.mu.Lock()
+	// Copied under the lock: Exchange and Print may still be called from other goroutines.
 	run, seen, started := r.run, r.count, r.started
 	output := r.output.output()
 	r.mu.Unlock()
@@ -184,6 +185,7 @@ func (r *Recording) End(e End) {
 	done := job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
 		return r.end(ctx, tx, run, e.Receipt, nil)
 	}}
+	// If the queue is crowded, code and output are dropped first: they are larger than the receipts.
 	if s.cfg.Mode == Full && !s.crowded() {
 		c := content{
 			Code: halves(r.code), Output: output, Answer: halves(e.Answer), Exit: cmp.Or(e.Exit.Detail, e.Detail),
@@ -228,6 +230,7 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	s.mu.Unlock()
 	full := false
 	if r != nil {
+		// Counted here and not in the writer, so that an open page sees the numbers at once.
 		r.mu.Lock()
 		r.kept++
 		r.count.Add(x)
@@ -280,11 +283,13 @@ func (r *Recording) end(
 		}
 	}
 	sure := s.failed.Load() == r.failed
+	// After a rollback the cache may name exchanges that are not in the database.
 	if !sure {
 		clear(r.stored)
 	}
 	for _, x := range rec.Exchanges {
 		for _, one := range append([]controlapi.Exchange{x}, x.Caused...) {
+			// The receipt may add causes to an exchange that was stored without them.
 			if r.stored[one.ID] && one.Among == 0 {
 				continue
 			}
@@ -386,6 +391,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	if len(e.APIs) > 0 {
 		api = e.APIs[0]
 	}
+	// The ID makes storing idempotent, so a missing one would hide exchanges.
 	if e.ID == "" {
 		return errors.New("an exchange without an id")
 	}
@@ -397,6 +403,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	if n, err := res.RowsAffected(); err != nil {
 		return err
 	} else if n == 0 {
+		// The proxy reports an exchange in an event and again in the receipt.
 		if e.Among == 0 {
 			return nil
 		}

@@ -75,6 +75,7 @@ func (s *Store) transactPatiently(db *target, jobs []job) error {
 	// A commit whose answer was lost may have succeeded, so jobs must know that they are repeated.
 	for again := false; ; again = true {
 		err := s.transact(db, jobs, again)
+		// Another error would occur again.
 		if !db.Postgres || !database.IsUnreachable(err) {
 			return err
 		}
@@ -97,6 +98,7 @@ func (tx *transaction) mayTidy(ctx context.Context) (mine bool, err error) {
 // storable returns arguments that Postgres can store: UTF-8 without NUL.
 func storable(args []any) []any {
 	for i, arg := range args {
+		// Code prints arbitrary bytes.
 		if text, ok := arg.(string); ok {
 			args[i] = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 		}
@@ -142,6 +144,7 @@ func (s *Store) followOthers(ctx context.Context) {
 			return
 		case <-wake:
 		}
+		// Events before the first look are in the lists that a reader loads.
 		if !known {
 			err := s.cfg.Database.QueryRowContext(ctx, `SELECT coalesce(max(number), 0) FROM event`).Scan(&last)
 			known = err == nil
@@ -164,6 +167,7 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 		}
 		n++
 		var events []historyapi.Event
+		// This process has published its events already.
 		if writer == s.feed.era || json.Unmarshal([]byte(data), &events) != nil {
 			return nil
 		}
@@ -209,12 +213,14 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 	if n, err := res.RowsAffected(); err != nil {
 		return err
 	} else if n == 0 {
+		// The row is missing at the first start, or if another replica has judged this one as ended.
 		return s.ask(short, s.register)
 	}
 	if !judge {
 		return nil
 	}
 	return s.ask(short, func(ctx context.Context, tx *transaction) error {
+		// Followers read within seconds; older events have no reader.
 		_, err := tx.ExecContext(ctx, `DELETE FROM event WHERE at < now() - interval '10 minutes'`)
 		if err == nil {
 			err = s.loseRuns(ctx, tx)
@@ -225,6 +231,7 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 
 // register takes the smallest free number. Unfinished runs of the number's earlier owner are lost.
 func (s *Store) register(ctx context.Context, tx *transaction) error {
+	// Two replicas that start together would otherwise take the same number.
 	if err := database.Lock(ctx, tx.Tx, database.LockReplicas); err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ func (s *Store) tidy(db *target) {
 	if db == nil {
 		return
 	}
+	// Reset first: jobs written between the steps count for the next time.
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *transaction) (int, error){
@@ -48,6 +49,7 @@ func (s *Store) tidy(db *target) {
 				return
 			default:
 			}
+			// Each step is a short transaction, so that the disk can take the runs' jobs in between.
 			var n int
 			err := s.transact(db, []job{{do: func(ctx context.Context, tx *transaction) (err error) {
 				if mine, err := tx.mayTidy(ctx); err != nil || !mine {
@@ -94,6 +96,7 @@ func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
 			s.reached = min(now, newest.Int64+startAhead.Microseconds())
 		}
 	} else {
+		// It never goes back, so that a clock that jumps does not stop the removal.
 		s.reached = max(s.reached, min(now, s.reached+catchUp*time.Since(s.reckoned).Microseconds()))
 	}
 	s.reckoned = time.Now()
@@ -187,6 +190,7 @@ func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	if err != nil {
 		return err
 	}
+	// A contentless index cannot update a row, so the row is replaced.
 	if _, err := tx.ExecContext(ctx, "DELETE FROM words WHERE rowid = $1", run.Number); err != nil {
 		return err
 	}
@@ -239,6 +243,7 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 		return 0, err
 	}
 	oldest := s.oldest(s.cfg.limits.receiptAge)
+	// A file that is too large loses its oldest runs, whatever their age.
 	if large {
 		oldest = time.Now().UnixMicro()
 	}
@@ -263,6 +268,7 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 
 // tidyRest removes old exchanges of MCP servers, old sums and old alerts, and all but the latest versions of skills.
 func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
+	// Removed sums may make a pair new again.
 	clear(tx.target.pairs)
 	oldest := s.oldest(s.cfg.limits.receiptAge)
 	for _, q := range []string{
@@ -322,6 +328,7 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
+	// A person who removes runs expects that the data is no longer on the disk.
 	return n, s.sweepNow(ctx)
 }
 
@@ -329,6 +336,7 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 func (s *Store) sweepNow(ctx context.Context) error {
 	done := make(chan error, 1)
 	for {
+		// The writer alone may use the connection for writing.
 		select {
 		case s.sweeps <- done:
 		case err := <-done:

@@ -23,6 +23,7 @@ func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 	if s.off() {
 		return
 	}
+	// A run that ends will report its changes with its name.
 	if v.By == historyapi.ByPerson {
 		s.mu.Lock()
 		busy := len(s.live) > 0
@@ -67,6 +68,7 @@ func (s *Store) putVersion(
 		if err := json.Unmarshal([]byte(data), &before); err != nil {
 			return err
 		}
+		// The same source was stored when a tool changed it, and is now found in the folder.
 		if before.SHA == v.SHA {
 			return nil
 		}

@@ -129,6 +129,7 @@ func (t *target) begin(ctx context.Context) (*sql.Tx, error) {
 
 // checked returns a reader's error. If the file is damaged, it notifies the writer.
 func (s *Store) checked(err error) error {
+	// Only the writer may replace the file.
 	if database.IsDamaged(err) {
 		s.put(job{do: func(context.Context, *transaction) error { return err }})
 	}
@@ -139,6 +140,7 @@ func (s *Store) checked(err error) error {
 func (s *Store) write() {
 	defer close(s.ended)
 	db := s.open(false)
+	// Other replicas' runs may still go on in Postgres, so only a file is marked here.
 	if s.cfg.Database == nil && db != nil {
 		if err := s.transact(db, []job{{do: beginFile}}, false); err != nil {
 			s.report(err.Error())
@@ -159,6 +161,7 @@ func (s *Store) write() {
 				s.shut(db)
 				db = s.open(true)
 			}
+			// Code and servers can fill the disk long before the next tick.
 			if db != nil && db.grown > max(s.cfg.limits.file/tidyPart, leastGrowth) {
 				s.tidy(db)
 			}
@@ -169,6 +172,7 @@ func (s *Store) write() {
 				db = s.open(false)
 			}
 			s.tidy(db)
+		// Jobs that were queued before Close are still written.
 		case <-s.closed:
 			for {
 				select {
@@ -257,12 +261,14 @@ collect:
 		}
 	}
 	for _, j := range jobs {
+		// Released before the write: the memory is this function's now.
 		s.queued.Add(-j.size)
 	}
 	if db == nil {
 		return s.written(jobs, errClosed)
 	}
 	err := s.transactPatiently(db, jobs)
+	// One bad job must not lose the others; a full disk would fail each of them.
 	if err == nil || len(jobs) == 1 || database.IsGeneral(err) {
 		return s.written(jobs, err)
 	}
@@ -324,6 +330,7 @@ func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 	tx := &transaction{Tx: inner, target: db, again: again, sums: map[sumKey]*sum{}}
 	latest := map[int64]int{} // job by run
 	for i, j := range jobs {
+		// Each run writes its row several times in a moment, and only the last state matters.
 		latest[j.run] = i
 	}
 	for i, j := range jobs {
