@@ -62,6 +62,7 @@ const firstCatalog = 5 * time.Second
 
 // catalog returns the catalog, or an empty one if the proxy has never answered.
 func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
+	// Version is empty only before the first catalog.
 	if c := s.published(); c.Version != "" {
 		return c
 	}
@@ -90,6 +91,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	}
 	cat := s.catalog(ctx)
 	list, names := []listed{}, []string{}
+	// All names are collected, also with api set, to suggest a similar one.
 	for _, api := range cat.APIs {
 		names = append(names, api.Name)
 		if only == "" || api.Name == only {
@@ -104,6 +106,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
+	// An empty list would look like a system without APIs.
 	if cat.Version == "" {
 		return failure("The proxy has not answered yet. Try again in a moment."), nil
 	}
@@ -137,6 +140,7 @@ func shortList(list []listed) string {
 		len(list))
 	left := 0
 	for _, l := range list {
+		// The first host is enough to recognise an API.
 		host := ""
 		if len(l.Domains) > 0 {
 			host = l.Domains[0]
@@ -203,6 +207,7 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 // types returns types.d.ts. A long file is cut at the end of a line, and a note follows.
 func (s *Surface) types(ctx context.Context, api string) []string {
 	body, err := s.cfg.Control.Types(ctx, api)
+	// Not an error: the file may have been removed since the catalog.
 	if errors.Is(err, controlapi.ErrNotFound) {
 		return nil
 	}
@@ -218,6 +223,7 @@ func (s *Surface) types(ctx context.Context, api string) []string {
 	case len(text) <= maxTypes:
 		return []string{string(text)}
 	}
+	// Half a line of TypeScript could read as another type.
 	if end := bytes.LastIndexByte(text, '\n'); end > 0 {
 		text = text[:end+1]
 	}

@@ -84,12 +84,14 @@ func block(b *strings.Builder, first string, headers []string, body string) {
 // without a choice, is unanswered.
 func answered(a question.Answer) execution.Answer {
 	var content map[string]any
+	// A content that is no object cannot be a choice.
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {
 		return execution.Unanswered
 	}
 	//defence:explicit-approval permits
 	once := content[decision] == approveOnce
 	switch {
+	// Declining needs no field.
 	case a.Action == question.Decline:
 		return execution.Refused
 	case a.Action == question.Accept && once:

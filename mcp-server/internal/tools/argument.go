@@ -204,6 +204,7 @@ func (r *argumentReader) Number(name, want string, most, otherwise float64) floa
 // Flag reads true or false, which may be a string. Absent means false. The result is meaningless after a mistake.
 func (r *argumentReader) Flag(name string) bool {
 	raw, ok := r.value(name)
+	// The trim accepts a string as well as a boolean.
 	switch strings.ToLower(strings.Trim(string(raw), `"`)) {
 	case "true":
 		return true
@@ -239,6 +240,7 @@ func (r *argumentReader) Err() error {
 	if len(r.mistakes) == 0 {
 		return nil
 	}
+	// Err may be called more than once, so the list is copied.
 	list := slices.Clone(r.mistakes)
 	if r.unreported > 0 {
 		list = append(list, fmt.Sprintf("and %d more", r.unreported))

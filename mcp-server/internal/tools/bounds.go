@@ -30,6 +30,7 @@ func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 			rest.Arguments = nil
 			params = &rest
 		}
+		// Encoded again, because the SDK keeps only the decoded params.
 		text, err := json.Marshal(params)
 		//defence:message-bounds
 		if err != nil || len(text) > MaxParams {
@@ -57,6 +58,7 @@ func (s *subscriptions) take(server *mcp.Server, session *mcp.ServerSession, uri
 		s.sweep(server)
 		mine = map[string]bool{}
 	}
+	// Subscribing twice to one skill takes one place.
 	if mine[uri] {
 		return true
 	}

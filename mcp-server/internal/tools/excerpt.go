@@ -53,6 +53,7 @@ func (b *excerptBuffer) Len() int { return b.total }
 // limit must not exceed the limit of newExcerpt.
 func (b *excerptBuffer) Text(limit int) (string, int) {
 	limit = min(max(limit, 0), b.limit)
+	// A short output is complete in head.
 	if b.total <= limit {
 		return b.head.String(), 0
 	}

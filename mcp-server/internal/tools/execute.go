@@ -54,6 +54,7 @@ func executeExample(cat controlapi.Catalog) string {
 
 // exampleAPI returns an API for examples, preferably one with a credential.
 func exampleAPI(cat controlapi.Catalog) controlapi.API {
+	// The first API serves as an example only if no API has a credential.
 	var first controlapi.API
 	for _, a := range cat.APIs {
 		switch {
@@ -98,6 +99,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 
 // execute reads the arguments, runs the code and renders the result.
 func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
+	// Mistakes end the call before a slot is taken.
 	r, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
 		return failure(err.Error())
@@ -106,6 +108,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	r.Tenant = s.cfg.Tenant
 	s.logText(ctx, ">>> ", r.Code)
 	report := s.report(ctx, req)
+	// The recording starts before the run waits for a slot, so that the history shows waiting runs.
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
 	stdout, stderr := newExcerpt(s.cfg.OutputLimit), newExcerpt(s.cfg.OutputLimit)
@@ -118,6 +121,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		report.Printed(e.Stdout)
 		recording.Print(e.Stdout, e.Stderr)
 	})
+	// A plan is asked about after the run, whose slot is free again.
 	plan := s.planned(ctx, r, o, ask)
 	report.Stop()
 	after := s.snapshot()
@@ -229,6 +233,7 @@ func (s *Surface) executeArguments(
 	var tag string
 	r.Code, tag, fenced = unfence(a.Text("code", "a TypeScript module as a string", true))
 	r.Python = s.language(a, tag)
+	// Checked here and by sandboxd: this error names the argument.
 	if n := len(r.Code); n > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}
@@ -236,6 +241,7 @@ func (s *Surface) executeArguments(
 	most := s.cfg.TimeoutMax.Seconds()
 	want := fmt.Sprintf("a number of seconds above 0, at most %.0f", most)
 	seconds := a.Number("timeout", want, most, s.cfg.TimeoutDefault.Seconds())
+	// sandboxd counts milliseconds, so a shorter time would become 0.
 	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
 	if raw := a.Texts("apis", "an array of names from list_apis", maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)

@@ -117,6 +117,7 @@ func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 		return !extensionName.MatchString(n) || n <= cursor
 	})
 	for _, name := range names {
+		// Each skill is read from the disk, so a client that has gone must not keep this running.
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -124,6 +125,7 @@ func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 			res.NextCursor = res.Skills[skillsPage-1].Frontmatter.Name
 			break
 		}
+		// A skill that was removed since the listing is skipped.
 		if e, ok := h.entry(name); ok {
 			res.Skills = append(res.Skills, e)
 		}
@@ -138,6 +140,7 @@ func (h *shelf) get(uri string) (*getResult, error) {
 	if extensionName.MatchString(name) {
 		e, ok = h.entry(name)
 	}
+	// The same skill has several spellings in a URI, and only the canonical one is answered.
 	if !ok || e.URI != uri {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no skill with this uri"}
 	}

@@ -25,11 +25,13 @@ var fenceLanguages = map[string]string{
 func unfence(code string) (inside, tag string, fenced bool) {
 	lines := strings.Split(strings.TrimRight(code, " \t\r\n"), "\n")
 	first := 0
+	// Empty lines before the fence do not count.
 	for first < len(lines)-1 && strings.TrimSpace(lines[first]) == "" {
 		first++
 	}
 	opening := fence.FindStringSubmatch(strings.TrimRight(lines[first], "\r"))
 	last := len(lines) - 1
+	// One fence alone is no block.
 	if opening == nil || first == last || strings.TrimSpace(lines[last]) != "```" {
 		return code, "", false
 	}
@@ -69,6 +71,7 @@ var (
 // hasProse reports whether unparsable code has text around it. Such text is a fence outside of strings and comments, or
 // a sentence in the first line that the parser rejected.
 func hasProse(code, words string) bool {
+	// A fence after the start of a long string or comment may be part of the code.
 	if at := fenceInside.FindStringIndex(code); at != nil {
 		return !longText.MatchString(code[:at[0]])
 	}

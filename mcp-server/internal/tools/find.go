@@ -77,6 +77,7 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 			continue
 		}
 		known := false
+		// A server that never ran has no index, and counts as bare.
 		if api.Server != nil && s.cfg.Servers != nil {
 			var tools []signature.Tool
 			if tools, known = s.cfg.Servers.Tools(api.Name); known {
@@ -87,6 +88,7 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 			bare = append(bare, api)
 		}
 	}
+	// The indexes of removed servers would stay in memory otherwise.
 	maps.DeleteFunc(s.finder.tools, func(server string, _ toolIndex) bool {
 		return !slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == server })
 	})
@@ -240,6 +242,7 @@ func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
 	cost, last, imported := 0, (*search.Index)(nil), false
 	for _, h := range together(hits) {
 		p := sourceOf(places, h.Hit)
+		// Only the best results are worth the tokens for types.
 		detail := apidoc.Plain
 		if h.place < typed {
 			detail = apidoc.Long
@@ -373,6 +376,7 @@ var exported = regexp.MustCompile(`(?m)^(?:(?:async )?def [^_].+|class [^_].+|` 
 
 // signatures returns the first lines of a skill's exports, at most most.
 func signatures(store *skill.Store, k skill.Skill, most int) string {
+	// A module whose description addresses its reader may do the same in its code.
 	if store == nil || signature.Addressing(k.Description) {
 		return ""
 	}
@@ -402,6 +406,7 @@ func told(k skill.Skill) string {
 
 // tokens estimates the number of tokens of a text, rather too high than too low.
 func tokens(s string) int {
+	// Weights are sixteenths of a token, chosen too high rather than too low.
 	n := 0
 	for _, r := range s {
 		switch {
@@ -435,6 +440,7 @@ func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string
 	if s.cfg.Library.Behind() {
 		notes = append(notes, "Operations of APIs are still being read: ask again in a few seconds.")
 	}
+	// Both must be low: a good match may share few words with the question.
 	if len(hits) > 0 && hits[0].Share < weakShare && hits[0].Meaning < weakMeaning {
 		note := "Nothing fits well."
 		if p := sourceOf(places, hits[0]); p.doc != nil {
@@ -479,6 +485,7 @@ func (s *Surface) full(cat controlapi.Catalog, places []source, name string) str
 		case p.tools != nil:
 			for _, t := range p.tools {
 				full := p.server + "." + t.Name
+				// All three spellings of a tool's name are accepted.
 				if name == full || name == t.Name || name == "mcp."+full {
 					found = append(found, p.header(cat)+p.callable(t, t.Line())+"\n"+
 						signature.Words(t.Description, signature.MaxText)+answers(t))
@@ -547,6 +554,7 @@ func (s *Surface) misses(r controlapi.Receipt) []string {
 		default:
 			continue
 		}
+		// A refused request never reached the API, so its status is CodeForge's.
 		if looked++; x.Outcome != controlapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
 			continue
 		}

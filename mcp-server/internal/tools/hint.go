@@ -83,6 +83,7 @@ func (r rendering) notJSON(printed string) []voice.Text {
 		return nil
 	}
 	var out []voice.Text
+	// The last requests are the most likely cause of the error.
 	for _, x := range slices.Backward(r.outcome.Receipt.Exchanges) {
 		what := ""
 		switch {
@@ -92,6 +93,7 @@ func (r rendering) notJSON(printed string) []voice.Text {
 		case x.Type != "" && x.Type != "application/json":
 			what = x.Type
 		}
+		// The host may come from code, so only a valid one is repeated.
 		host, err := hostname.ParsePattern(x.Host)
 		if what == "" || err != nil {
 			continue
@@ -204,6 +206,7 @@ func (r rendering) hostRefusals(printed string) []voice.Text {
 	var out []voice.Text
 	seen := map[string]bool{}
 	refused := netRefusal.FindAllStringSubmatch(printed, 50)
+	// The proxy listens at all ports in domains, so a refusal at such a port has another cause.
 	for _, m := range closedPort.FindAllStringSubmatch(printed, 50) {
 		if host, err := hostAt(m[1]); err == nil && !slices.Contains(strings.Split(elsewhere(host, cat), ", "), m[1]) {
 			refused = append(refused, m)
@@ -211,6 +214,7 @@ func (r rendering) hostRefusals(printed string) []voice.Text {
 	}
 	for _, m := range refused {
 		name := m[1]
+		// Bounded, because code can print any number of refused hosts.
 		if seen[name] || len(out) > maxHints {
 			continue
 		}

@@ -86,6 +86,7 @@ var (
 
 // isForeign reports whether code looks like the other language, and not like the language it was sent as.
 func (r rendering) isForeign() bool {
+	// Code that looks like both languages, or neither, proves nothing.
 	typescript, python := likeTypeScript.MatchString(r.code), likePython.MatchString(r.code)
 	return typescript != python && typescript == r.isPython
 }

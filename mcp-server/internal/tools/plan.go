@@ -54,6 +54,7 @@ func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Ask
 	if p.Operator || ask == nil || ctx.Err() != nil {
 		return execution.Unanswered
 	}
+	// The receipt has only a picture of the plan, and the user must see all of it.
 	whole, err := s.cfg.Control.Plan(ctx, p.ID)
 	if err != nil {
 		return execution.Unanswered
@@ -94,6 +95,7 @@ func planForm(p planapi.Plan) (question.Question, bool) {
 			first = "CALL " + step.Server + "." + step.Tool
 		}
 		block(&b, first, step.Headers, step.Body)
+		// Checked in the loop, so that a huge plan is not built in memory.
 		if b.Len() > maxShown {
 			return question.Question{}, false
 		}
@@ -112,6 +114,7 @@ func (s *Surface) sent(ctx context.Context, id string) string {
 	for {
 		p, err := s.cfg.Control.Plan(ctx, id)
 		if err != nil {
+			// The plan was approved, so an error here must not look like a refusal.
 			return "What was answered is not known: codeforge plan show " + id
 		}
 		if p.State != planapi.Running {

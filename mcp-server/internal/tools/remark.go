@@ -58,6 +58,7 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 	var typescript, python []string
 	for _, c := range changes {
 		switch {
+		// Bounded, because each skill takes time in the check's run.
 		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
 		case !skill.IsPython(c.Name):
 			typescript = append(typescript, c.Name)

@@ -89,6 +89,7 @@ func render(r rendering) *mcp.CallToolResult {
 	}
 	res := contents(shown, notes, failed)
 	if stderr != "" {
+		// stderr comes after stdout and before the notes.
 		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
 			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
 		}))

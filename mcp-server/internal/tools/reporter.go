@@ -104,6 +104,7 @@ func (r *reporter) Printed(s string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The end of the output is the newest part, and the rest is dropped.
 	r.pending = lastLines(r.pending + lastLines(s))
 }
 

@@ -74,6 +74,7 @@ func (s *Surface) toolLines(ctx context.Context, server string) string {
 	}
 	var b strings.Builder
 	tool := ".<tool>"
+	// A name that is no identifier needs brackets.
 	if slices.ContainsFunc(list, func(t signature.Tool) bool { return strings.HasPrefix(member(t.Shown()), "[") }) {
 		tool = `["<tool>"]`
 	}
@@ -102,6 +103,7 @@ func lines(list []signature.Tool) (lines []string, typed bool) {
 	size := 0
 	for _, t := range list {
 		lines = append(lines, t.Line())
+		// Types are all or none: a list with types on some lines would mislead.
 		if size += len(lines[len(lines)-1]); size > typedLines {
 			lines = nil
 			break

@@ -57,6 +57,7 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 		return failure(err.Error()), nil
 	}
 	endWriting := s.writers.begin()
+	// Counted, so that a run at the same time is not taken for the author.
 	k, err := s.cfg.Skills.Patch(ctx, name, blocks)
 	endWriting()
 	if err != nil {
@@ -212,6 +213,7 @@ func (h *shelf) refresh() {
 		if !was || old.Size != k.Size || !old.Modified.Equal(k.Modified) {
 			h.surface.changed(historyapi.SkillVersion{Skill: k.Name, By: historyapi.ByPerson})
 		}
+		// Registering again would notify clients of a change.
 		if was && sameResource(old, k) {
 			continue
 		}
@@ -263,6 +265,7 @@ func (h *shelf) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) erro
 func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	name, file, _ := strings.Cut(strings.TrimPrefix(uri, skillURI), "/")
+	// Read checks the name, so a URI cannot lead out of the directory.
 	k, source, err := h.surface.cfg.Skills.Read(name)
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(uri)

@@ -141,6 +141,7 @@ func NewServer(cfg ServerConfig) *mcp.Server {
 			c.CacheScope = "private" // skills and catalog belong to one user
 		},
 	})
+	// recovering is the outer one, so that it covers bounded too.
 	server.AddReceivingMiddleware(recovering(cfg.Log), bounded)
 	return server
 }
@@ -191,6 +192,7 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 		return h
 	}
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		// Checked at each call: the alarm may have come since the session's last one.
 		if a, ok := s.cfg.Alarms.Frozen(s.caller(req)); ok {
 			note := frozenNote(a)
 			return contents("", []voice.Text{note, voice.Say("Nothing was done.")}, true), nil
