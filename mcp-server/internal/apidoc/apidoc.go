@@ -74,6 +74,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 		d.ends = append(d.ends, uint32(len(keys)))
 		groups[group(l)]++
 		if label := d.label(l); label != l.Method+" "+l.Path {
+			// Of several operations with one label the first is found.
 			if _, known := d.ids[label]; !known {
 				d.ids[label] = d.Len() - 1
 			}
@@ -91,6 +92,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	if err := p.flush(); err != nil {
 		return nil, err
 	}
+	// Sorted for the binary search of Type.
 	slices.SortStableFunc(types, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	for _, t := range types {
 		d.types, d.typeAt = append(d.types, t.name), append(d.typeAt, t.line)
@@ -115,6 +117,7 @@ func (p *packer) add(l operation.Line) error {
 	from := uint32(len(p.text))
 	p.text = append(p.text, text...)
 	p.doc.lines = append(p.doc.lines, position{uint32(len(p.doc.blocks)), from, uint32(len(p.text))})
+	// A block ends after a line, so that no line spans two blocks.
 	if len(p.text) >= block {
 		return p.flush()
 	}
@@ -124,6 +127,7 @@ func (p *packer) add(l operation.Line) error {
 func (p *packer) flush() error {
 	var out bytes.Buffer
 	var err error
+	// The writer is reused, because a new one allocates its tables again.
 	if p.write == nil {
 		p.write, err = flate.NewWriter(&out, flate.DefaultCompression)
 	} else {
@@ -168,6 +172,7 @@ func (d *Doc) line(p position) operation.Line {
 	r := flate.NewReader(bytes.NewReader(d.blocks[p.block]))
 	text := make([]byte, p.to)
 	var l operation.Line
+	// Unpacked only up to the end of the line.
 	if _, err := io.ReadFull(r, text); err == nil {
 		_ = json.Unmarshal(text[p.from:], &l)
 	}
@@ -182,6 +187,7 @@ func index(b *search.Builder, d *Doc, l operation.Line) {
 	path, last := static(l.Path)
 	does := kind(l)
 	if d.Head.GraphQL {
+		// All operations of GraphQL have one path, so the field's name takes its place.
 		_, last, _ = strings.Cut(l.ID, " ")
 		path, does = last, kindOfField(l)
 	}
@@ -269,6 +275,7 @@ func each(ts string, f func(word string, reference bool)) {
 		case c == '"' || c == '\'':
 			quoted = c
 		case c == '{' || c == '<' || c == '(' || c == '[':
+			// Inside < there are types; inside { the names of properties come first.
 			value = c == '<' || c != '{' && value
 			firsts = append(firsts, value)
 		case len(firsts) > 0 && (c == '}' || c == '>' || c == ')' || c == ']'):
@@ -313,6 +320,7 @@ func kindOfField(l operation.Line) search.Kind {
 			k = search.Verb(w)
 		}
 	})
+	// A mutation without a known verb changes data in some way.
 	if k == 0 || k == search.Read {
 		k = search.Create | search.Change
 	}
@@ -340,6 +348,7 @@ func kind(l operation.Line) search.Kind {
 		k = search.Change
 	}
 	_, last := static(l.Path)
+	// Many APIs use POST for reading too, so the verb in the name decides.
 	if first := true; l.Method == "POST" {
 		search.Words(last+" "+l.ID, func(w string) {
 			if verb := search.Verb(w); verb != 0 && first {
@@ -354,6 +363,7 @@ func kind(l operation.Line) search.Kind {
 			k = 0 // an action with an unknown verb, such as microsoft.graph.provisionEmail
 		}
 	}
+	// A parameter before the last resource means that the resource is a part of another.
 	if at := strings.Index(l.Path, "}/"); at >= 0 && strings.Count(l.Path[:at], "/") > 1 {
 		k |= search.Nested
 	}

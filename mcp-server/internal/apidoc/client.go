@@ -37,6 +37,7 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 		return t, ""
 	}
 	c := declarations{doc: d, call: t.Call}
+	// Counted first, because the table has each key once.
 	variants := map[string]int{}
 	for i := range d.Len() {
 		if key := d.Key(i); keys[key] {
@@ -60,6 +61,7 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 		o.List = d.findList(l)
 		t.Operations = append(t.Operations, o)
 		if variants[key] > 1 { // one method and path for several operations, which differ by the body
+			// Without knowing the body, the types of one variant would reject the others.
 			c.open(key)
 			continue
 		}
@@ -77,10 +79,12 @@ func (d *Doc) auth(tokens []string) []runner.Auth {
 	for _, a := range d.Head.Auth {
 		kind, name, _ := strings.Cut(a.Place, ":")
 		r := runner.Auth{Value: a.Value}
+		// The user name and password go as two parts, so that the client encodes them itself.
 		if m := basic.FindStringSubmatch(a.Value); m != nil {
 			r = runner.Auth{Basic: m[1:]}
 		}
 		switch {
+		// A token that the API does not have would be sent as its name.
 		case !slices.Contains(tokens, a.Token) || name == "":
 			continue
 		case kind == "header":
@@ -137,6 +141,7 @@ func (d *Doc) findList(l operation.Line) string {
 			arrays, objects = append(arrays, name), append(objects, name)
 		}
 	}
+	// The only array of objects is the list, whatever its name.
 	if len(objects) == 1 {
 		return objects[0]
 	}
@@ -176,6 +181,7 @@ func property(member string) (name, ts string, ok bool) {
 		return "", "", false
 	}
 	at := strings.Index(member, ": ")
+	// A quoted name may contain ": " itself.
 	if strings.HasPrefix(member, `"`) {
 		end := 1
 		for end < len(member) && member[end] != '"' {
@@ -231,6 +237,7 @@ func (c *declarations) operation(l operation.Line, key string) {
 		if ts == "" {
 			return
 		}
+		// Each part gets a name, because the compiler shows names and not structures.
 		alias := c.alias(name)
 		fmt.Fprintf(&c.types, "type %s = %s;\n", alias, ts)
 		mark := "?"
@@ -281,6 +288,7 @@ func (c *declarations) alias(part string) string {
 
 // use returns a type for the declarations, with any for unknown parts. It queues the types that the type names.
 func (c *declarations) use(ts string) string {
+	// Queued and not written at once: types may refer to each other.
 	c.queue = append(c.queue, c.doc.named(ts)...)
 	return lenient(ts)
 }
@@ -417,6 +425,7 @@ func (c *declarations) text() string {
 		shown[name] = true
 		t, _ := c.doc.Type(name)
 		ts := t.TS
+		// The bound leaves the name declared, so that other types stay valid.
 		if c.types.Len()+named.Len()+len(ts) > maxDeclared {
 			ts = "any"
 		}

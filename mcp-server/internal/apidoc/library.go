@@ -120,6 +120,7 @@ func (l *Library) Docs(ctx context.Context) []*Doc {
 		return nil
 	}
 	for {
+		// Read under the lock, so that done belongs to the version.
 		l.mu.Lock()
 		current, done, docs := l.version == l.want.Version, l.done, l.docs
 		l.mu.Unlock()

@@ -32,6 +32,7 @@ const maxMistake = 300
 func (l *Library) Say(ctx context.Context, m runapi.Mistake, modules []runapi.Module) string {
 	lines := strings.Split(m.Text, "\n")
 	text := lines[0]
+	// The compiler would list all operations of the client.
 	if asked := unknownOption.FindStringSubmatch(text); asked != nil {
 		text = l.noOperation(ctx, asked[1], modules)
 	} else if last := lines[len(lines)-1]; len(lines) > 1 && last != "" {

@@ -44,6 +44,7 @@ func (l *Library) Modules(
 	ctx context.Context, cat controlapi.Catalog, code string, source func(skill string) string,
 ) []runapi.Module {
 	text := code
+	// Reading skills takes disk accesses, and most code imports none.
 	if strings.Contains(code, skillRoot) {
 		text += skills(code, source)
 	}
@@ -95,6 +96,7 @@ func findKeys(code string) map[string]bool {
 // fitting drops modules that do not fit into a run: first types, then clients.
 func fitting(all []runapi.Module) []runapi.Module {
 	for i := range all {
+		// The types are only for checking, so they go first.
 		if (runapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > runapi.MaxModules {
 			all[i].Types = ""
 		}
@@ -111,6 +113,7 @@ func skills(code string, source func(string) string) string {
 	var seen []string
 	for next := []string{code}; len(next) > 0; next = next[1:] {
 		for _, m := range importsSkill.FindAllStringSubmatch(next[0], -1) {
+			// Bounded, because skills may import each other without end.
 			if slices.Contains(seen, m[1]) || len(seen) == maxSkills || b.Len() > runapi.MaxCode {
 				continue
 			}

@@ -26,6 +26,7 @@ func (d *Doc) Miss(method, address string, status int) string {
 			continue
 		}
 		if m == method {
+			// Other errors do not mean that the input was wrong.
 			if status != 400 && status != 422 {
 				return "" // the operation is right, and the thing does not exist
 			}
@@ -66,6 +67,7 @@ func (d *Doc) path(u *url.URL) (path string, under bool) {
 		return "", false
 	}
 	path, under = strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
+	// A prefix must end at a segment: /v1 is not above /v10.
 	if !strings.HasPrefix(path, "/") {
 		return u.EscapedPath(), false
 	}

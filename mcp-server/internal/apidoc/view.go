@@ -106,6 +106,7 @@ func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 		only, _ := strings.CutPrefix(ts, "{ input: ") // the form of most mutations' arguments
 		named = strings.Trim(strings.TrimSuffix(only, " }"), "[]!")
 	}
+	// A long type leaves no room for a second one.
 	if len(ts) < most/2 {
 		if t, ok := d.Type(named); ok {
 			b.WriteString(" " + shorten(t.TS, most-len(ts)))
@@ -232,6 +233,7 @@ func (d *Doc) Find(text string) (int, bool) {
 	found, at := 0, 0
 	for i := range d.Len() {
 		key := d.Key(i)
+		// An exact key wins over a path that several methods have.
 		if key == text {
 			return i, true
 		}
@@ -293,6 +295,7 @@ func shorten(ts string, most int) string {
 		return cut(ts, most)
 	}
 	whole := len(ts) <= most
+	// Required properties come first, because a call without them fails.
 	slices.SortStableFunc(list, func(a, b string) int { return optional(a) - optional(b) })
 	var b strings.Builder
 	b.WriteString("{ ")
@@ -300,6 +303,7 @@ func shorten(ts string, most int) string {
 		if short := brief(m); !whole && len(short) < len(m) {
 			m = short
 		}
+		// The first property is always shown.
 		if b.Len()+len(m) > most && i > 0 && !whole {
 			fmt.Fprintf(&b, "…%d more ", len(list)-i)
 			break
