@@ -90,6 +90,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		cancel()
 	}()
 	select {
+	// The first frame must name the server: there is nothing to serve before it.
 	case f := <-frames:
 		if f.Start == nil {
 			return errors.New("the first frame does not start a server")
@@ -106,6 +107,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	defer server.close()
 	b.write(frame.FromBridge{Ready: server.ready()})
 	b.serve(ctx, server, frames)
+	// Cancelled before the wait, so that open requests end.
 	cancel()
 	b.requests.Wait()
 	return endOf(ended)
@@ -198,6 +200,7 @@ func (b *Bridge) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	// The dropped lines must reach the log before the last frame.
 	b.logs.flush()
 	f := frame.Failed{Code: frame.Gone, Message: err.Error()}
 	if e := (*frame.Error)(nil); errors.As(err, &e) {
@@ -237,6 +240,7 @@ func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
 	b.progress[id] = &frame.Progress{
 		Request: id, Done: p.Progress, Total: p.Total, Message: p.Message[:min(len(p.Message), frame.MaxLog)],
 	}
+	// The timer that runs already will send this report.
 	if waits {
 		return
 	}
@@ -324,6 +328,7 @@ func (b *Bridge) dial(
 	select {
 	case r := <-done:
 		if r.err != nil {
+			// The cause says more than the SDK's error, which only says cancelled.
 			cause := context.Cause(ctx)
 			cancel(nil)
 			if cause != nil {

@@ -82,6 +82,7 @@ func (c *capture) read(text []byte) (message []byte, ok bool) {
 			return nil, false
 		}
 		message = one
+		// One answer is enough: the batch belongs to one request.
 		if r, is := m.(*jsonrpc.Response); is {
 			c.answer(r.Result)
 			break
@@ -117,6 +118,7 @@ const codeTooLarge = -31999
 // an answer.
 func tooLargeAnswer(s *skim) (*jsonrpc.Response, bool) {
 	id, err := jsonrpc.MakeID(s.answers())
+	// An invalid ID means a notification or a request, which has no answer to replace.
 	if err != nil || !id.IsValid() {
 		return nil, false
 	}

@@ -104,6 +104,7 @@ func (b *Bridge) startChild(ctx context.Context, protocol string, patience, limi
 // abandon ends a server that could not be connected, and returns the reason.
 func (c *child) abandon(err error) error {
 	code, text := frame.NotConnected, "connecting to the server: "+err.Error()
+	// A slow server still runs, so there is no need to wait for its end.
 	if slow := (*slowError)(nil); !errors.As(err, &slow) {
 		select {
 		case <-c.done:
@@ -128,6 +129,7 @@ func (b *Bridge) command(ctx context.Context) *exec.Cmd {
 	// Without ctx's end: close ends the server step by step, so that it can clean up.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.program(argv[0]), argv[1:]...)
 	cmd.Env = slices.Clone(b.cfg.Env)
+	// Sorted, so that each start has the same environment.
 	for _, name := range slices.Sorted(maps.Keys(b.start.Env)) {
 		cmd.Env = append(cmd.Env, name+"="+b.start.Env[name])
 	}
@@ -142,6 +144,7 @@ func (b *Bridge) program(name string) string {
 		return name
 	}
 	path := filepath.Join(b.cfg.Programs, name)
+	// A file that cannot be executed must not hide a program on PATH.
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 		return path
 	}
@@ -170,6 +173,7 @@ func (c *child) start(cmd *exec.Cmd) error {
 	if err != nil {
 		_, _ = stdout.Close(), stderr.Close()
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			// Linux reports a missing interpreter or loader in the same way as a missing program.
 			if _, there := os.Stat(cmd.Path); there == nil {
 				return fmt.Errorf("the program %q is there, and what runs it is not: the interpreter in its first line, or the "+
 					"loader of its libraries. In the folder of programs have a static binary, or the interpreter too", cmd.Args[0])

@@ -44,6 +44,7 @@ func (l *logs) add(line string) {
 	l.tail = l.tail[max(0, len(l.tail)-lastWords):]
 	now := time.Now()
 	if l.at.IsZero() {
+		// The first line may use the whole burst.
 		l.budget = logBurst
 	} else {
 		l.budget = min(logBurst, l.budget+logRate*now.Sub(l.at).Seconds())

@@ -34,6 +34,7 @@ func (q *questions) ask() (uint64, chan frame.Answer) {
 	if q.open == nil {
 		q.open = map[uint64]chan frame.Answer{}
 	}
+	// IDs are never reused, so a late answer cannot reach another question.
 	q.id++
 	answer := make(chan frame.Answer, 1)
 	q.open[q.id] = answer
@@ -56,6 +57,7 @@ func (b *Bridge) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elici
 	refuse := func(why string) (*mcp.ElicitResult, error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: why}
 	}
+	// A question with a URL would send the user to a page that the server chose.
 	if mode := req.Params.Mode; mode != "" && mode != "form" {
 		return refuse("only questions with a form are passed on")
 	}

@@ -151,6 +151,7 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 
 // isSessionLost drops a session that the server does not know, or that has ended.
 func (r *remote) isSessionLost(s *mcp.ClientSession, c *capture, err error) bool {
+	// The ping costs a request, so it is sent only if the error names a session.
 	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.namesLostSession(err) && r.cannotPing(s)
 	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
 		r.drop(s)
@@ -194,6 +195,7 @@ func (r *remote) drop(s *mcp.ClientSession) {
 	defer r.mu.Unlock()
 	if r.current == s {
 		r.current = nil
+		// In the background, because closing waits for the server.
 		go func() { _ = s.Close() }()
 	}
 }
@@ -258,6 +260,7 @@ func (d *door) own(u *url.URL) bool { return u.Scheme == d.url.Scheme && u.Host 
 func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	out := req.Clone(ctx)
+	// Only on the server's host: a credential in a header must not leak to another.
 	if d.own(req.URL) {
 		for name, value := range d.headers {
 			out.Header.Set(name, value)
@@ -332,6 +335,7 @@ func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 	for buf := make([]byte, 64<<10); ; {
 		n, err := resp.Body.Read(buf)
 		s.add(buf[:n])
+		// Kept only up to the bound; skim reads the rest without storing it.
 		if s.size <= frame.MaxMessage {
 			kept.Write(buf[:n])
 		}
@@ -396,6 +400,7 @@ func (e *events) Read(p []byte) (int, error) {
 		// Checked on every read, so that an event without an end does not fill the memory.
 		if e.event.refused() {
 			e.capture.tooLarge()
+			// An error ends the stream: the rest of the event is not read.
 			return 0, fmt.Errorf("an event is too large: %w", io.ErrUnexpectedEOF)
 		}
 		if e.answers {

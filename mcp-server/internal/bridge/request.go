@@ -160,6 +160,7 @@ func (c *capture) result(err error) json.RawMessage {
 	var r struct {
 		Type string `json:"resultType"`
 	}
+	// Only an object can be a result.
 	if len(c.raw) == 0 || c.raw[0] != '{' || json.Unmarshal(c.raw, &r) != nil || r.Type == "input_required" {
 		return nil
 	}
@@ -228,6 +229,7 @@ func (b *Bridge) pages(
 ) (all []json.RawMessage, truncated bool, err error) {
 	all = []json.RawMessage{}
 	cursor, size := "", 0
+	// A hostile server may have pages without end.
 	for range maxPages {
 		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			return send(ctx, cs, cursor)
@@ -243,6 +245,7 @@ func (b *Bridge) pages(
 			return nil, false, err
 		}
 		for _, item := range items(p) {
+			// All pages together are one result, with one bound.
 			if size += len(item); size > frame.MaxMessage {
 				return nil, false, tooLarge()
 			}

@@ -126,6 +126,7 @@ func (w *wire) expect(ctx context.Context, r *jsonrpc.Request) {
 // giveUp answers server/discover for the server, like a server that does not know the request.
 func (w *wire) giveUp(id jsonrpc.ID) {
 	w.mu.Lock()
+	// An answer may have come at the same moment.
 	open := w.open && w.discover == id
 	w.open = w.open && !open
 	w.mu.Unlock()
@@ -150,6 +151,7 @@ func (w *wire) follow(in io.Reader) {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, s, err := readMessage(lines)
+		// A last line without a line feed counts as well.
 		if len(line) > 0 || s.size > 0 {
 			w.take(line, s)
 		}
