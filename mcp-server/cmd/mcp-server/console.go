@@ -63,6 +63,7 @@ func shown(getenv func(string) string) []console.Setting {
 		out = append(out, console.Setting{Name: name, Value: value, Default: value == def})
 	}
 	for _, name := range []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS"} {
+		// A secret may also be in a file, named by the setting with _FILE.
 		set := getenv(name) != "" || getenv(name+"_FILE") != ""
 		one := console.Setting{Name: name, Value: "not set", Default: !set}
 		if set {

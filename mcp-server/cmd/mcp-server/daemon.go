@@ -91,6 +91,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
+	// The database comes first: skills and alarms may be in it.
 	if err = d.openDatabase(ctx); err != nil {
 		return nil, err
 	}
@@ -102,6 +103,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	}
 	only := &sandbox.Sandbox{}
 	var source sandbox.Source = only
+	// A cluster has several sandboxes, each with its proxy and catalog.
 	if f.follow == nil {
 		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 		d.control = controlapi.NewClient(f.control)
@@ -169,6 +171,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	if d.tenants, err = openTenants(d, s.MCPTokensFile); err != nil {
 		return nil, err
 	}
+	// Listening comes last, so that no client connects before all parts exist.
 	return d, d.open(ctx, getenv, m)
 }
 
@@ -177,6 +180,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 func (d *daemon) fleetConfig() fleet.Config {
 	f := d.flags
 	c := fleet.Config{Follow: f.follow, Dial: fleet.Dial(f.identity, mtls.Sandbox), Log: d.log}
+	// Each pod has a proxy for its sandbox, so each is served when it joins.
 	if f.proxy == "" {
 		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.attend(ctx, s.Control) }
 		return c
@@ -324,6 +328,7 @@ func (d *daemon) stop() {
 	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)
 	var draining sync.WaitGroup
+	// The endpoints of all tenants drain together, within one time limit.
 	for _, h := range d.handlers() {
 		draining.Go(func() { h.Drain(drain) })
 	}

@@ -33,6 +33,7 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	if err != nil && database.IsMistake(err) {
 		return fmt.Errorf("DATABASE_URL: %w", database.Explain(err))
 	}
+	// mcp-server starts without Postgres and tries again later, so that a restart of the database does no harm.
 	if err != nil {
 		d.log.Warn("Postgres cannot be used yet", logline.Tag("database"),
 			slog.String("error", database.Explain(err).Error()))

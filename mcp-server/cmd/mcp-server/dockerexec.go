@@ -146,6 +146,7 @@ var _ io.Writer = (*lineLog)(nil)
 func (l *lineLog) Write(p []byte) (int, error) {
 	l.pending = append(l.pending, p...)
 	for {
+		// A line without an end is logged in pieces, so that it does not fill the memory.
 		i := bytes.IndexByte(l.pending, '\n')
 		if i < 0 && len(l.pending) < maxLine {
 			return len(p), nil

@@ -73,6 +73,7 @@ func readable(dir string) (path string, remove func(), err error) {
 		return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
 	}
 	remove = func() { _ = os.RemoveAll(copied) }
+	// The write-ahead log may have the latest runs.
 	for _, name := range []string{database.Name, database.Name + "-wal"} {
 		err := copyFile(filepath.Join(dir, name), filepath.Join(copied, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -92,6 +93,7 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer in.Close()
+	// A special file that a hostile mcp-server made could block the copy or give it no end.
 	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
 		return errors.Join(err, fmt.Errorf("%s is no regular file", from))
 	}

@@ -56,6 +56,7 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	if err := becomeOwner(m.history); err != nil {
 		return err
 	}
+	// The target needs its tables before the copy.
 	if err := m.db.Migrate(ctx, database.Migrations); err != nil {
 		return database.Explain(err)
 	}
@@ -179,6 +180,7 @@ func (m *mover) listTenants(ctx context.Context) (names []string) {
 
 // importSkills copies a folder into Postgres. It ignores files that are not skills.
 func (m *mover) importSkills(ctx context.Context, to database.Documents, dir string) (n int, err error) {
+	// Opened for reading only: the source must stay as it is.
 	s, err := skill.Open(dir, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -187,6 +189,7 @@ func (m *mover) importSkills(ctx context.Context, to database.Documents, dir str
 		return 0, err
 	}
 	defer s.Close()
+	// Only names that are skills, without links and other files that code may have left.
 	for _, name := range s.Names() {
 		_, source, err := s.Read(name)
 		if err == nil {

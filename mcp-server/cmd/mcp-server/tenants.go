@@ -83,6 +83,7 @@ func (t *tenants) look() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.file
+	// Only a changed file is read, because this runs every second.
 	if err == nil && last != nil && os.SameFile(last, info) && last.ModTime().Equal(info.ModTime()) &&
 		last.Size() == info.Size() {
 		return
@@ -111,6 +112,7 @@ func (t *tenants) read() ([]tokenfile.Tenant, error) {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE (for user %d): %w", os.Getuid(), err)
 	}
 	defer f.Close()
+	// One byte more than the bound, so that Parse notices a file that is too large.
 	data, err := io.ReadAll(io.LimitReader(f, tokenfile.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE: %w", err)
@@ -178,6 +180,7 @@ func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	if found == nil || t.closed {
 		return "", nil
 	}
+	// The server is made with the first request, so that tenants without requests take no memory.
 	if found.mcp == nil {
 		if err := t.open(found); err != nil {
 			t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
@@ -214,6 +217,7 @@ func (t *tenants) open(c *client) error {
 	}}
 	cfg.Tenant = c.tenant
 	if c.Timeout > 0 {
+		// A tenant's limit can only lower the server's.
 		cfg.TimeoutMax = min(cfg.TimeoutMax, c.Timeout)
 		cfg.TimeoutDefault = min(cfg.TimeoutDefault, c.Timeout)
 	}
