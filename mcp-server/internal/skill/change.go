@@ -120,6 +120,7 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 		poll = tick.C
 	}
 	last := s.Snapshot()
+	// An event may not change a skill, such as the creation of a draft.
 	tell := func() {
 		now := s.Snapshot()
 		if len(now.Since(last)) > 0 {
@@ -143,6 +144,7 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 			if first.IsZero() {
 				first = time.Now()
 			}
+			// The wait ends at unsettled even if changes go on.
 			quiet.Reset(max(0, min(settle, unsettled-time.Since(first))))
 		case <-quiet.C:
 			first = time.Time{}

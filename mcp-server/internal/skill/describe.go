@@ -21,6 +21,7 @@ func Describe(source string) string {
 	var words []string
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "*/"))
+		// A description ends with its paragraph or at the next tag.
 		if i > 0 && (line == "" || strings.HasPrefix(line, "@")) {
 			break
 		}
@@ -58,6 +59,7 @@ func docstring(source string) string {
 		_, rest, _ = strings.Cut(rest, "\n")
 		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
 	}
+	// A raw string is a docstring as well.
 	rest = strings.TrimLeft(rest, "rR")
 	for _, quote := range []string{`"""`, "'''", `"`, "'"} {
 		if text, ok := strings.CutPrefix(rest, quote); ok {
@@ -82,6 +84,7 @@ func leadingComment(source string) string {
 		case strings.HasPrefix(rest, "/*"):
 			text, after, ok := strings.Cut(rest[2:], "*/")
 			b.WriteString(text + "\n\n")
+			// An unfinished comment goes to the end of the source.
 			if !ok {
 				return b.String()
 			}

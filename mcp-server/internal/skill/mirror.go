@@ -66,6 +66,7 @@ func OpenMirror(
 	ctx context.Context, dir string, of database.Documents, readOnly bool, log *slog.Logger,
 ) (*Store, error) {
 	dir = filepath.Join(dir, mirrored)
+	// 0700, because slots must not read or write the copy.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the skills directory: %w", err)
 	}
@@ -153,6 +154,7 @@ func (m *mirror) refresh(ctx context.Context) {
 	defer cancel()
 	now := outcome{asOf: time.Now()}
 	err := database.Explain(m.pull(short, &now))
+	// A store that is closing has no problem to report.
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -215,6 +217,7 @@ func (r *outcome) choose(list []database.Document) map[string]database.Document 
 		case strings.HasPrefix(o.Name, "."): // CodeForge's markers
 		case !ValidName(name) || File(name) != o.Name:
 			r.skip(o.Name, "not a skill name")
+		// The size is known from the list, so a large document is never read.
 		case o.Size > MaxSize:
 			r.skip(o.Name, "too large")
 		case len(wanted) == MaxCount:
@@ -279,6 +282,7 @@ func (m *mirror) place(name string, data []byte, tag int64) error {
 	if err != nil {
 		return err
 	}
+	// A rename replaces the file at once, so that readers see no part.
 	if err := m.root.Rename(tmp, name); err != nil {
 		_ = m.root.Remove(tmp)
 		return fmt.Errorf("writing the skill: %w", err)
@@ -334,6 +338,7 @@ func (m *mirror) change(
 	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
 	defer cancel()
 	m.busy.Lock()
+	// The version is read under busy, so that no other change comes in between.
 	tag, ok := of(m.version(name))
 	err := error(ErrChanged)
 	if ok {
@@ -342,6 +347,7 @@ func (m *mirror) change(
 	m.busy.Unlock()
 	switch {
 	case errors.Is(err, database.ErrConflict), errors.Is(err, ErrChanged):
+		// The copy is out of date, so the caller would fail again without a refresh.
 		m.refresh(ctx)
 		return ErrChanged
 	case err != nil:

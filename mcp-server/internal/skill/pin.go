@@ -100,6 +100,7 @@ func (s *Store) Pin(name, sum string) error {
 	if s.pins == nil {
 		return errors.New("skills cannot be pinned: there is no folder for it")
 	}
+	// The person has seen a source, and code may have changed the file since.
 	_, source, err := s.Read(name)
 	if err == nil && Sum(source) != sum {
 		err = ErrChanged
@@ -142,6 +143,7 @@ func (s *Store) Unpin(name string) error {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	_, source, err := s.pins.Read(name)
+	// A file with the twin's name would be imported instead of the skill.
 	if err == nil && !s.readOnly && s.taken(name) != nil {
 		err = s.remove(twin(name))
 	}
@@ -170,6 +172,7 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 	case s.Pinned(name):
 		return Skill{}, ErrPinned
 	}
+	// Two writes at once could both find room and exceed the bound together.
 	s.making.Lock()
 	defer s.making.Unlock()
 	if err := s.room(name, len(source)); err != nil {
@@ -184,6 +187,7 @@ func (s *Store) write(name, source string) (Skill, error) {
 		before, _, err := s.readFile(name)
 		create := err != nil && !errors.Is(err, ErrChanged) // no file, or one that is not a skill or cannot be read
 		if create {
+			// The entry may be a link or a folder that code made, which a write must not follow.
 			_ = s.clear(File(name))
 		}
 		k, err := s.replace(name, source, before, create)

@@ -306,6 +306,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)
 	}
+	// Lstat, because Stat would follow a link.
 	before, err := s.root.Lstat(File(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrNotFound, name)
@@ -329,6 +330,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
+	// Between Lstat and open, code may have replaced the file with a link.
 	//defence:skill-links
 	case !os.SameFile(before, info), links(info) == 0:
 		err = ErrChanged

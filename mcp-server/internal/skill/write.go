@@ -100,6 +100,7 @@ func (s *Store) replace(name, source string, before Skill, create bool) (Skill, 
 	if err != nil {
 		return Skill{}, err
 	}
+	// After a rename the name is gone, so this removes only a draft that was not used.
 	defer func() { _ = s.root.Remove(tmp) }()
 	if create {
 		// Link fails if the name was taken meanwhile; Rename would replace the other file.
@@ -112,6 +113,7 @@ func (s *Store) replace(name, source string, before Skill, create bool) (Skill, 
 	if err != nil {
 		return Skill{}, changedOr(err, fs.ErrNotExist)
 	}
+	// Code may have changed the file since it was read, and its change must not be lost.
 	if inode(now) != before.inode || !now.ModTime().Equal(before.Modified) || now.Size() != before.Size {
 		return Skill{}, ErrChanged
 	}
@@ -155,6 +157,7 @@ func (s *Store) removeDrafts() {
 	defer dir.Close()
 	names, _ := dir.Readdirnames(maxEntries) // later ones can wait
 	for _, name := range names {
+		// The seed marker has the same prefix and stays.
 		if strings.HasPrefix(name, temporary) && name != seeded {
 			_ = s.root.Remove(name) // a folder with content stays
 		}
@@ -197,6 +200,7 @@ func (s *Store) Seed(shipped fs.FS) (int, error) {
 	if s.mirror != nil {
 		return s.seedDatabase(shipped)
 	}
+	// O_EXCL decides which of two processes seeds.
 	mark, err := s.root.OpenFile(seeded, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if errors.Is(err, fs.ErrExist) {
 		return 0, nil
