@@ -261,7 +261,7 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 		}
 	}
 	// Instances of every earlier catalog are checked, because they may live on with a call in flight.
-	for i := range b.retired { // of whatever catalog
+	for i := range b.retired {
 		if next := b.servers[i.server.api.Name]; next != nil && identity(next.api) != identity(i.server.api) {
 			// The proxy finds a slot's hosts by the API's name, which now has other hosts or belongs to another server.
 			i.kill(errStopped)

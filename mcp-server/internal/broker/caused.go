@@ -102,7 +102,7 @@ func (i *instance) sendCalls(ctx context.Context) error {
 }
 
 // over reports a call's end to the proxy, and fetches the requests that the server sent meanwhile. If other calls were
-// in flight since the last fetch, any of these calls may have caused the requests.
+// in flight since the last fetch, each call may have caused the requests.
 func (b *Broker) over(c *call, i *instance, id uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +151,7 @@ func (b *Broker) told(i *instance) {
 	b.tellings.Broadcast()
 }
 
-// awaitTold waits for the requests of all calls of an ended instance. Each of these calls ends within drainTime.
+// awaitTold waits for the requests of all calls of an ended instance. Each call ends within drainTime.
 func (b *Broker) awaitTold(i *instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
