@@ -10,16 +10,16 @@ import (
 // Migration is one step of the schema in the SQL of each database. If Postgres is empty, Postgres skips the step.
 type Migration struct{ SQLite, Postgres string }
 
-// Migrations bring an empty database to the current schema: one of version n needs those from n on. Never change one
-// that was released; append.
+// Migrations bring an empty database to the current schema. A database of version n needs the migrations from n on.
+// Never change a released migration; append a new one.
 //
-// A value that queries search has a column. The rest of a run or an exchange is in data, as JSON of historyapi, so that
-// a new field needs no migration. Numbers are microseconds since 1970. A row of total sums up a quarter of an hour of
-// one kind (history/ledger.go says what source and target are). A fact is an API, a host or a skill of a run.
+// Each value that queries search has a column. The rest of a run or an exchange is in data, as JSON of historyapi, so
+// that a new field needs no migration. Numbers are microseconds since 1970. A row of total sums up a quarter of an hour
+// of one kind; history/ledger.go explains source and target. A fact is an API, a host or a skill of a run.
 //
-// Only Postgres has the tables from event on: with SQLite, followers are in one process, and skills, pins and alarms
-// are files. writer is the process that wrote an event. A document is a file that replicas share. Ids compare as bytes,
-// because list.go looks for the beginning of an id.
+// Only Postgres has the tables from event on. With SQLite, followers are in one process, and skills, pins and alarms
+// are files. writer is the process that wrote an event. A document is a file that replicas share. IDs compare as bytes,
+// because list.go searches for the start of an ID.
 var Migrations = []Migration{{SQLite: `
 CREATE TABLE run (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, denied INTEGER NOT NULL,
 	client TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, hints TEXT NOT NULL DEFAULT '[]');
