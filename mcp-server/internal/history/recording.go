@@ -356,7 +356,7 @@ func putRun(ctx context.Context, tx *transaction, run historyapi.Run, hints stri
 	return err
 }
 
-// putFacts stores what runs are searched by.
+// putFacts stores the facts that runs are searched by.
 func putFacts(ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange) error {
 	var facts [][2]string
 	for _, x := range list {
