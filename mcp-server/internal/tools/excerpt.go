@@ -13,7 +13,7 @@ type excerptBuffer struct {
 	limit int
 	head  strings.Builder // the first limit characters
 	heads int             // characters in head
-	tail  []byte          // what followed the head, at least the last limit characters
+	tail  []byte          // the text after the head, at least the last limit characters
 	tails int             // characters in tail
 	total int             // characters written
 }

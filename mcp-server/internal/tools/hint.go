@@ -175,7 +175,7 @@ func refusals(printed string, r rendering) []voice.Text {
 	if folder != nil {
 		add(true, "Import it by its whole path: \"%PATH.ts\".", "%PATH", "/"+folder[1])
 	}
-	// One wrong import can match several of these patterns; only the most precise hint is given.
+	// One wrong import can match several patterns; only the most precise hint is shown.
 	isPackage := !wantsMCP && folder == nil && importRefusal.MatchString(printed)
 	add(isPackage, "Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and "+
 		"modules in /skills.")

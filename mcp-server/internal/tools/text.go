@@ -200,7 +200,7 @@ func (s *Surface) skillLines() string {
 		}
 		if i == maxSkillLines || b.Len()+len(line) > maxSkillText {
 			all := "[...Deno.readDirSync(\"/skills\")].map((f) => f.name) lists all"
-			if s.private() { // private runs see only what they import
+			if s.private() { // private runs see only the skills that they import
 				all = "list_apis with a query finds them"
 			}
 			fmt.Fprintf(&b, "and %d more: %s.\n", len(l.Skills)-i, all)
