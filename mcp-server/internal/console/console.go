@@ -208,6 +208,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.signIn(w, r)
 	default:
 		h.Set("Cache-Control", "no-store")
+		// The bearer is checked here and not per route, so that a new route cannot forget it.
 		s, ok := c.sessions.find(bearer(r))
 		//defence:console-bearer
 		if !ok {
@@ -247,6 +248,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	if !readJSON(w, r, &in) {
 		return
 	}
+	// The code is tried first, because it works only once and must be used up.
 	if in.Secret == "" || !c.sessions.use(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
 		rpc.Answer(w, http.StatusUnauthorized, refusal{
 			"This is neither the token nor a valid code. A code works once, for one minute: run codeforge console again.",
@@ -296,6 +298,7 @@ var errNotFound = &told{http.StatusNotFound, "There is nothing of this name."}
 // fail answers with the text of an error. It logs an error that is not meant for the page.
 func (c *Console) fail(w http.ResponseWriter, err error) {
 	var t *told
+	// Other errors may be faults, so the log gets them too.
 	if errors.As(err, &t) {
 		rpc.Answer(w, t.status, refusal{t.text})
 		return

@@ -95,6 +95,7 @@ func answerOf(r *http.Request, to any) error {
 
 // undecided converts the proxy's reason for refusing a decision to an error for the page.
 func undecided(err error) error {
+	// The proxy refused the decision, for example because the request no longer waits.
 	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == controlapi.StatusNotDecided {
 		return &told{http.StatusConflict, no.Text}
 	}

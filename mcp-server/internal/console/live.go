@@ -75,6 +75,7 @@ func (n *news) add(e historyapi.Event, watched string) {
 		switch {
 		case id == "":
 			id = e.Run.ID
+		// Too many runs for one line: the page loads the list.
 		case len(n.Runs) >= maxRuns:
 			n.Gap = true
 		default:
@@ -118,6 +119,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		}
 		c.look(ctx, &now, n%slowTicks == 0)
 		if n++; n == 1 || now != last {
+			// The first line always has the versions, so that a new page can compare its data.
 			line.Versions, last = &now, now
 		}
 		var err error
@@ -125,6 +127,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		case line.Versions != nil || line.After != "":
 			err = enc.Encode(line)
 			line, wrote = news{}, time.Now()
+		// An empty line fails if the reader has gone.
 		case time.Since(wrote) >= keepTime:
 			_, err = io.WriteString(w, "\n")
 			wrote = time.Now()

@@ -63,6 +63,7 @@ func (s *sessions) Code() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
+	// The oldest code gives way, so that a new one always works.
 	if len(s.codes) >= maxCodes {
 		s.codes = s.codes[1:]
 	}
@@ -93,6 +94,7 @@ func (s *sessions) begin(agent string) (bearer string, opened session) {
 	defer s.mu.Unlock()
 	s.sweep()
 	if len(s.open) >= maxSessions {
+		// Its streams must end with it.
 		close(s.open[0].ended)
 		s.open = slices.Delete(s.open, 0, 1)
 	}

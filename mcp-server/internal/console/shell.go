@@ -50,6 +50,7 @@ func (s shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Path), "/")
 	f, ok := s[name]
 	switch {
+	// A file of an unknown type is not served, because a browser could guess its type.
 	case !ok || f.kind == "":
 		http.Error(w, "CodeForge: the console is at "+Path, http.StatusNotFound)
 	case name == "" && r.URL.Path != Path:

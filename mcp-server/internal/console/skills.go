@@ -49,6 +49,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 		uses[known[i].Skill] = &known[i]
 	}
 	versions, noStore := c.cfg.History.SkillVersions(r.Context(), "")
+	// Reading the skills must work without a history.
 	if noStore != nil {
 		versions = nil // without a store there are none
 	}
@@ -64,6 +65,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 			Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name],
 			Last: last[k.Name], Pinned: c.cfg.Skills.Pinned(k.Name),
 		}
+		// Known uses without an entry mean that no run imported the skill.
 		if err == nil && one.Use == nil {
 			one.Use = &historyapi.SkillUse{Skill: k.Name}
 		}
@@ -87,6 +89,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 func (c *Console) readSkill(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	k, source, err := c.cfg.Skills.Read(name)
+	// A deleted skill is still shown if the history has its versions.
 	gone := errors.Is(err, skill.ErrNotFound)
 	if errors.Is(err, skill.ErrName) {
 		return nil, errNotFound
