@@ -110,6 +110,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("--listen %q: want host:port, e.g. 127.0.0.1:8080", addr)
 	}
+	// The token protects against other machines; without it, /proc shows only local users.
 	if !isLoopback(host) && !e.cfg.HasToken && !e.cfg.Container {
 		return fmt.Errorf("listening on %s would let other machines in: set MCP_AUTH_TOKEN, or listen on 127.0.0.1", addr)
 	}
@@ -130,6 +131,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
+	// Without [::1], clients that resolve localhost to it would not connect.
 	six, err := new(net.ListenConfig).Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
 	if err != nil {
 		e.cfg.Log.Info("not listening on [::1] as well", logline.Tag("mcp"), slog.String("reason", err.Error()))
@@ -141,6 +143,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 
 func (e *Endpoint) add(l net.Listener) {
 	l = guard.Limit(l, maxConnections)
+	// In a container, all connections come from the engine, so their users are unknown.
 	if !e.cfg.HasToken && !e.cfg.Container {
 		l = &guard.Listener{Listener: l, UIDs: e.cfg.UIDs, Log: e.cfg.Log}
 	}
@@ -219,6 +222,7 @@ func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request, tell bool) {
 // metrics answers with mcp-server's metrics, then with those of the other daemon, if it responds.
 func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 	more := ""
+	// The other daemon may hang, and a scrape must not.
 	if e.cfg.MoreMetrics != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
@@ -227,6 +231,7 @@ func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	own := &capture{header: http.Header{}}
+	// An own request, because the client's headers could ask for another format.
 	plain := &http.Request{Method: http.MethodGet, Header: http.Header{}}
 	promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(own, plain)
 	w.Header().Set("Content-Type", own.header.Get("Content-Type"))
@@ -274,6 +279,7 @@ func (e *Endpoint) Close(ctx context.Context) {
 	var servers sync.WaitGroup
 	for _, s := range []*http.Server{e.server, e.local} {
 		servers.Go(func() {
+			// Shutdown waits for event streams, which may last, so Close ends them after ctx.
 			if s.Shutdown(ctx) != nil {
 				_ = s.Close()
 			}
@@ -299,6 +305,7 @@ func Health(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("--listen %q: want host:port", addr)
 	}
+	// An address for listening, such as 0.0.0.0, is no address to connect to.
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
 		host = "127.0.0.1"
 	}
