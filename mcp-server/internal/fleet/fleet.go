@@ -99,6 +99,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
+		// A stream that lasted was no failure, so the pauses start again from the shortest.
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
@@ -109,6 +110,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+	// Runs until all pods have left, so that no goroutine outlives Run.
 	f.set(ctx, nil)
 	f.work.Wait()
 }
@@ -131,6 +133,7 @@ func (f *Fleet) set(ctx context.Context, list []Place) {
 	}
 	for id, p := range f.pods {
 		if !now[id] {
+			// Its runs go on; part removes it after the last one.
 			p.gone = true
 			f.part(p)
 		}
@@ -160,6 +163,7 @@ func (f *Fleet) join(ctx context.Context, place Place) *pod {
 // control returns a client of a pod's proxy.
 func (f *Fleet) control(place Place) *controlapi.Client {
 	if f.cfg.Proxy != nil {
+		// All pods share the proxy, which tells them apart by their address.
 		host, _, _ := net.SplitHostPort(place.Runs) // a place has an address
 		return controlapi.NewClientOver(f.cfg.Proxy).Of(host)
 	}
@@ -218,6 +222,7 @@ func (f *Fleet) pick(asked []*pod) *pod {
 
 // Acquire implements sandbox.Source. It refuses leases ahead, because the next run may get another pod.
 func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+	// The next run may get another pod, so a lease here could stay unused.
 	if r.Ahead {
 		return sandbox.Lease{}, runapi.ErrBusy
 	}
@@ -233,6 +238,7 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 		l, err := p.Acquire(ctx, r)
 		if err == nil {
 			f.heard(p, l.Taken)
+			// The load counts until the lease has ended.
 			l.Released = func() { f.count(p, -1) }
 			return l, nil
 		}

@@ -99,6 +99,7 @@ func (s slice) places(shared bool) []Place {
 			ports[*p.Name] = *p.Port
 		}
 	}
+	// Without these ports the pods cannot be reached.
 	if s.AddressType != "IPv4" || ports[portRuns] == 0 || ports[portControl] == 0 && !shared {
 		return nil
 	}
@@ -109,6 +110,7 @@ func (s slice) places(shared bool) []Place {
 		}
 		at := func(port int) string { return net.JoinHostPort(e.Addresses[0], fmt.Sprint(port)) }
 		ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+		// A pod that ends still serves its runs, but gets no new ones.
 		leaves := e.Conditions.Terminating != nil && *e.Conditions.Terminating
 		out = append(out, Place{
 			ID: e.TargetRef.UID, Runs: at(ports[portRuns]), Control: at(ports[portControl]), Ready: ready && !leaves,
@@ -133,6 +135,7 @@ func (s *Slices) Follow(ctx context.Context, on func([]Place)) error {
 		}
 		on(list)
 	}
+	// The list gives the version from which the watch misses no change.
 	version, err := s.list(ctx, client, all)
 	if err != nil {
 		return err
