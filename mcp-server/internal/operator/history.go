@@ -79,6 +79,7 @@ func follow(w http.ResponseWriter, r *http.Request, s *history.Store, stop <-cha
 		return
 	}
 	cursor := r.URL.Query().Get("cursor")
+	// Without a cursor, a reader gets only new events.
 	if cursor == "" {
 		cursor = s.Now()
 	}

@@ -44,6 +44,7 @@ func told(w http.ResponseWriter, v any, err error) {
 		rpc.Answer(w, http.StatusOK, v)
 		return
 	}
+	// Other errors are sentences for the operator.
 	if e := (*rpc.Error)(nil); !errors.As(err, &e) {
 		err = refused(err)
 	}
