@@ -28,6 +28,7 @@ func find(ctx context.Context, text, search string) (first, count int, err error
 		if search[k] == text[i] {
 			k++
 		}
+		// Only whole lines match: SEARCH starts at a line start.
 		if at := i + 1 - len(search); k == len(search) && (at == 0 || text[at-1] == '\n') {
 			if count == 0 {
 				first = at

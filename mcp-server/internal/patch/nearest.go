@@ -17,6 +17,7 @@ const (
 // nearest returns the lines of text that are most similar to search, or "". Lines that differ only in white space count
 // most, then common words.
 func nearest(ctx context.Context, text, search string) (string, error) {
+	// Bounded, because the texts are untrusted and this only helps to write an error.
 	want := lines(search, maxSearchLines)
 	have := lines(text, maxTextLines)
 	similar := newSimilarity(want)
@@ -39,6 +40,7 @@ func nearest(ctx context.Context, text, search string) (string, error) {
 			best, bestScore = i, sum
 		}
 	}
+	// Less similarity would show an unrelated part of the text.
 	if bestScore < 0.3 {
 		return "", ctx.Err()
 	}

@@ -130,6 +130,7 @@ func Apply(ctx context.Context, text string, blocks []Block, most int) (string, 
 	// Models write line feeds only, so a text with CRLF would match no block.
 	out := strings.ReplaceAll(text, "\r\n", "\n")
 	crlf := out != text
+	// SEARCH ends in a line feed, so the last line of the text needs one as well.
 	if out != "" && !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
@@ -139,6 +140,7 @@ func Apply(ctx context.Context, text string, blocks []Block, most int) (string, 
 			problem.Block = i + 1
 		}
 		if err != nil {
+			// All or none: earlier blocks are dropped too.
 			return text, err
 		}
 		if len(next) > most {
@@ -146,6 +148,7 @@ func Apply(ctx context.Context, text string, blocks []Block, most int) (string, 
 		}
 		out = next
 	}
+	// The line ends of the file stay as they were.
 	if crlf {
 		out = strings.ReplaceAll(out, "\n", "\r\n")
 	}
