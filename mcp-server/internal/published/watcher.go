@@ -67,6 +67,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			return
 		}
 		w.fail(err)
+		// A stream that lasted was no failure, so the pauses start again from the shortest.
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
@@ -102,6 +103,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 		}
 		select {
 		case version := <-changed:
+			// Events may repeat the version that Renew has already fetched.
 			if version != w.Catalog().Version {
 				err = w.Renew(ctx)
 			}
@@ -124,6 +126,7 @@ func note(changed chan string, e controlapi.Event) {
 		}
 		select {
 		case <-changed:
+		// The channel has an older version, which is dropped below.
 		default:
 		}
 	}
@@ -142,6 +145,7 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
 	}
+	// Asked before the catalog counts as known, so that the first call lists the languages.
 	if w.cfg.Python != nil {
 		h, err := w.cfg.Sandbox.Health(ctx)
 		if err != nil {
@@ -151,6 +155,7 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Under the lock, so that Catalog never returns a catalog before Changed has seen it.
 	if w.cfg.Changed != nil && (!w.known || w.catalog.Version != cat.Version) {
 		w.cfg.Changed(cat)
 	}
