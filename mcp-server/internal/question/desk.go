@@ -119,9 +119,11 @@ func (d *Desk) wait(ctx context.Context, p *parked) *mcp.CallToolResult {
 		if state := d.park(p, a); state != "" {
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{key: a.question.params()}, RequestState: state}
 		}
+		// Too many calls wait, so the question is refused and the work goes on.
 		a.answer <- nil
 		return d.wait(ctx, p)
 	case <-ctx.Done():
+		// The caller gave up, so the work is cancelled as well.
 		p.stop()
 		<-p.done
 		return p.result()
@@ -141,6 +143,7 @@ func (p *parked) result() *mcp.CallToolResult {
 func (d *Desk) park(p *parked, a asked) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Each parked call keeps a run and a slot.
 	if len(d.parked) >= maxParked {
 		return ""
 	}
@@ -150,6 +153,7 @@ func (d *Desk) park(p *parked, a asked) string {
 	state := rand.Text()
 	p.open = &a
 	d.parked[state] = p
+	// Clients may never return, and the call must not wait forever.
 	p.timer = time.AfterFunc(parkTime, func() {
 		if d.take(state, p.owner) != nil {
 			p.stop()
@@ -163,6 +167,7 @@ func (d *Desk) take(state, owner string) *parked {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.parked[state]
+	// A state alone is not enough: another client must not answer this one's question.
 	if p == nil || p.owner != owner {
 		return nil
 	}
