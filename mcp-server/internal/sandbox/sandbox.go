@@ -49,6 +49,7 @@ func (l Lease) Good() bool { return l.stream == l.Of.Runs.Stream() }
 // Release ends the lease and kills processes that still run in it. After an error the lease, or the sandbox, is gone.
 func (l Lease) Release(ctx context.Context) error {
 	if l.Released != nil {
+		// The share counts the slot until the lease has ended, even after an error.
 		defer l.Released()
 	}
 	return l.Of.Runs.Release(ctx, l.Generation)
