@@ -24,6 +24,7 @@ func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool
 			return s, true
 		}
 		pointer, ok := strings.CutPrefix(ref, "#")
+		// Only references within the document: another could make CodeForge read a URL.
 		if !ok || !spend(1+strings.Count(pointer, "/")) {
 			return nil, false
 		}
@@ -106,6 +107,7 @@ func Required(s map[string]any) []string {
 	for _, one := range list {
 		name, ok := one.(string)
 		property, _ := properties[name].(map[string]any)
+		// A property with a default may be omitted.
 		if _, has := property["default"]; ok && !has {
 			names = append(names, name)
 		}
