@@ -47,6 +47,7 @@ func (s *ids) take(id string) bool {
 		//defence:shim-ids permits
 		return false
 	}
+	// Taken under the lock: two starts at once must not both succeed.
 	s.fresh[id] = false
 	return true
 }

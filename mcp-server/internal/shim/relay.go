@@ -26,6 +26,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err := checkStart(body); err != nil {
 		return answerError(w, refuse("%v", err))
 	}
+	// The stream needs the raw connection, which only an upgrade gives.
 	if r.Header.Get("Upgrade") != "tcp" || r.Header.Get("Connection") != "Upgrade" {
 		return answerError(w, refuse("an exec must be started with Upgrade: tcp"))
 	}
@@ -35,6 +36,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	default:
 		return answerError(w, refuse("%d streams are open already", maxStreams))
 	}
+	// Each exec starts once, so a second caller cannot join its streams.
 	if !s.ids.take(id) {
 		return answerError(w, refuse("the exec was not created here, or was already started"))
 	}
@@ -45,6 +47,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return answerError(w, fmt.Errorf("taking over the connection: %w", err))
 	}
 	defer conn.Close()
+	// The attach must not hold the connection forever.
 	if err := conn.SetDeadline(time.Now().Add(2 * askTimeout)); err != nil {
 		return err
 	}
@@ -92,6 +95,7 @@ func join(ctx context.Context, conn net.Conn, stream client.HijackedResponse) {
 		defer close(inputDone)
 		_, _ = io.Copy(stream.Conn, conn)
 		_ = stream.CloseWrite()
+		// An exec that ignores the end of its stdin must not hold the stream.
 		_ = stream.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 	}()
 	_, _ = io.Copy(conn, stream.Reader)

@@ -17,6 +17,7 @@ func (s *Server) revive(ctx context.Context) {
 		return
 	}
 	state := got.Container.State
+	// A stopped container without an error was stopped by a person.
 	if state.Running || state.Restarting || state.Error == "" {
 		return
 	}

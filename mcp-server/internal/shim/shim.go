@@ -108,6 +108,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		level, reason = slog.LevelWarn, err.Error()
 	}
+	// Health checks would fill the log.
 	if err != nil || r.RequestURI != "/_ping" {
 		s.cfg.Log.Log(r.Context(), level, "request", "method", r.Method, "path", r.RequestURI, "result", reason)
 	}
@@ -167,6 +168,7 @@ func (s *Server) create(ctx context.Context, w http.ResponseWriter, container st
 		User: spec.User, Cmd: spec.Cmd, AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {
+		// The exec fails if the container does not run.
 		s.revive(ctx)
 		return answerError(w, err)
 	}

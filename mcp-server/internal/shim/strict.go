@@ -14,6 +14,7 @@ import (
 // of the pointers' types. encoding/json would accept "privileged" for "Privileged". Of two equal keys it would use the
 // last, and the engine may use the first.
 func decodeStrict(data []byte, fields map[string]any) error {
+	// Invalid UTF-8 may be read differently by the engine.
 	if !utf8.Valid(data) {
 		return errors.New("the body is not UTF-8")
 	}
