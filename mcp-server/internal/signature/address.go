@@ -61,6 +61,7 @@ func follow(list []string, steps [][]string) bool {
 		}
 		at, found := i, true
 		for _, step := range steps[1:] {
+			// The words need not be adjacent: attacks put others between them.
 			rest := list[at+1 : min(len(list), at+1+nearby)]
 			n := slices.IndexFunc(rest, func(w string) bool { return slices.Contains(step, w) })
 			if n < 0 {

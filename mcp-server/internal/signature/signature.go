@@ -52,6 +52,7 @@ func (t Tool) Line() string {
 	case "{}", "unknown", "Record<string, unknown>":
 		args = ""
 	}
+	// A signature that is too long falls back to names only.
 	if len(args) > MaxLength {
 		return t.ShortLine()
 	}

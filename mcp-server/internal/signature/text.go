@@ -14,6 +14,7 @@ func FirstSentence(description string) string {
 		if r != '.' && r != '!' && r != '?' || i+1 < len(text) && text[i+1] != ' ' {
 			continue
 		}
+		// An abbreviation does not end the sentence.
 		switch text[strings.LastIndexByte(text[:i], ' ')+1 : i] {
 		case "e.g", "i.e", "etc", "vs":
 			continue
@@ -44,6 +45,7 @@ func Clean(text string, most int) string {
 	sequence := false // within a terminal's sequence: from ESC [ to its letter
 	for i, r := range text {
 		switch {
+		// A terminal's sequence is dropped as a whole, so that no part is shown as text.
 		case sequence:
 			sequence = r == '[' && text[i-1] == 0x1b || r >= ' ' && r < '@'
 			continue

@@ -31,6 +31,7 @@ func (w *writer) typeOf(of any, depth int) string {
 	if !ok {
 		return "unknown"
 	}
+	// A fixed value says more than its type.
 	if c, ok := s["const"]; ok {
 		return literal(c)
 	}
@@ -122,6 +123,7 @@ func (w *writer) object(s map[string]any, depth int) string {
 	if len(properties) == 0 {
 		return w.record(s, depth)
 	}
+	// Deeper objects would make the line long without helping the reader.
 	if depth == maxDepth {
 		return "object"
 	}
@@ -177,6 +179,7 @@ func (w *writer) record(s map[string]any, depth int) string {
 	case map[string]any:
 		return "Record<string, " + w.typeOf(more, depth+1) + ">"
 	}
+	// Without declared arguments, a tool most likely takes none.
 	if depth == 0 {
 		return "{}"
 	}
