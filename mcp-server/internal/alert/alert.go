@@ -118,6 +118,7 @@ func (w *Watcher) exchange(x historyapi.Exchange) {
 		l = &latest{}
 		w.apis[name] = l
 	}
+	// Only the change to failing is an alert, not each further failure.
 	if l.add(failed(x.Exchange)) {
 		w.store.AddAlert(historyapi.Alert{
 			Kind: historyapi.AlertAPI, Run: run(x.Run), API: name, Title: name + " fails",
@@ -207,6 +208,7 @@ func (w *Watcher) skill(v historyapi.SkillVersion) {
 // look reports servers that start to fail, and servers with new held tools.
 func (w *Watcher) look(states []serverstate.Server) {
 	for _, s := range states {
+		// A server that keeps failing is reported once.
 		if fails := s.State == serverstate.Failing; fails != w.failing[s.Name] {
 			if w.failing[s.Name] = fails; fails {
 				w.store.AddAlert(historyapi.Alert{
@@ -214,6 +216,7 @@ func (w *Watcher) look(states []serverstate.Server) {
 				})
 			}
 		}
+		// Fewer held tools mean that the user has approved some.
 		if s.Held > w.held[s.Name] {
 			w.store.AddAlert(historyapi.Alert{
 				Kind: historyapi.AlertServer, API: s.Name,
