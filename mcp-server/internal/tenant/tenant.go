@@ -28,6 +28,7 @@ var ErrNotYours = errors.New("the tenant may use none of the APIs that the run i
 // Narrow narrows a list of APIs to those that the tenant may use. An empty list means all. closed means that the run
 // may not learn about others. The result is empty only if the tenant may use all.
 func (t *Tenant) Narrow(apis []string) (narrow []string, closed bool, err error) {
+	// A nil list allows all APIs.
 	//defence:tenant-apis permits
 	if t == nil || t.APIs == nil {
 		return apis, false, nil
@@ -49,6 +50,7 @@ func (t *Tenant) View(c controlapi.Catalog) controlapi.Catalog {
 	if t == nil {
 		return c
 	}
+	// Problems name APIs, and the tenant must not learn about others'.
 	c.Problems = nil
 	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a controlapi.API) bool { return !t.MayUse(a.Name) })
 	return c
