@@ -143,6 +143,7 @@ func (s *Sum) add(word string) {
 		return
 	}
 	for _, row := range splitPieces(word) {
+		// A repeated word would otherwise dominate the direction.
 		if slices.Contains(s.seen, row) {
 			continue
 		}
