@@ -93,7 +93,7 @@ type Detail struct {
 	// earlier.
 	Kept bool `json:"kept"`
 	Code Text `json:"code"`
-	// Output is what the code printed, in order.
+	// Output is the text that the code printed, in order.
 	Output Output `json:"output"`
 	// Answer is the text that the model got.
 	Answer Text `json:"answer"`
