@@ -136,12 +136,14 @@ func (b *Builder) Add(e Entry) {
 	for stem, w := range b.entry {
 		l := b.lists[stem]
 		if l == nil {
+			// Known terms still get further entries, so the common words stay complete.
 			if len(b.lists) == maxTerms {
 				continue
 			}
 			l = &list{last: -1}
 			b.lists[stem] = l
 		}
+		// Distances are small numbers, which take one byte as a rule.
 		l.packed = binary.AppendUvarint(l.packed, uint64(n-l.last))
 		l.packed = append(l.packed, byte(max(1, math.Round(float64(math.MaxUint8*w/(w+half))))))
 		l.last = n
@@ -171,6 +173,7 @@ func (b *Builder) addField(f Field) {
 	})
 	w := f.Weight
 	if f.Bound > 0 && len(stems) > f.Bound {
+		// A long text has each word by chance, so each counts less.
 		w *= float32(math.Sqrt(float64(f.Bound) / float64(len(stems))))
 	}
 	for _, s := range stems {

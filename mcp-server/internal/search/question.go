@@ -105,6 +105,7 @@ func parse(all []*Index, text string) (q question) {
 				q.places = append(q.places, g.places...)
 			}
 		}
+		// The verb at the start of a question names the action; later ones belong to things.
 		if q.kind == 0 && len(q.groups) == 0 {
 			q.kind = k
 		}
@@ -177,6 +178,7 @@ func (l *lexicon) phraseGroup(word string, p *phrase) group {
 	g := group{forms: []form{{Stem(word), phraseRest}}}
 	best := 0
 	for _, f := range p.means {
+		// Meanings that no entry has cannot match.
 		if n := l.count(f.stem); n > 0 {
 			g.forms = append(g.forms, f)
 			best = max(best, n)
@@ -255,6 +257,7 @@ func (l *lexicon) wordGroup(word string, rest []string) group {
 		}
 	}
 	for near, likeness := range wordvector.Near(stem) {
+		// The list is sorted, so the rest is less similar still.
 		if likeness < nearLeast || len(g.forms) > maxNear {
 			break
 		}
@@ -267,6 +270,7 @@ func (l *lexicon) wordGroup(word string, rest []string) group {
 			g.forms = append(g.forms, form{joined, 1})
 		}
 	}
+	// A word that some entry has is most likely spelt as meant.
 	if n == 0 && len(g.places) == 0 {
 		g.forms = append(g.forms, l.unknown(word, stem)...)
 	}

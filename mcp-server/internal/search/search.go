@@ -47,6 +47,7 @@ func (k Ranker) Search(all []*Index, question string, most int) []Hit {
 	room := rooms.Get().(*room)
 	defer rooms.Put(room)
 	var hits []Hit
+	// More hits than asked for, so that varyTexts has a choice.
 	for _, x := range all {
 		hits = room.search(x, q, k, spare*most, hits)
 	}
@@ -110,6 +111,7 @@ const (
 
 // search merges the best entries of one index into hits, which stay sorted and bounded by most.
 func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []Hit {
+	// The memory is reused between searches and grows to the largest index.
 	if n := x.Len(); len(r.sum) < n {
 		r.sum, r.best, r.has = make([]float32, n), make([]float32, n), make([]float32, n)
 	}
@@ -137,6 +139,7 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 	}
 	from := len(hits)
 	var intents [math.MaxUint8 + 1]float32
+	// Computed once for each kind: an index has thousands of entries but few kinds.
 	for k := range intents {
 		intents[k] = q.intent(x, Kind(k))
 	}
@@ -164,6 +167,7 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 		}
 		hits = append(hits, h)
 		if len(hits)-from >= 8*most {
+			// Cut now and then, so that a common word does not keep every entry.
 			hits = keepBest(hits, from, most)
 			floor = max(floor, hits[len(hits)-1].Score)
 		}
