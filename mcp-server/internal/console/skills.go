@@ -51,7 +51,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	versions, noStore := c.cfg.History.SkillVersions(r.Context(), "")
 	// Reading the skills must work without a history.
 	if noStore != nil {
-		versions = nil // without a store there are none
+		versions = nil // without a store, no versions are known
 	}
 	last := map[string]*historyapi.SkillVersion{}
 	for i, v := range versions { // the latest first
@@ -99,7 +99,7 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	}
 	versions, err := c.cfg.History.SkillVersions(r.Context(), name)
 	if err != nil {
-		versions = nil // without a store there are none
+		versions = nil // without a store, no versions are known
 	}
 	if gone && len(versions) == 0 {
 		return nil, errNotFound

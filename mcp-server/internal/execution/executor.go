@@ -203,7 +203,7 @@ func (r Request) lease() string {
 
 // summary returns the ledger's record of a run.
 func (r Request) summary(o Outcome) controlapi.Summary {
-	// The ledger gets only a digest, because code may contain private data.
+	// The ledger identifies the code by a digest, and does not store it.
 	digest := sha256.Sum256([]byte(r.Code))
 	return controlapi.Summary{
 		Language: cmp.Or(r.lease(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),

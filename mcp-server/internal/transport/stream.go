@@ -190,7 +190,7 @@ func (s *stream) close() {
 			t.Stop()
 		}
 	}
-	if !s.began { // nothing was written: net/http answers 200 with these headers
+	if !s.began { // no byte was written: net/http answers 200 with these headers
 		for name, values := range s.header {
 			s.w.Header()[name] = values
 		}
