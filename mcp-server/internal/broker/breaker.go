@@ -38,8 +38,8 @@ func (b *breaker) failed(now time.Time) {
 	b.failures = append(b.failures, now)
 	if len(b.failures) > breakerFailures {
 		b.failures = b.failures[1:]
-		// A failed probe opens the breaker again at once: five more calls would only run into the same dead server.
 	}
+	// A failed probe opens the breaker again at once: five more calls would only run into the same dead server.
 	if b.probing || (len(b.failures) == breakerFailures && now.Sub(b.failures[0]) <= breakerTime) {
 		b.until, b.probing = now.Add(breakerTime), false
 	}

@@ -279,7 +279,7 @@ type Writer struct {
 // NewWriter returns a Writer of frames to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes one frame. ErrTooLong means that it wrote no byte, and the Writer stays usable. Any other error is final.
+// Write writes one frame. After ErrTooLong, which writes no byte, the Writer stays usable. Other errors are final.
 func (w *Writer) Write(frame any) error {
 	line, err := Encode(frame)
 	if err != nil {

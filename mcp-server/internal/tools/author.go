@@ -43,8 +43,8 @@ var importedSkill = regexp.MustCompile(`\b(?:from|import)\s*\(?\s*["'](?:/skills
 func ownChanges(code string, alone bool, changes []skill.Change) []skill.Change {
 	if !strings.Contains(code, "skills") {
 		return nil
-		// Code that only imports a skill has not written it.
 	}
+	// Code that only imports a skill has not written it.
 	rest := importedSkill.ReplaceAllString(code, "")
 	return slices.DeleteFunc(slices.Clone(changes), func(c skill.Change) bool {
 		name := regexp.QuoteMeta(strings.TrimSuffix(c.Name, ".py"))
