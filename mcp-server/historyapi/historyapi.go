@@ -1,8 +1,8 @@
-// Package historyapi is the record of runs, as mcp-server stores it (mcp-server/internal/history), the operator's API
-// carries it and the console and codeforge show it.
+// Package historyapi is the record of runs. mcp-server stores it (mcp-server/internal/history), the operator's API
+// transports it, and the console and codeforge show it.
 //
-// Code, output, URLs and names of clients in it are text from outside, bounded but otherwise unchanged: whoever shows
-// it makes it harmless. It holds no credential and no string of REDACTING_STRINGS.
+// Code, output, URLs and names of clients are text from outside, bounded but otherwise unchanged. A program that shows
+// them must make them harmless. The record contains no credential and no string of REDACTING_STRINGS.
 package historyapi
 
 import (
@@ -11,46 +11,46 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// The states of a run.
+// States of a run.
 const (
 	Waiting = "waiting" // for a slot
 	Running = "running"
 	OK      = "ok"      // exit code 0
-	Failed  = "failed"  // any other end, by itself or for a limit
+	Failed  = "failed"  // any other end, by the code or by a limit
 	Stopped = "stopped" // cancelled by its client or by mcp-server's end
 	Frozen  = "frozen"  // an alarm ended it, or has frozen its session
-	Lost    = "lost"    // mcp-server ended before the run did, or could not store its end
+	Lost    = "lost"    // mcp-server ended before the run, or could not store its end
 )
 
 // Run is a run without its code, output and exchanges.
 type Run struct {
-	// Number orders the runs of one store by their beginning.
+	// Number orders the runs of one store by their start.
 	Number int64     `json:"number"`
 	ID     string    `json:"run"`
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended,omitzero"`
 	State  string    `json:"state"`
-	// Reason is that of runapi.Exit. Without one it is "alarm", "busy", "interrupted" or "unavailable".
+	// Reason is runapi.Exit's. Without an exit it is "alarm", "busy", "interrupted" or "unavailable".
 	Reason   string `json:"reason,omitempty"`
 	ExitCode int    `json:"exit_code"`
-	// Title is the first line of a comment that the code begins with, or else of the code.
+	// Title is the first line of the comment at the start of the code, or else of the code.
 	Title string `json:"title"`
 	// Language is "typescript" or "python".
 	Language  string `json:"language"`
 	CodeSHA   string `json:"code_sha256"`
 	CodeBytes int    `json:"code_bytes"`
 
-	// Client and ClientVersion are as the client calls itself. Protocol is the revision of MCP that it speaks. Session is
-	// a digest that tells sessions apart.
+	// Client and ClientVersion are the client's name and version. Protocol is its MCP protocol version. Session is a
+	// digest that distinguishes sessions.
 	Client        string `json:"client,omitempty"`
 	ClientVersion string `json:"client_version,omitempty"`
 	Protocol      string `json:"protocol,omitempty"`
 	Session       string `json:"session,omitempty"`
-	// Tenant is whose run it is: one of MCP_TOKENS_FILE's, or the operator's if it is empty.
+	// Tenant is the owner of the run: a tenant of MCP_TOKENS_FILE, or "" for the operator.
 	Tenant string `json:"tenant,omitempty"`
 
-	// Narrowed are the APIs that the run was limited to, APIs those that it sent something to, and Skills those that its
-	// code imports.
+	// Narrowed are the APIs that the run was limited to. APIs are those that it sent requests to. Skills are those that
+	// its code imports.
 	Narrowed []string `json:"narrowed,omitempty"`
 	APIs     []string `json:"apis"`
 	Skills   []string `json:"skills,omitempty"`
@@ -65,11 +65,11 @@ type Run struct {
 	MaxRSS      int64 `json:"max_rss"`
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`
-	// Shown is how many bytes of text the model was given.
+	// Shown is the size of the text that the model got, in bytes.
 	Shown int64 `json:"shown"`
 
 	Count controlapi.Count `json:"count"`
-	// Omitted counts exchanges that are counted and not kept.
+	// Omitted counts exchanges that are not stored.
 	Omitted int `json:"omitted,omitempty"`
 	// Audit is Receipt.Audit: the checkpoint that covers the run.
 	Audit string `json:"audit,omitempty"`
@@ -79,22 +79,23 @@ type Run struct {
 	Spans []Span `json:"spans,omitempty"`
 }
 
-// Span is an exchange as a small picture shows it: milliseconds since the run began.
+// Span is an exchange in a small picture: milliseconds since the run's start.
 type Span struct {
 	Begin   float64 `json:"a"`
 	End     float64 `json:"b"`
 	Outcome string  `json:"o"`
 }
 
-// Detail is all that is kept of a run.
+// Detail is all stored data of a run.
 type Detail struct {
 	Run
-	// Kept says whether the code and output are: HISTORY may keep receipts only, and content is dropped earlier.
+	// Kept reports whether the code and output are stored: HISTORY may store receipts only, and content is removed
+	// earlier.
 	Kept bool `json:"kept"`
 	Code Text `json:"code"`
-	// Output is what the code printed, in order.
+	// Output is the text that the code printed, in order.
 	Output Output `json:"output"`
-	// Answer is the text that the model was given.
+	// Answer is the text that the model got.
 	Answer Text `json:"answer"`
 	// Exit is runapi.Exit.Detail, or why there was no exit.
 	Exit      string            `json:"exit,omitempty"`
@@ -109,14 +110,14 @@ type Text struct {
 	Tail    string `json:"tail,omitempty"`
 }
 
-// Output is what was printed. Its middle may be missing: Omitted bytes between Head and Tail.
+// Output is printed text. Its middle may be missing: Omitted bytes between Head and Tail.
 type Output struct {
 	Head    []Print `json:"head"`
 	Omitted int64   `json:"omitted,omitempty"`
 	Tail    []Print `json:"tail,omitempty"`
 }
 
-// Print is text that was printed at once, MS milliseconds after the run began.
+// Print is text that was printed at once, MS milliseconds after the run's start.
 type Print struct {
 	MS   int64  `json:"ms"`
 	Err  bool   `json:"err,omitempty"` // to stderr
@@ -125,16 +126,17 @@ type Print struct {
 
 // Exchange is an exchange of a run, an MCP server or an installation.
 type Exchange struct {
-	// Number orders the exchanges of one store as they were stored.
+	// Number orders the exchanges of one store by the time of storing.
 	Number int64 `json:"number"`
 	controlapi.Exchange
 }
 
-// Filter says which runs are listed. The zero Filter lists all.
+// Filter selects the runs of a list. The zero Filter selects all.
 type Filter struct {
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// API, Host, Skill, Client and Session are exact; Host is one that the run sent something to, or tried to.
+	// API, Host, Skill, Client and Session match exactly. Host matches a host to which the run sent a request, or tried
+	// to.
 	API     string `json:"api,omitempty"`
 	Host    string `json:"host,omitempty"`
 	Skill   string `json:"skill,omitempty"`
@@ -143,26 +145,26 @@ type Filter struct {
 	Tenant  string `json:"tenant,omitempty"`
 	// State is one of the states, or "denied": something was refused.
 	State string `json:"state,omitempty"`
-	// Grep are words that code, output, URLs, title or the name of the client all contain, as prefixes of words.
+	// Grep are words that must all occur in code, output, URLs, title or client name, as prefixes of words.
 	Grep string `json:"grep,omitempty"`
-	// Run is a run's id or a prefix of it.
+	// Run is a run's ID or a prefix.
 	Run string `json:"run,omitempty"`
-	// Limit is how many runs a page has: 100 if it is 0, 1000 at most.
+	// Limit is the size of a page in runs: 0 means 100, and the maximum is 1,000.
 	Limit int  `json:"limit,omitempty"`
 	Spans bool `json:"spans,omitempty"`
 }
 
-// Page is a part of a list, latest run first. Next is the cursor of the page after it, or empty.
+// Page is a part of a list, latest run first. Next is the cursor of the next page, or "".
 type Page struct {
 	Runs []Run  `json:"runs"`
 	Next string `json:"next,omitempty"`
 }
 
-// ExchangeFilter says which exchanges are listed.
+// ExchangeFilter selects the exchanges of a list.
 type ExchangeFilter struct {
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Run is the id of a run, "server-NAME" or "install-NAME", or a prefix of one.
+	// Run is the ID of a run, "server-NAME" or "install-NAME", or a prefix of such an ID.
 	Run  string `json:"run,omitempty"`
 	API  string `json:"api,omitempty"`
 	Host string `json:"host,omitempty"`
@@ -171,7 +173,7 @@ type ExchangeFilter struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Oldest lists the oldest first.
 	Oldest bool `json:"oldest,omitempty"`
-	// Limit is how many a page has: 100 if it is 0, 1000 at most.
+	// Limit is the size of a page: 0 means 100, and the maximum is 1,000.
 	Limit int `json:"limit,omitempty"`
 }
 
@@ -181,7 +183,7 @@ type ExchangePage struct {
 	Next      string     `json:"next,omitempty"`
 }
 
-// Ledger is what left this machine in a time.
+// Ledger sums up the traffic that left this machine in a period.
 type Ledger struct {
 	Since     time.Time `json:"since"`
 	Until     time.Time `json:"until"`
@@ -195,13 +197,13 @@ type Ledger struct {
 	Sanitized int64     `json:"sanitized"`
 	Redacted  int64     `json:"redacted"`
 	Swapped   int64     `json:"swapped"`
-	// Traffic is by API and host, most bytes first. Matrix is how often each name was swapped for each host.
+	// Traffic is by API and host, most bytes first. Matrix counts the swaps of each name for each host.
 	Traffic []Traffic `json:"traffic"`
 	Matrix  []Cell    `json:"matrix"`
 	Carried []Carried `json:"carried"`
 }
 
-// Traffic is what was exchanged with one host of one API; API is empty for hosts that are in none.
+// Traffic is the traffic with one host of one API. API is empty for hosts of no API.
 type Traffic struct {
 	API       string `json:"api"`
 	Host      string `json:"host"`
@@ -212,8 +214,8 @@ type Traffic struct {
 	BytesDown int64  `json:"bytes_down"`
 }
 
-// Cell is how often a name was swapped for its credential in requests to a host, and how often the credential came
-// back and was made a name again.
+// Cell counts how often a name was swapped for its credential in requests to a host, and how often the credential came
+// back and was replaced by the name.
 type Cell struct {
 	Name     string `json:"name"`
 	Host     string `json:"host"`
@@ -221,19 +223,19 @@ type Cell struct {
 	Scrubbed int64  `json:"scrubbed"`
 }
 
-// Carried are runs that read from one API and then wrote to another, and the bytes they wrote. That what was read is
-// in what was written is likely, not certain.
+// Carried are runs that read from one API and then wrote to another, with the written bytes. The written data likely
+// contains the read data, but this is not certain.
 type Carried struct {
 	From  string    `json:"from"`
 	To    string    `json:"to"`
 	Runs  int64     `json:"runs"`
 	Bytes int64     `json:"bytes"`
-	First time.Time `json:"first"` // ever, as far as is kept
+	First time.Time `json:"first"` // ever, as far as the store reaches
 }
 
-// Hour is the traffic of one API in one step of time. Hours without any are left out.
+// Hour is the traffic of one API in one step of time. Steps without traffic are omitted.
 type Hour struct {
-	At        time.Time `json:"at"` // its beginning
+	At        time.Time `json:"at"` // its start
 	API       string    `json:"api"`
 	Requests  int64     `json:"requests"`
 	Denied    int64     `json:"denied"`
@@ -242,11 +244,11 @@ type Hour struct {
 	BytesDown int64     `json:"bytes_down"`
 }
 
-// The ways in which a skill can change.
+// Ways in which a skill can change.
 const (
 	ByRun    = "run"     // code wrote the file
 	ByTool   = "tool"    // update_skill or delete_skill
-	ByPerson = "outside" // in no run and by no tool
+	ByPerson = "outside" // outside of runs and tools
 	ByHand   = "console" // in the console
 )
 
@@ -262,12 +264,12 @@ type SkillVersion struct {
 	SHA     string `json:"sha256,omitempty"`
 	Bytes   int    `json:"bytes"`
 	Deleted bool   `json:"deleted,omitempty"`
-	// Added and Removed are lines against the version before.
+	// Added and Removed count lines compared with the previous version.
 	Added   int `json:"added"`
 	Removed int `json:"removed"`
 }
 
-// SkillUse is how often runs imported a skill.
+// SkillUse counts the runs that imported a skill.
 type SkillUse struct {
 	Skill string    `json:"skill"`
 	Runs  int64     `json:"runs"`
@@ -275,21 +277,21 @@ type SkillUse struct {
 	Last  time.Time `json:"last"`
 }
 
-// The kinds of alerts.
+// Kinds of alerts.
 const (
 	AlertNewPair = "new_pair" // data went from one API to another for the first time
 	AlertSkill   = "skill"    // a skill changed
-	AlertHistory = "history"  // something was not stored
+	AlertHistory = "history"  // the history lost data
 	AlertPinned  = "pinned"   // the file of a pinned skill changed, without effect on imports
 	AlertAPI     = "api"      // an API fails
-	AlertServer  = "server"   // an MCP server does not start, or is not what was accepted
+	AlertServer  = "server"   // an MCP server does not start, or has unaccepted tools
 	AlertAlarm   = "alarm"    // a request carried a canary, or the value of a credential
 )
 
 // MaxTitles bounds Alert.Titles.
 const MaxTitles = 20
 
-// Alert is something that a person may want to know.
+// Alert is an event that a person may want to know.
 type Alert struct {
 	Number int64     `json:"number"`
 	At     time.Time `json:"at"`
@@ -300,50 +302,50 @@ type Alert struct {
 	API    string    `json:"api,omitempty"`
 	Skill  string    `json:"skill,omitempty"`
 	Seen   bool      `json:"seen"`
-	// Further counts later alerts that have the same cause and no entry. Titles has the titles of the first MaxTitles of
-	// these alerts.
+	// Further counts later alerts with the same cause, which have no entry. Titles are the titles of the first MaxTitles
+	// of these alerts.
 	Further int      `json:"further,omitempty"`
 	Titles  []string `json:"titles,omitempty"`
 }
 
-// Status is what is kept, and how much.
+// Status describes the stored data.
 type Status struct {
 	// Mode is "full", "receipts" or "off".
 	Mode string `json:"mode"`
 	Path string `json:"path,omitempty"`
-	// Problem says why nothing is stored, or what was lost.
+	// Problem is the reason why no data is stored, or the data that was lost.
 	Problem   string    `json:"problem,omitempty"`
 	Runs      int64     `json:"runs"`
 	Exchanges int64     `json:"exchanges"`
 	Oldest    time.Time `json:"oldest,omitzero"`
-	// Bytes is the size of the files, Content that of what is kept of code and output.
+	// Bytes is the size of the files. Content is the size of the stored code and output.
 	Bytes   int64 `json:"bytes"`
 	Content int64 `json:"content"`
-	// Dropped counts what was not stored since mcp-server started, because the disk was full or too slow.
+	// Dropped counts the data that was not stored since mcp-server's start, because the disk was full or too slow.
 	Dropped int64 `json:"dropped"`
-	// ContentDays, ContentBytes and ReceiptDays are how long things are kept.
+	// ContentDays, ContentBytes and ReceiptDays bound the stored data.
 	ContentDays  int   `json:"content_days"`
 	ContentBytes int64 `json:"content_bytes"`
 	ReceiptDays  int   `json:"receipt_days"`
 	// Waiting counts the changes that wait for Postgres.
 	Waiting int64 `json:"waiting,omitempty"`
-	// Cursor is the latest event's. Everything before it is in the lists.
+	// Cursor is the cursor of the latest event. The lists contain all earlier events.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// The kinds of events.
+// Kinds of events.
 const (
-	EventRun      = "run"      // a run began or changed its state: Run
+	EventRun      = "run"      // a run started or changed its state: Run
 	EventExchange = "exchange" // an exchange ended: Exchange
 	EventPrint    = "print"    // code printed: RunID, Print
 	EventSkill    = "skill"    // a skill changed: Skill
 	EventAlert    = "alert"    // Alert
-	// EventGap means that this reader has missed events, and must reload what it shows.
+	// EventGap means that this reader has missed events, and must reload its data.
 	EventGap = "gap"
 )
 
-// Event is something that happened just now. Events are numbered without gaps from mcp-server's start; Cursor is an
-// event's place, from which Follow continues.
+// Event is an event that happened just now. Events are numbered without gaps from mcp-server's start. Cursor is the
+// position of an event, from which Follow continues.
 type Event struct {
 	Cursor   string        `json:"cursor"`
 	Kind     string        `json:"kind"`

@@ -9,23 +9,24 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// ErrNotFrozen is the answer for a session that is not frozen.
+// ErrNotFrozen is the error for a session that is not frozen.
 var ErrNotFrozen error = &rpc.Error{
 	Status: http.StatusConflict, Code: "not_frozen", Text: "no such session is frozen",
 }
 
-// Alarm is an alarm of the proxy's, and the session of its run. Numbers only grow.
+// Alarm is an alarm of the proxy with the session of its run. Numbers only grow.
 type Alarm struct {
 	Number int64 `json:"number"`
 	controlapi.Alarm
-	// Session is a name for the MCP session, or for the client where it has no sessions. Empty: an MCP server sent it.
+	// Session is a name for the MCP session, or for the client if it has no sessions. It is empty if an MCP server sent
+	// the request.
 	Session string `json:"session,omitempty"`
 	Client  string `json:"client,omitempty"`
-	// Frozen means that the session runs nothing until it is unfrozen.
+	// Frozen means that the session cannot run code until it is unfrozen.
 	Frozen bool `json:"frozen,omitempty"`
 }
 
-// Alarms lists the latest alarms, latest first.
+// Alarms lists the alarms, latest first.
 func (c Client) Alarms(ctx context.Context) ([]Alarm, error) {
 	return fetch[[]Alarm](ctx, c, http.MethodGet, "alarms", nil)
 }

@@ -1,7 +1,6 @@
-// Package operatorapi is what whoever runs CodeForge may ask it, over HTTP on mcp-server's unix socket. The same socket
-// serves the MCP endpoint without a token; no TCP port serves the paths below. No answer contains
-// a credential. Requests with POST change something: what mcp-server does with an MCP server, what is kept of runs,
-// which sessions are frozen, and who is let in to the web console.
+// Package operatorapi is the operator's API over HTTP on mcp-server's unix socket. The same socket serves the MCP
+// endpoint without a token. No TCP port serves the paths below. No answer contains a credential. POST requests change
+// data: the state of an MCP server, the stored runs, the frozen sessions, and the sessions of the web console.
 //
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> controlapi.Catalog
@@ -25,8 +24,8 @@
 //
 // A filter is one of historyapi as JSON. Other answers have the body {"error": "..."}.
 //
-// The socket is reachable by its owner alone: in embedded mode it is in the state directory, in Docker in a tmpfs of
-// mcp-server's container, where only docker exec leads.
+// Only the socket's owner can reach it. In embedded mode it is in the state directory. In Docker it is in a tmpfs of
+// mcp-server's container, which only docker exec can reach.
 package operatorapi
 
 import (
@@ -46,13 +45,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// ContainerSocket is where the socket is in mcp-server's container.
+// ContainerSocket is the path of the socket in mcp-server's container.
 const ContainerSocket = "/run/codeforge/operator/operator.sock"
 
-// Prefix begins every path.
+// Prefix is the start of every path.
 const Prefix = "/operator/v1/"
 
-// ErrNotFound is the answer for a run of which nothing is recorded.
+// ErrNotFound is the error for a run that is not in the history.
 var ErrNotFound error = &rpc.Error{
 	Status: http.StatusNotFound, Code: "not_recorded", Text: "nothing is recorded of this run",
 }
@@ -62,14 +61,14 @@ type About struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Slots   int       `json:"slots"`
-	// Port is that of the MCP endpoint, Token whether it requires a bearer token.
+	// Port is the port of the MCP endpoint. Token reports whether it requires a bearer token.
 	Port  int  `json:"port"`
 	Token bool `json:"token"`
 }
 
 // Tenants are the clients of MCP_TOKENS_FILE.
 type Tenants struct {
-	// Problem is what is wrong with the file as it is now; what it had before is in force. Empty: nothing is.
+	// Problem is a mistake in the present file. While it is set, the earlier content stays in force.
 	Problem string   `json:"problem,omitempty"`
 	Tenants []Tenant `json:"tenants"`
 }
@@ -77,9 +76,9 @@ type Tenants struct {
 // Tenant is one of several clients.
 type Tenant struct {
 	Name string `json:"name"`
-	// APIs are those it may use; nil: all.
+	// APIs are the APIs that the tenant may use. Nil means all.
 	APIs []string `json:"apis"`
-	// Tokens is how many tokens it has, Sessions, Runs and Waiting how many sessions, runs, and runs that wait.
+	// Tokens, Sessions, Runs and Waiting count the tenant's tokens, sessions, runs and waiting runs.
 	Tokens   int `json:"tokens"`
 	Sessions int `json:"sessions"`
 	Runs     int `json:"runs"`
@@ -93,9 +92,9 @@ func (c Client) Tenants(ctx context.Context) (Tenants, error) {
 
 // Database is the state of the Postgres that replicas share.
 type Database struct {
-	// Used is false if mcp-server keeps files.
+	// Used is false if mcp-server uses files.
 	Used bool `json:"used"`
-	// Problem says why Postgres cannot be used now.
+	// Problem is the reason why Postgres cannot be used now.
 	Problem string `json:"problem,omitempty"`
 	// Waiting counts the changes that wait for Postgres.
 	Waiting int64 `json:"waiting,omitempty"`
@@ -106,19 +105,19 @@ func (c Client) Database(ctx context.Context) (Database, error) {
 	return fetch[Database](ctx, c, http.MethodGet, "database", nil)
 }
 
-// ConsoleLogin is a way in to the web console: a code that opens one session, within a minute.
+// ConsoleLogin is a sign-in for the web console: a code that opens one session within a minute.
 type ConsoleLogin struct {
 	Code string `json:"code"`
-	// Port is where the console is on this machine.
+	// Port is the console's port on this machine.
 	Port int `json:"port"`
 }
 
-// Address is what a browser opens. The code is in the part that a browser sends to no server.
+// Address returns the address for a browser. The code is in the fragment, which a browser never sends to a server.
 func (l ConsoleLogin) Address() string {
 	return fmt.Sprintf("http://localhost:%d/console#code=%s", l.Port, l.Code)
 }
 
-// Client asks over an HTTP client that connects to the socket.
+// Client sends requests over an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
 // About fetches the description.
@@ -126,7 +125,7 @@ func (c Client) About(ctx context.Context) (About, error) {
 	return fetch[About](ctx, c, http.MethodGet, "about", nil)
 }
 
-// Console lets a browser in to the web console.
+// Console fetches a sign-in for the web console.
 func (c Client) Console(ctx context.Context) (ConsoleLogin, error) {
 	return fetch[ConsoleLogin](ctx, c, http.MethodPost, "console", nil)
 }
@@ -136,7 +135,7 @@ func (c Client) Catalog(ctx context.Context) (controlapi.Catalog, error) {
 	return fetch[controlapi.Catalog](ctx, c, http.MethodGet, "catalog", nil)
 }
 
-// Inspection fetches what is in apis/, and what is wrong with it.
+// Inspection fetches the content of apis/ and its mistakes.
 func (c Client) Inspection(ctx context.Context) (controlapi.Inspection, error) {
 	return fetch[controlapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
 }
@@ -147,18 +146,18 @@ func (c Client) Diagnose(ctx context.Context, offline bool) (controlapi.Diagnosi
 	return fetch[controlapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)
 }
 
-// Removed is how many runs were removed.
+// Removed is the number of removed runs.
 type Removed struct {
 	Removed int `json:"removed"`
 }
 
-// Runs lists runs, latest first. An empty cursor begins with the latest.
+// Runs lists runs, latest first. An empty cursor starts with the latest.
 func (c Client) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
 	return fetch[historyapi.Page](ctx, c, http.MethodGet, "runs", filtered(f, cursor))
 }
 
-// Run fetches all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrNotFound if there is
-// none.
+// Run fetches all stored data of a run, by its ID or a prefix. "" means the latest run. The error is ErrNotFound if
+// there is no such run.
 func (c Client) Run(ctx context.Context, run string) (historyapi.Detail, error) {
 	return fetch[historyapi.Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
 }
@@ -170,24 +169,24 @@ func (c Client) Exchanges(
 	return fetch[historyapi.ExchangePage](ctx, c, http.MethodGet, "exchanges", filtered(f, cursor))
 }
 
-// History fetches what is kept, and how much.
+// History fetches the status of the history.
 func (c Client) History(ctx context.Context) (historyapi.Status, error) {
 	return fetch[historyapi.Status](ctx, c, http.MethodGet, "history", nil)
 }
 
-// RemoveRuns forgets runs, and returns how many.
+// RemoveRuns removes runs, and returns their number.
 func (c Client) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error) {
 	out, err := fetch[Removed](ctx, c, http.MethodPost, "runs/remove", filtered(f, ""))
 	return out.Removed, err
 }
 
-// filtered are the parameters of a list.
+// filtered returns the parameters of a list.
 func filtered(f any, cursor string) url.Values {
 	text, _ := json.Marshal(f) // plain data
 	return url.Values{"filter": {string(text)}, "cursor": {cursor}}
 }
 
-// Filter reads the filter of a request for a list.
+// Filter parses the filter of a request for a list.
 func Filter[F any](v url.Values) (f F, err error) {
 	if text := v.Get("filter"); text != "" {
 		if err := json.Unmarshal([]byte(text), &f); err != nil {
@@ -197,10 +196,10 @@ func Filter[F any](v url.Values) (f F, err error) {
 	return f, nil
 }
 
-// maxLine bounds one event.
+// maxLine bounds one event, in bytes.
 const maxLine = 4 << 20
 
-// Events calls on for what happens after the cursor, until ctx ends; empty: from now on.
+// Events calls on for each event after the cursor, until ctx ends. "" means from now on.
 func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Event)) error {
 	resp, err := rpc.Send(ctx, c, http.MethodGet, address("events", url.Values{"cursor": {cursor}}), nil)
 	if err != nil {
@@ -225,7 +224,7 @@ func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Ev
 	return nil
 }
 
-// fetch sends a request, and reads its answer.
+// fetch sends a request and reads its answer.
 func fetch[T any](ctx context.Context, c Client, method, path string, v url.Values) (T, error) {
 	out, err := rpc.Call[T](ctx, c, method, address(path, v), nil)
 	return out, explain(err)
@@ -235,7 +234,7 @@ func address(path string, v url.Values) string {
 	return "http://localhost" + Prefix + path + "?" + v.Encode()
 }
 
-// explain says what to do about a path that mcp-server does not have.
+// explain adds advice for a path that mcp-server does not have.
 func explain(err error) error {
 	if e := (*rpc.Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code == "" {
 		return errors.New("this CodeForge is older than this command: bring both to the same version")
@@ -243,7 +242,7 @@ func explain(err error) error {
 	return err
 }
 
-// errNobody is what the zero Client answers.
+// errNobody is the error of the zero Client.
 var errNobody = errors.New("nobody answers an operator there: run this where CodeForge runs, or name docker://NAME")
 
 // Name implements rpc.Peer.

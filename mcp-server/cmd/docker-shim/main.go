@@ -1,10 +1,10 @@
-// Command docker-shim lets mcp-server start `sandboxd attach` in the sandbox's container and do nothing else with the
-// Docker engine. What it refuses, and why, is in package shim.
+// Command docker-shim lets mcp-server start `sandboxd attach` in the sandbox's container. It allows no other use of the
+// Docker engine. Package shim explains the checks.
 //
 //	docker-shim --listen SOCKET --engine unix:///var/run/docker.sock --container NAME_OF_SANDBOX
 //	docker-shim health --listen SOCKET [--linger TIME]
 //
-// health exits 0 when the shim answers and reaches the engine. LOG_FORMAT=json logs in JSON.
+// health exits 0 if the shim answers and reaches the engine. LOG_FORMAT=json selects JSON logs.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 )
 
-// socketMode lets the shim's own user and group ask it, mcp-server among them.
+// socketMode gives access to the shim's user and group, which mcp-server belongs to.
 const socketMode = 0o660
 
 func main() {

@@ -1,7 +1,7 @@
-// Command mcp-bridge is the MCP client in a server slot. It speaks frames (package frame) on its standard input and
-// output, connects the server that the first frame names, and ends with its input or with the server.
+// Command mcp-bridge is the MCP client in a server slot. It exchanges frames (package frame) on its standard input and
+// output. It connects the server that the first frame names, and ends with its input or with the server.
 //
-// It is started by sandboxd, as the slot. See package bridge.
+// sandboxd starts it as the slot's user. See package bridge.
 package main
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// gcPercent trades a few megabytes for time: each answer is read with large buffers, and little of it lives on.
+// gcPercent trades a few megabytes for time: answers are read with large buffers that soon become garbage.
 const gcPercent = 400
 
 func main() {
 	debug.SetGCPercent(gcPercent)
-	// One message after the other passes through several goroutines. On one processor they hand it on without waking
-	// each other's threads, which would cost more than the work.
+	// Each message passes through several goroutines. On one processor they pass it on without waking each other's
+	// threads, which would take longer than the work.
 	runtime.GOMAXPROCS(1)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Environ(), os.Stdin, os.Stdout)
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// run is the whole program but for the process.
+// run is the program without its process.
 func run(ctx context.Context, env []string, stdin io.Reader, stdout io.Writer) error {
 	return bridge.New(bridge.Config{
 		In: stdin, Out: stdout, Env: env, Programs: runapi.ProgramsDir, Version: version.Version,

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// openConsole makes the web console.
+// openConsole creates the web console.
 func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, about operatorapi.About) {
 	mode := map[string]string{"1": "docker", "": "embedded"}[getenv("CODEFORGE_CONTAINER")]
 	d.console = console.New(console.Config{
@@ -26,13 +26,14 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 	})
 }
 
-// load is how busy this is.
+// load returns the load of this mcp-server.
 func (d *daemon) load() console.Load {
+	// The two numbers are read one after the other, so the difference may be below zero for a moment.
 	waiting := d.queue.Waiting()
 	return console.Load{Slots: d.settings.Slots, Busy: max(0, d.executor.Active()-waiting), Waiting: waiting}
 }
 
-// consoleLogin is a way in to the console, at the port that is listened on.
+// consoleLogin returns a sign-in code for the console, and the port on which the endpoint listens.
 func (d *daemon) consoleLogin() operatorapi.ConsoleLogin {
 	l := operatorapi.ConsoleLogin{Code: d.console.Code(), Port: d.settings.MCPPort}
 	for _, a := range d.endpoint.Addrs() {
@@ -44,14 +45,14 @@ func (d *daemon) consoleLogin() operatorapi.ConsoleLogin {
 	return l
 }
 
-// harmless are the settings that mcp-server has and that hold nothing private.
+// harmless are the settings of mcp-server without private values.
 var harmless = []string{
 	"YOLO_MODE", "DEBUG_MODE", "MCP_PORT", "MCP_ALLOWED_HOSTS", "SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY",
 	"SANDBOX_SERVERS", "SANDBOX_SERVER_MEMORY", "SKILLS_READONLY", "OUTPUT_LIMIT", "TIMEOUT_DEFAULT", "TIMEOUT_MAX",
 	"HISTORY", "LOG_FORMAT",
 }
 
-// shown are the settings for the console. Of secrets it says only whether they are set.
+// shown returns the settings for the console. For a secret it shows only whether it is set.
 func shown(getenv func(string) string) []console.Setting {
 	var out []console.Setting
 	for _, name := range harmless {
@@ -62,6 +63,7 @@ func shown(getenv func(string) string) []console.Setting {
 		out = append(out, console.Setting{Name: name, Value: value, Default: value == def})
 	}
 	for _, name := range []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS"} {
+		// A secret may also be in a file, named by the setting with _FILE.
 		set := getenv(name) != "" || getenv(name+"_FILE") != ""
 		one := console.Setting{Name: name, Value: "not set", Default: !set}
 		if set {

@@ -42,27 +42,28 @@ import (
 )
 
 const (
-	// drainTime is how long running calls may go on after SIGTERM, unless --drain says otherwise; unwindTime how long
-	// their end may take after that. Together they stay below the ten seconds after which a container engine kills.
+	// drainTime is how long running calls may go on after SIGTERM, unless --drain sets another time. unwindTime is how
+	// long their end may take after that. Together they stay below the ten seconds after which a container engine kills.
 	drainTime  = 5 * time.Second
 	unwindTime = 3 * time.Second
-	// retireTime is how long clients of a cluster have to connect to another mcp-server.
+	// retireTime is how long clients of a cluster have to move to another mcp-server.
 	retireTime = 5 * time.Second
-	// firstPause and lastPause bound the pauses between attempts to connect to the proxy for MCP servers.
+	// firstPause and lastPause bound the pauses between attempts to connect to the proxy as the broker of MCP servers.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// daemon is all parts of the process, put together.
+// daemon is the assembled process.
 type daemon struct {
 	flags    flags
 	settings settings.Settings
 	log      *slog.Logger
 
-	// sandbox and control are the only sandbox; of many, the one that is asked about what concerns all alike.
+	// sandbox and control belong to the only sandbox. If there are many, they belong to any one that is used for common
+	// requests.
 	sandbox  *runapi.Client
 	control  *controlapi.Client
-	fleet    *fleet.Fleet // nil: there is one sandbox
+	fleet    *fleet.Fleet // nil if there is one sandbox
 	queue    *queue.Queue
 	catalog  *published.Watcher
 	library  *apidoc.Library
@@ -70,7 +71,7 @@ type daemon struct {
 	executor *execution.Executor
 	skills   *skill.Store
 	database *database.DB                   // Postgres, or nil
-	carried  func(string) map[string]string // skills that runs take with them, or nil
+	carried  func(string) map[string]string // skills that runs carry along, or nil
 	history  *history.Store
 	alarms   *alarm.Book
 	surface  *tools.Surface
@@ -83,13 +84,14 @@ type daemon struct {
 	endpoint *endpoint.Endpoint
 }
 
-// newDaemon makes all parts and opens the listeners.
+// newDaemon creates all parts and opens the listeners.
 func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr io.Writer) (*daemon, error) {
 	s, err := settings.Parse(getenv)
 	if err != nil {
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
+	// The database comes first: skills and alarms may be in it.
 	if err = d.openDatabase(ctx); err != nil {
 		return nil, err
 	}
@@ -101,6 +103,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	}
 	only := &sandbox.Sandbox{}
 	var source sandbox.Source = only
+	// A cluster has several sandboxes, each with its proxy and catalog.
 	if f.follow == nil {
 		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
 		d.control = controlapi.NewClient(f.control)
@@ -122,6 +125,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 			d.tenants.offerPython(p)
 		},
 	})
+	// The watcher needs the clients and the clients' source needs the watcher, so the source is completed here.
 	only.Runs, only.Control, only.Catalog = d.sandbox, d.control, d.catalog
 	sum := func(of func(*transport.Handler) int) func() int {
 		return func() (n int) {
@@ -144,6 +148,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 		Launcher: launcher, Slots: s.Servers, Definitions: d.flags.definitions, Pins: d.flags.pins,
 		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },
 		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
+		// The executor does not exist yet, and each part needs the other, so the broker gets functions.
 		Session: func(run string) (string, bool) { return d.executor.Session(run) },
 		Ask: func(ctx context.Context, run string, q question.Question) (question.Answer, error) {
 			return d.executor.Ask(ctx, run, q)
@@ -166,13 +171,16 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	if d.tenants, err = openTenants(d, s.MCPTokensFile); err != nil {
 		return nil, err
 	}
+	// Listening comes last, so that no client connects before all parts exist.
 	return d, d.open(ctx, getenv, m)
 }
 
-// fleetConfig is how the sandboxes of a cluster are found and reached, with their proxies or the one that they share.
+// fleetConfig returns the configuration for finding and reaching the sandboxes of a cluster, with their proxies or a
+// shared one.
 func (d *daemon) fleetConfig() fleet.Config {
 	f := d.flags
 	c := fleet.Config{Follow: f.follow, Dial: fleet.Dial(f.identity, mtls.Sandbox), Log: d.log}
+	// Each pod has a proxy for its sandbox, so each is served when it joins.
 	if f.proxy == "" {
 		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.attend(ctx, s.Control) }
 		return c
@@ -182,7 +190,7 @@ func (d *daemon) fleetConfig() fleet.Config {
 	return c
 }
 
-// surfaceConfig is what clients see, by the operator's own.
+// surfaceConfig returns the configuration of the operator's surface.
 func (d *daemon) surfaceConfig() tools.Config {
 	s := d.settings
 	return tools.Config{
@@ -194,10 +202,10 @@ func (d *daemon) surfaceConfig() tools.Config {
 	}
 }
 
-// knownWithin bounds the wait for the operations of APIs before a run that imports their clients.
+// knownWithin bounds the wait for the documents of APIs before a run that imports their clients.
 const knownWithin = 5 * time.Second
 
-// modules are the typed clients that code imports, of the APIs in a view of the catalog.
+// modules returns a function for the typed clients that code imports, of the APIs in a view of the catalog.
 func (d *daemon) modules(
 	library *apidoc.Library, store *skill.Store, view func(controlapi.Catalog) controlapi.Catalog,
 ) func(ctx context.Context, code string) []runapi.Module {
@@ -207,7 +215,7 @@ func (d *daemon) modules(
 		return library.Modules(ctx, view(d.catalog.Catalog()), code, func(name string) string {
 			_, source, err := store.Read(name)
 			if err != nil {
-				return "" // the import says why
+				return "" // the import reports the reason
 			}
 			return source
 		})
@@ -216,6 +224,7 @@ func (d *daemon) modules(
 
 // open opens the listeners.
 func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter) error {
+	// Also closed if only tenants have tokens: an open endpoint would let everyone act as the operator.
 	closed := !d.settings.MCPAuthToken.Empty() || d.tenants != nil
 	about := operatorapi.About{
 		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort, Token: closed,
@@ -257,7 +266,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter)
 	return nil
 }
 
-// ready says why runs cannot be served, or nil.
+// ready returns the reason why runs cannot be served, or nil.
 func (d *daemon) ready(ctx context.Context) error {
 	if err := d.catalog.Problem(); err != nil {
 		return err
@@ -272,8 +281,9 @@ func (d *daemon) ready(ctx context.Context) error {
 	return nil
 }
 
-// serve runs until ctx ends or a listener fails. Then it stops in order.
+// serve runs until ctx ends or a listener fails. Then it stops all parts in order.
 func (d *daemon) serve(ctx context.Context) error {
+	// The parts must outlive ctx, because calls that drain still need them.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { d.catalog.Run(background) })
@@ -308,15 +318,17 @@ func (d *daemon) serve(ctx context.Context) error {
 	return err
 }
 
-// stop lets running calls end, then cancels them, then closes everything.
+// stop lets running calls end, then cancels them, then closes all parts.
 func (d *daemon) stop() {
 	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.Calls()))
 	if d.fleet != nil { // another mcp-server takes over
+		// Connections close after their next answer, and the clients reconnect to the other mcp-server meanwhile.
 		d.endpoint.Retire()
 		time.Sleep(retireTime)
 	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)
 	var draining sync.WaitGroup
+	// The endpoints of all tenants drain together, within one time limit.
 	for _, h := range d.handlers() {
 		draining.Go(func() { h.Drain(drain) })
 	}
@@ -326,23 +338,25 @@ func (d *daemon) stop() {
 	defer cancel()
 	d.mcp.Close(unwind)
 	d.tenants.Close(unwind)
+	// After the endpoints, whose runs release their leases, and before the sandbox's connection that releases them.
 	d.queue.Close()
-	d.broker.Close(unwind) // while the proxy and the sandbox can still be told
+	d.broker.Close(unwind) // while the proxy and the sandbox are still connected
 	d.endpoint.Close(unwind)
-	_ = d.sandbox.Close() // its runs are over
+	_ = d.sandbox.Close() // its runs have ended
 	d.control.Close()
 	_ = d.skills.Close() // opened for reading only
 	d.history.Close(unwind)
 	if d.database != nil {
-		_ = d.database.Close() // it has no users now
+		_ = d.database.Close() // its users are closed above
 	}
 }
 
-// attend is there for a proxy until ctx ends: as the broker of MCP servers, for its alarms, and to store what it tells.
+// attend serves a proxy until ctx ends: as the broker of MCP servers, as the receiver of its alarms, and as the
+// recorder of its events.
 func (d *daemon) attend(ctx context.Context, proxy *controlapi.Client) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	// Where there are no MCP servers, several mcp-servers may share the proxy, which has one broker.
+	// Without MCP servers, several mcp-servers may share the proxy, which accepts only one broker.
 	if d.fleet == nil || d.settings.Servers > 0 {
 		parts.Go(func() { d.serveProxy(ctx, proxy) })
 	}
@@ -352,7 +366,7 @@ func (d *daemon) attend(ctx context.Context, proxy *controlapi.Client) {
 	}
 }
 
-// serveProxy answers the proxy's requests to the broker of MCP servers until ctx ends, and connects again when the
+// serveProxy answers the proxy's requests to the broker of MCP servers until ctx ends. It connects again if the
 // connection breaks.
 func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
@@ -361,6 +375,7 @@ func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
 		if ctx.Err() != nil {
 			return
 		}
+		// A connection that lasted was no failure, so the pauses start again from the shortest.
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
@@ -373,11 +388,12 @@ func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
 	}
 }
 
-// record stores exchanges as the proxy tells them, until ctx ends. What it does not tell, because this was too slow or
-// the connection broke, is on the receipts of the runs.
+// record stores the exchanges that the proxy reports, until ctx ends. If this process is too slow or the connection
+// breaks, the missing exchanges are in the runs' receipts.
 func (d *daemon) record(ctx context.Context, proxy *controlapi.Client) {
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
+			// Events may be missing from here, so readers of the history must load it again.
 			d.history.Gap()
 		}
 		if events, err := proxy.Subscribe(ctx, controlapi.RequestEvents); err == nil {
@@ -397,8 +413,8 @@ func (d *daemon) record(ctx context.Context, proxy *controlapi.Client) {
 	}
 }
 
-// watchAlarms ends runs and freezes sessions as the proxy tells, until ctx ends. What it misses is on the runs'
-// receipts.
+// watchAlarms ends runs and freezes sessions when the proxy reports an alarm, until ctx ends. Missed alarms are in the
+// runs' receipts.
 func (d *daemon) watchAlarms(ctx context.Context, proxy *controlapi.Client) {
 	for ctx.Err() == nil {
 		if events, err := proxy.Subscribe(ctx, controlapi.AlarmEvents); err == nil {
@@ -423,7 +439,7 @@ func (d *daemon) alert(a operatorapi.Alarm) {
 	})
 }
 
-// registry is the address of the package registry, or empty.
+// registry returns the address of the package registry, or "".
 func registry(s settings.Settings) string {
 	if s.Registry == nil {
 		return ""
@@ -431,9 +447,11 @@ func registry(s settings.Settings) string {
 	return s.Registry.String()
 }
 
-// redacted takes REDACTING_STRINGS out of log lines: with DEBUG_MODE they show code, as it was written.
+// redacted returns a function that removes REDACTING_STRINGS from log lines. In DEBUG_MODE the lines contain code as it
+// was written.
 func redacted(list []string) func(string) string {
 	sorted := slices.Clone(list)
+	// Longest first: a string that contains a shorter one must be removed as a whole.
 	slices.SortFunc(sorted, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range sorted {

@@ -12,10 +12,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// checkTime bounds the first attempt to use Postgres, and a look at its state.
+// checkTime bounds the first attempt to use Postgres, and a check of its state.
 const checkTime = 5 * time.Second
 
-// openDatabase opens Postgres, if it is set. One that does not answer yet is no mistake; one that refuses the user is.
+// openDatabase opens Postgres, if DATABASE_URL is set. A database that does not answer yet is not an error, but one
+// that rejects the login is.
 func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	if d.settings.Database.Empty() {
 		return nil
@@ -32,6 +33,7 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	if err != nil && database.IsMistake(err) {
 		return fmt.Errorf("DATABASE_URL: %w", database.Explain(err))
 	}
+	// mcp-server starts without Postgres and tries again later, so that a restart of the database does no harm.
 	if err != nil {
 		d.log.Warn("Postgres cannot be used yet", logline.Tag("database"),
 			slog.String("error", database.Explain(err).Error()))
@@ -39,7 +41,7 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// databaseState is the state of Postgres for the operator.
+// databaseState returns the state of Postgres for the operator.
 func (d *daemon) databaseState(ctx context.Context) (out operatorapi.Database) {
 	if d.database == nil {
 		return out

@@ -17,21 +17,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
 )
 
-// execConfig configures the connection of mcp-server to sandboxd in Docker mode: one long-lived `sandboxd attach` in
-// the sandbox's container, started through docker-shim, as a net.Conn. An exec costs 40 ms, so there is one for all
-// runs and HTTP/2 over it. When the connection closes, the exec's stdin ends and sandboxd kills the runs that came over
-// it.
+// execConfig configures the connection of mcp-server to sandboxd in Docker mode, as a net.Conn. The connection is one
+// long-lived `sandboxd attach` in the sandbox's container, started through docker-shim. An exec takes 40 ms, so one
+// exec carries all runs over HTTP/2. If the connection closes, the exec's stdin ends, and sandboxd kills the runs of
+// this connection.
 type execConfig struct {
 	// Socket is the path of docker-shim's socket.
 	Socket string
-	// Spec is the exec to ask for; docker-shim allows exactly one.
+	// Spec is the exec to request. docker-shim allows exactly one.
 	Spec shim.Spec
-	// Log receives what the exec writes to stderr. Nil means slog.Default().
+	// Log receives the exec's output on stderr. Nil means slog.Default().
 	Log *slog.Logger
 }
 
-// newExecDialer returns a function that opens a new stream to sandboxd in a container, through the shim listening on
-// socket.
+// newExecDialer returns a function that opens a new stream to sandboxd in a container, through the shim on socket.
 func newExecDialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
 	return execConfig{Socket: socket, Spec: shim.Sandbox(container)}.Dial
 }
@@ -56,7 +55,7 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 	go func() {
 		defer close(conn.copied)
 		defer far.Close()
-		// When the exec has ended, nobody reads what would be written.
+		// After the end of the exec, writes to the stream would have no reader.
 		defer stream.Close()
 		stderr := &lineLog{log: log}
 		defer stderr.flush()
@@ -85,7 +84,7 @@ func (c execConfig) open(ctx context.Context, api *docker.Client) (docker.Hijack
 	return got.HijackedResponse, nil
 }
 
-// execConn is the exec's stdin for writing and its stdout, unframed, for reading.
+// execConn writes to the exec's stdin and reads its stdout without frames.
 type execConn struct {
 	net.Conn // the hijacked connection: writes, addresses, write deadlines
 	near     net.Conn
@@ -109,13 +108,14 @@ func (c *execConn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// Close ends the exec's stdin and both directions, and waits for the copying to stop.
+// Close ends the exec's stdin and both directions, and waits for the copying goroutine.
 func (c *execConn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
 	c.mu.Unlock()
 	err := c.Conn.Close()
+	// The copying goroutine may be blocked in a write to the pipe.
 	_ = c.near.Close()
 	<-c.copied
 	if !first {
@@ -131,10 +131,10 @@ func (c *execConn) isClosed() bool {
 	return c.closed
 }
 
-// maxLine is the longest piece of stderr that is logged as one line.
+// maxLine bounds a logged line of stderr, in bytes.
 const maxLine = 4 << 10
 
-// lineLog logs what is written to it, line by line.
+// lineLog logs its input line by line.
 type lineLog struct {
 	log     *slog.Logger
 	pending []byte
@@ -146,6 +146,7 @@ var _ io.Writer = (*lineLog)(nil)
 func (l *lineLog) Write(p []byte) (int, error) {
 	l.pending = append(l.pending, p...)
 	for {
+		// A line without an end is logged in pieces, so that it does not fill the memory.
 		i := bytes.IndexByte(l.pending, '\n')
 		if i < 0 && len(l.pending) < maxLine {
 			return len(p), nil

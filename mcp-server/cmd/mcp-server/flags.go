@@ -22,23 +22,23 @@ import (
 type flags struct {
 	listen  []string
 	sandbox func(context.Context) (net.Conn, error)
-	// follow, if not nil, follows the sandboxes of a cluster, and identity is for connections to them.
+	// follow, if not nil, follows the sandboxes of a cluster. identity is the certificate for connections to them.
 	follow   func(context.Context, func([]fleet.Place)) error
 	identity *mtls.Identity
-	proxy    string // the address of the control API of the proxy that the sandboxes of a cluster share, or empty
+	proxy    string // address of the control API of the proxy that the sandboxes of a cluster share, or empty
 	control  string
 	skills   string
 	socket   string
-	history  string // the folder of what is kept of runs, and of the copy of shared skills, or empty
-	// definitions is where the broker remembers tools, pins those that the user has accepted.
+	history  string // folder of the stored runs and of the copy of shared skills, or empty
+	// definitions is the folder of the broker's tool cache. pins is the folder of the accepted tools.
 	definitions, pins string
-	// tenants has the skills of the clients of MCP_TOKENS_FILE.
+	// tenants is the folder of the tenants' skills.
 	tenants  string
 	ownerUID int
 	drain    time.Duration
 }
 
-// parseFlags reads the command line and says everything that is wrong with it.
+// parseFlags parses the command line and reports all mistakes together.
 func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (flags, error) {
 	var f flags
 	var listen, also, sandbox, identity string
@@ -100,7 +100,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	return f, errors.Join(problems...)
 }
 
-// cluster is how the sandboxes of a cluster are found and reached.
+// cluster sets up finding and reaching the sandboxes of a cluster.
 func (f *flags) cluster(name, identity string, getenv func(string) string) error {
 	namespace, service, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || service == "" || f.control != "" || identity == "" {
@@ -117,7 +117,7 @@ func (f *flags) cluster(name, identity string, getenv func(string) string) error
 	return err
 }
 
-// dialer is how sandboxd is reached.
+// dialer returns a function that connects to sandboxd.
 func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 	kind, socket, _ := strings.Cut(sandbox, ":")
 	switch {
@@ -150,7 +150,7 @@ func checkHealth(ctx context.Context, args []string, stderr io.Writer) error {
 // checkSettings is `mcp-server settings`, which Compose runs first.
 func checkSettings(getenv func(string) string) error {
 	_, err := settings.Parse(getenv)
-	// Compose takes it for the name of a volume, which may be one of CodeForge's own.
+	// Compose would take such a text for the name of a volume, even of one that belongs to CodeForge.
 	if p := getenv("SANDBOX_PROGRAMS"); p != "" && p[0] != '.' && p[0] != '~' && !strings.ContainsAny(p, `/\`) {
 		err = errors.Join(err, fmt.Errorf("SANDBOX_PROGRAMS: %q; want in Docker an absolute path, or one that begins with "+
 			"./", p))

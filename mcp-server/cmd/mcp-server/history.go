@@ -28,8 +28,8 @@ func (d *daemon) openHistory() {
 	d.history = history.Open(c)
 }
 
-// serveHistory is `mcp-server history`: it answers requests on its standard input, which is a socket, with what is kept
-// in a folder.
+// serveHistory is `mcp-server history`. It answers requests about a folder's stored runs on its standard input, which
+// is a socket.
 func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	conn, err := net.FileConn(stdin)
 	if err != nil {
@@ -55,9 +55,9 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	return nil
 }
 
-// readable is a folder in which this process may open the store: the folder itself, unless root reads what belongs to
-// mcp-server's own user. SQLite would make files there that mcp-server could not open, and follow symbolic links that a
-// hostile mcp-server made; so it gets a copy.
+// readable returns a folder in which this process may open the store. That is the folder itself, unless root reads a
+// folder of mcp-server's user. SQLite would create files there that mcp-server could not open. It would also follow
+// symbolic links from a hostile mcp-server. So root works on a copy.
 func readable(dir string) (path string, remove func(), err error) {
 	//nolint:gosec // a path that the operator gives on the command line
 	info, err := os.Stat(dir)
@@ -73,6 +73,7 @@ func readable(dir string) (path string, remove func(), err error) {
 		return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
 	}
 	remove = func() { _ = os.RemoveAll(copied) }
+	// The write-ahead log may have the latest runs.
 	for _, name := range []string{database.Name, database.Name + "-wal"} {
 		err := copyFile(filepath.Join(dir, name), filepath.Join(copied, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,12 +86,14 @@ func readable(dir string) (path string, remove func(), err error) {
 
 // copyFile copies a regular file.
 func copyFile(from, to string) error {
+	// O_NOFOLLOW refuses a symbolic link, and O_NONBLOCK keeps a FIFO from blocking the open.
 	//nolint:gosec // a path that the operator gives on the command line
 	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	// A special file that a hostile mcp-server made could block the copy or give it no end.
 	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
 		return errors.Join(err, fmt.Errorf("%s is no regular file", from))
 	}

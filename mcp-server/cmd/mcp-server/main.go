@@ -10,12 +10,12 @@
 //	mcp-server move [--history DIR] [--skills DIR] [--tenants DIR] [--pins DIR] postgres|sqlite
 //
 // settings checks the settings of all parts and ends: in Docker, before any of them starts.
-// history answers on a socket that is its standard input: what is kept of runs, for codeforge while nothing runs.
+// history answers on a socket, its standard input, with the stored runs, for codeforge while no mcp-server runs.
 //
 // move copies the state between files and the Postgres of DATABASE_URL, for codeforge state move.
 //
-// Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER: 1 says that it
-// runs in a container whose port is published on the host's loopback address only, kubernetes that it runs in a pod.
+// Settings come from the environment (package internal/settings). It also reads CODEFORGE_CONTAINER. 1 means a
+// container whose port is published only on the host's loopback address. kubernetes means a pod.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	stop()
 }
 
-// run is the whole program but for the process: signals, environment and exit code.
+// run is the program without signals, environment and exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "health" {
 		return checkHealth(ctx, args[1:], stderr)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meter counts what mcp-server does, for GET /metrics. Clients and code choose no label. Make it with newMeter.
+// meter counts the work of mcp-server for GET /metrics. Clients and code choose no label. Create it with newMeter.
 type meter struct {
 	Registry *prometheus.Registry
 	calls    *prometheus.CounterVec
@@ -19,13 +19,14 @@ type meter struct {
 
 // meterGauges are read when the metrics are fetched.
 type meterGauges struct {
-	// Sessions of the protocol versions that have them, tool calls in progress, and runs waiting for a slot.
+	// Sessions counts sessions of protocol versions with sessions, Calls running tool calls, and Waiting runs that wait
+	// for a slot.
 	Sessions, Calls, Waiting func() int
-	// Servers is how many MCP servers run.
+	// Servers returns the number of running MCP servers.
 	Servers func() int
 }
 
-// newMeter makes the metrics.
+// newMeter creates the metrics.
 func newMeter(g meterGauges) *meter {
 	m := &meter{
 		Registry: prometheus.NewRegistry(),
@@ -58,7 +59,7 @@ func newMeter(g meterGauges) *meter {
 	return m
 }
 
-// ServerCalled counts a finished request to an MCP server, whose name the operator chose.
+// ServerCalled counts a finished request to an MCP server. The operator chose the server's name.
 func (m *meter) ServerCalled(server, outcome string, took time.Duration) {
 	m.serverCalls.WithLabelValues(server, outcome).Inc()
 	m.serverSeconds.WithLabelValues(server).Observe(took.Seconds())

@@ -26,7 +26,7 @@ type mover struct {
 	db                             *database.DB
 }
 
-// moveState parses the command line and moves. The folders are by default those of the container.
+// moveState parses the command line and copies the state. The default folders are the container's.
 func moveState(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	var m mover
 	set := flag.NewFlagSet("mcp-server move", flag.ContinueOnError)
@@ -56,6 +56,7 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	if err := becomeOwner(m.history); err != nil {
 		return err
 	}
+	// The target needs its tables before the copy.
 	if err := m.db.Migrate(ctx, database.Migrations); err != nil {
 		return database.Explain(err)
 	}
@@ -71,7 +72,7 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	return err
 }
 
-// becomeOwner gives up root for the user whose folder it is, so that mcp-server can open the files later.
+// becomeOwner changes from root to the folder's owner, so that mcp-server can open the files later.
 func becomeOwner(dir string) error {
 	info, err := os.Stat(dir) //nolint:gosec // a path that the operator gives on the command line
 	if err != nil {
@@ -82,15 +83,16 @@ func becomeOwner(dir string) error {
 		return nil
 	}
 	uid, gid := int(stat.Uid), int(stat.Gid)
+	// The groups first: a process without root can no longer change them.
 	return errors.Join(syscall.Setgroups([]int{gid}), syscall.Setgid(gid), syscall.Setuid(uid))
 }
 
-// moveRuns copies runs and what belongs to them.
+// moveRuns copies runs with their data.
 func (m *mover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
 	if _, err := os.Stat(filepath.Join(m.history, database.Name)); toPostgres && errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	file, err := database.OpenFile(m.history, database.Migrations) // also brings an older file to this version
+	file, err := database.OpenFile(m.history, database.Migrations) // also updates an older file to this version
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +100,7 @@ func (m *mover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
 		n, err := history.Move(ctx, m.db, file)
 		return n, errors.Join(err, file.Close())
 	}
-	if err := file.Close(); err != nil { // the connection for reading does not wait for the one for writing
+	if err := file.Close(); err != nil { // the reading connection does not wait for the writing one
 		return 0, err
 	}
 	if file, err = database.OpenReader(m.history); err != nil {
@@ -108,7 +110,7 @@ func (m *mover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
 	return n, errors.Join(err, file.Close())
 }
 
-// moveFiles copies skills, pinned skills, those of tenants, and alarms.
+// moveFiles copies skills, pinned skills, the tenants' skills, and alarms.
 func (m *mover) moveFiles(ctx context.Context, toPostgres bool) (n int, err error) {
 	folders := map[string]string{database.SkillPins: filepath.Join(m.history, "skills"), database.Skills: m.skills}
 	for _, of := range m.listTenants(ctx) {
@@ -118,7 +120,7 @@ func (m *mover) moveFiles(ctx context.Context, toPostgres bool) (n int, err erro
 		copyAll := m.exportSkills
 		if toPostgres {
 			copyAll = m.importSkills
-			// The copy of a bucket, which an mcp-server of commit 1076a279 made.
+			// The folder holds the copy of a bucket if an mcp-server of commit 1076a279 used it.
 			beside := dir
 			if folder == database.Skills {
 				beside = m.history
@@ -153,9 +155,9 @@ func (m *mover) moveFiles(ctx context.Context, toPostgres bool) (n int, err erro
 	return n + 1, database.Explain(err)
 }
 
-// listTenants lists the tenants that have skills, in files or in Postgres.
+// listTenants lists the tenants with skills, in files or in Postgres.
 func (m *mover) listTenants(ctx context.Context) (names []string) {
-	entries, _ := os.ReadDir(m.tenants) // there may be none
+	entries, _ := os.ReadDir(m.tenants) // the folder may not exist
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
@@ -180,8 +182,9 @@ func (m *mover) listTenants(ctx context.Context) (names []string) {
 	return names
 }
 
-// importSkills copies a folder into Postgres. Only what is a skill counts.
+// importSkills copies a folder into Postgres. It ignores files that are not skills.
 func (m *mover) importSkills(ctx context.Context, to database.Documents, dir string) (n int, err error) {
+	// Opened for reading only: the source must stay as it is.
 	s, err := skill.Open(dir, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -190,6 +193,7 @@ func (m *mover) importSkills(ctx context.Context, to database.Documents, dir str
 		return 0, err
 	}
 	defer s.Close()
+	// Only names that are skills, without links and other files that code may have left.
 	for _, name := range s.Names() {
 		_, source, err := s.Read(name)
 		if err == nil {
@@ -219,6 +223,7 @@ func (m *mover) exportSkills(ctx context.Context, from database.Documents, dir s
 	defer s.Close()
 	for _, one := range list {
 		name := strings.TrimSuffix(one.Name, ".ts")
+		// The names come from the database, so a name that is no skill's must not become a path.
 		if !skill.ValidName(name) || skill.File(name) != one.Name {
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
-// openSkills opens the operator's skills: those of the directory, or of Postgres.
+// openSkills opens the operator's skills, from the directory or from Postgres.
 func (d *daemon) openSkills(ctx context.Context) error {
 	open := d.openFolder
 	if d.database != nil {
@@ -37,11 +37,11 @@ func (d *daemon) openFolder() (err error) {
 	return err
 }
 
-// pins is the folder of the sources that skills are pinned to.
+// pins returns the folder of the sources that skills are pinned to.
 func (d *daemon) pins() string { return filepath.Join(d.flags.history, "skills") }
 
-// openShared opens skills that several replicas share. Their copy is not in the directory of the skills, which code may
-// write.
+// openShared opens skills that several replicas share. Their local copy is not in the skills' directory, because code
+// can write there.
 func (d *daemon) openShared(ctx context.Context) (err error) {
 	of := database.Documents{DB: d.database, Folder: database.Skills}
 	d.skills, err = skill.OpenMirror(ctx, d.flags.history, of, d.settings.SkillsReadonly, d.log)
@@ -52,7 +52,7 @@ func (d *daemon) openShared(ctx context.Context) (err error) {
 	return d.skills.PinInDatabase(ctx, d.pins(), database.SkillPins)
 }
 
-// openTenantSkills opens the own skills of a tenant.
+// openTenantSkills opens the separate skills of a tenant.
 func (d *daemon) openTenantSkills(ctx context.Context, dir, name string) (*skill.Store, error) {
 	if d.database == nil {
 		return skill.Open(dir, d.settings.SkillsReadonly)

@@ -29,22 +29,23 @@ import (
 )
 
 const (
-	// lookTime is how often the tokens file is looked at.
+	// lookTime is the interval between checks of the tokens file.
 	lookTime = time.Second
-	// tenantWaiting is how many runs of a tenant may wait where the file does not say.
+	// tenantWaiting is the default number of runs of a tenant that may wait.
 	tenantWaiting = 64
 )
 
-// tenants are the clients of MCP_TOKENS_FILE. Each has an MCP server of its own, with sessions, skills and library, so
-// that nothing in them can be another's; it is made with the tenant's first request. The nil tenants has none.
+// tenants are the clients of MCP_TOKENS_FILE. Each has a separate MCP server with sessions, skills and library, so that
+// one client's data never reaches another. The server is created with the tenant's first request. A nil *tenants has no
+// tenants.
 type tenants struct {
 	daemon *daemon
 	path   string
 
 	mu      sync.Mutex
 	list    []*client
-	file    os.FileInfo // that list is of
-	problem error       // with the file as it is now
+	file    os.FileInfo // the file of the current list
+	problem error       // the mistake in the current file
 	closed  bool
 }
 
@@ -53,7 +54,7 @@ type client struct {
 	tokenfile.Tenant
 	share *queue.Share
 
-	// Of the first request on; guarded by tenants.mu.
+	// Set with the first request; guarded by tenants.mu.
 	tenant  *execution.Tenant
 	surface *tools.Surface
 	mcp     *transport.Handler
@@ -76,12 +77,13 @@ func openTenants(d *daemon, path string) (*tenants, error) {
 	return t, t.problem
 }
 
-// look reads the file if it has changed. A file with a mistake changes nothing, and is told once.
+// look reads the file if it has changed. A file with a mistake changes no tenant, and is logged once.
 func (t *tenants) look() {
 	info, err := os.Stat(t.path) //nolint:gosec // the operator's own setting
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.file
+	// Only a changed file is read, because this runs every second.
 	if err == nil && last != nil && os.SameFile(last, info) && last.ModTime().Equal(info.ModTime()) &&
 		last.Size() == info.Size() {
 		return
@@ -90,6 +92,7 @@ func (t *tenants) look() {
 	if err == nil {
 		list, err = t.read()
 	}
+	// Stored even after a mistake, so that the same file is not parsed again each second.
 	t.file = info
 	if err != nil {
 		if t.problem == nil || t.problem.Error() != err.Error() {
@@ -109,6 +112,7 @@ func (t *tenants) read() ([]tokenfile.Tenant, error) {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE (for user %d): %w", os.Getuid(), err)
 	}
 	defer f.Close()
+	// One byte more than the bound, so that Parse notices a file that is too large.
 	data, err := io.ReadAll(io.LimitReader(f, tokenfile.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE: %w", err)
@@ -117,6 +121,7 @@ func (t *tenants) read() ([]tokenfile.Tenant, error) {
 	if len(problems) > 0 {
 		return nil, errors.New(problems.String())
 	}
+	// With an equal token a tenant would be the operator, or the operator a tenant.
 	own := sha256.Sum256([]byte(t.daemon.settings.MCPAuthToken.Reveal()))
 	for _, one := range list {
 		if one.Has(own) {
@@ -126,8 +131,8 @@ func (t *tenants) read() ([]tokenfile.Tenant, error) {
 	return list, nil
 }
 
-// apply makes the tenants those of a list. Who is another one now, or is none any more, ends with all sessions and
-// calls. The caller holds mu.
+// apply replaces the tenants by a list. A tenant that was changed or removed ends with all its sessions and calls. The
+// caller holds mu.
 func (t *tenants) apply(list []tokenfile.Tenant) {
 	old := map[string]*client{}
 	for _, c := range t.list {
@@ -135,6 +140,7 @@ func (t *tenants) apply(list []tokenfile.Tenant) {
 	}
 	t.list = nil
 	for _, one := range list {
+		// An unchanged tenant keeps its sessions.
 		if c := old[one.Name]; c != nil && reflect.DeepEqual(c.Tenant, one) {
 			t.list = append(t.list, c)
 			delete(old, one.Name)
@@ -151,19 +157,21 @@ func (t *tenants) apply(list []tokenfile.Tenant) {
 	}
 	for _, c := range old {
 		if c.mcp != nil {
+			// In the background, because closing waits for calls and mu is held.
 			go c.close(context.Background(), t.daemon.executor)
 		}
 	}
 	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
 }
 
-// Handler returns the name of the tenant that has this token, and its MCP endpoint, or nil. It takes the same time for
-// every token.
+// Handler returns the name and the MCP endpoint of the tenant with this token, or nil. It takes the same time for every
+// token.
 func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var found *client
+	// No early return: the time would reveal the tenant's place in the list.
 	for _, c := range t.list {
 		if c.Has(hash) {
 			found = c
@@ -172,6 +180,7 @@ func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	if found == nil || t.closed {
 		return "", nil
 	}
+	// The server is made with the first request, so that tenants without requests take no memory.
 	if found.mcp == nil {
 		if err := t.open(found); err != nil {
 			t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
@@ -184,7 +193,7 @@ func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	return found.Name, found.mcp
 }
 
-// open makes a tenant's MCP server. The caller holds mu.
+// open creates a tenant's MCP server. The caller holds mu.
 func (t *tenants) open(c *client) error {
 	d := t.daemon
 	dir := filepath.Join(d.flags.tenants, c.Name)
@@ -208,6 +217,7 @@ func (t *tenants) open(c *client) error {
 	}}
 	cfg.Tenant = c.tenant
 	if c.Timeout > 0 {
+		// A tenant's limit can only lower the server's.
 		cfg.TimeoutMax = min(cfg.TimeoutMax, c.Timeout)
 		cfg.TimeoutDefault = min(cfg.TimeoutDefault, c.Timeout)
 	}
@@ -237,7 +247,7 @@ func (c *client) close(ctx context.Context, e *execution.Executor) {
 	_ = c.skills.Close() // opened for reading only
 }
 
-// opened are the tenants that have had a request.
+// opened returns the tenants that have had a request.
 func (t *tenants) opened() []*client {
 	if t == nil {
 		return nil
@@ -253,7 +263,7 @@ func (t *tenants) opened() []*client {
 	return out
 }
 
-// Run follows the file until ctx ends.
+// Run checks the file until ctx ends.
 func (t *tenants) Run(ctx context.Context) {
 	tick := time.NewTicker(lookTime)
 	defer tick.Stop()
@@ -267,7 +277,7 @@ func (t *tenants) Run(ctx context.Context) {
 	}
 }
 
-// Close ends all tenants. Their calls have ended.
+// Close ends all tenants. Call it after Drain.
 func (t *tenants) Close(ctx context.Context) {
 	if t == nil {
 		return
@@ -280,21 +290,21 @@ func (t *tenants) Close(ctx context.Context) {
 	}
 }
 
-// Follow tells the tenants of the catalog in force, of which each sees its part.
+// Follow passes a new catalog to the tenants. Each gets its part.
 func (t *tenants) Follow(cat controlapi.Catalog) {
 	for _, c := range t.opened() {
 		c.library.Follow((&tenant.Tenant{Tenant: c.Tenant}).View(cat))
 	}
 }
 
-// offerPython tells the tenants what the sandbox says of Python.
+// offerPython passes the sandbox's report about Python to the tenants.
 func (t *tenants) offerPython(p runapi.Python) {
 	for _, c := range t.opened() {
 		c.surface.OfferPython(p)
 	}
 }
 
-// States are the tenants as the operator sees them.
+// States returns the tenants for the operator.
 func (t *tenants) States() operatorapi.Tenants {
 	out := operatorapi.Tenants{Tenants: []operatorapi.Tenant{}}
 	if t == nil {
@@ -316,7 +326,7 @@ func (t *tenants) States() operatorapi.Tenants {
 	return out
 }
 
-// handlers are the MCP endpoints of all clients.
+// handlers returns the MCP endpoints of all clients.
 func (d *daemon) handlers() []*transport.Handler {
 	list := []*transport.Handler{d.mcp}
 	for _, c := range d.tenants.opened() {
@@ -325,7 +335,7 @@ func (d *daemon) handlers() []*transport.Handler {
 	return list
 }
 
-// elsewhere reports whether a session is known to another endpoint than this one.
+// elsewhere reports whether another endpoint knows a session.
 func (d *daemon) elsewhere(id string, here *transport.Handler) bool {
 	for _, h := range d.handlers() {
 		if h != here && h.Knows(id) {

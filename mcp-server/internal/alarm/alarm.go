@@ -1,8 +1,9 @@
-// Package alarm keeps the proxy's alarms, and which sessions they have frozen.
+// Package alarm stores the proxy's alarms, and the sessions that they have frozen.
 //
-// Threat: a client whose model was told by a hostile text to steal, and which goes on trying. What froze its session
-// holds across restarts, until the operator ends it. A client without sessions is frozen by its name and machine: who
-// calls itself otherwise is another client, so this stops what a model does, not a program that is hostile itself.
+// Threat: a client whose model obeys a hostile text, tries to steal, and keeps trying. Contract: a frozen session stays
+// frozen across restarts, until the operator unfreezes it. A client without sessions is identified by its name and
+// machine. If it changes its name, it counts as another client. So this stops a misled model, but not a hostile
+// program.
 package alarm
 
 import (
@@ -29,29 +30,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// most is how many alarms are kept, those of frozen sessions aside. Each of these has one. If a tenant, or the
-// operator, has mostFrozen of them, all sessions of that client count as frozen until the operator frees one: none
-// gives way, and what is still running adds its own at most.
+// most bounds the stored alarms, without the alarms of frozen sessions. Each frozen session has one alarm. If a tenant
+// or the operator has mostFrozen frozen sessions, all sessions of that client count as frozen until the operator
+// unfreezes one. No frozen session is dropped, and only runs in progress can add further ones.
 const (
 	most       = 100
 	mostFrozen = 1000
 )
 
-// File is the book's file. No server has that name: the accepted tools of each server are in the same folder.
+// File is the book's file. The folder also has a file for each server's accepted tools; no server has this name.
 const File = ".alarms.json"
 
-// Book holds alarms. The nil Book is empty, and takes none.
+// Book holds alarms. A nil Book is empty, and ignores new alarms.
 type Book struct {
 	path  string
 	added func(operatorapi.Alarm)
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	list     []operatorapi.Alarm // the oldest first
-	unstored bool                // the list is not in the file, because the disk is full for instance
+	list     []operatorapi.Alarm // oldest first
+	unstored bool                // the list is not in the file, for example because the disk is full
 
-	shared  *database.Documents // that of Postgres, or nil
-	pending []change            // changes that Postgres does not have yet
+	shared  *database.Documents // the list in Postgres, or nil
+	pending []change            // changes that are not in Postgres yet
 	wake    chan struct{}
 	known   bool // Postgres, or the file of an earlier process, has been read
 }
@@ -62,8 +63,8 @@ type change func(list []operatorapi.Alarm) []operatorapi.Alarm
 // Document is the name of the list in Postgres.
 const Document = "book.json"
 
-// Open reads the book of a folder. Without a folder, alarms are lost with the process. added, if not nil, is called
-// with each new alarm.
+// Open reads the book of a folder. Without a folder, alarms are lost when the process ends. added, if not nil, is
+// called with each new alarm.
 //
 // With Postgres, all replicas have one list, and the file is a copy for the time when Postgres does not answer. Until
 // either is read, all sessions count as frozen. Postgres gets the sessions that only the file has as frozen: an earlier
@@ -87,6 +88,7 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 	if err == nil {
 		err = json.Unmarshal(text, &b.list)
 	}
+	// An unreadable file must not free every session, so the start fails.
 	if err != nil {
 		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
 	}
@@ -101,13 +103,13 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 	return b, nil
 }
 
-// syncTime bounds one exchange with Postgres, retryTime is the pause after one that failed.
+// syncTime bounds one exchange with Postgres. retryTime is the pause after a failed one.
 const (
 	syncTime  = 3 * time.Second
 	retryTime = time.Second
 )
 
-// Follow keeps the book and Postgres alike until ctx ends.
+// Follow keeps the book and Postgres identical until ctx ends.
 func (b *Book) Follow(ctx context.Context) {
 	if b == nil || b.shared == nil {
 		return
@@ -133,7 +135,7 @@ func (b *Book) notify() {
 	}
 }
 
-// sync brings the pending changes into Postgres, and the list of Postgres here.
+// sync writes the pending changes to Postgres, and reads its list.
 func (b *Book) sync(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
@@ -170,9 +172,10 @@ func (b *Book) sync(ctx context.Context) {
 		if len(sent) > 0 {
 			time.AfterFunc(retryTime, b.notify)
 		}
-		return // Listen tries again
+		return // Listen triggers the next attempt
 	}
 	b.pending = b.pending[len(sent):]
+	// Changes that came meanwhile are not in the list from Postgres yet.
 	for _, change := range b.pending {
 		list = change(list)
 	}
@@ -193,13 +196,13 @@ func (b *Book) apply(c change) {
 	}
 }
 
-// Name tells sessions apart without their ids, which clients use like passwords.
+// Name distinguishes sessions without their IDs, which clients use like passwords.
 func Name(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:6])
 }
 
-// Add records an alarm, once, and freezes the session of its run, if it has one.
+// Add records an alarm once, and freezes the session of its run, if it has one.
 func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
 	if b == nil {
 		return
@@ -220,7 +223,8 @@ func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
 	}
 }
 
-// has reports whether a list has an alarm: it comes by an event and on a receipt, and perhaps from another replica.
+// has reports whether a list has an alarm. The same alarm comes in an event and in a receipt, and perhaps from another
+// replica.
 func has(list []operatorapi.Alarm, a controlapi.Alarm) bool {
 	return slices.ContainsFunc(list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) })
 }
@@ -230,6 +234,7 @@ func addAlarm(list []operatorapi.Alarm, n operatorapi.Alarm) []operatorapi.Alarm
 	if has(list, n.Alarm) {
 		return list
 	}
+	// Only the newest alarm of a session freezes it, so that each frozen session has one.
 	if n.Frozen {
 		list, _ = thaw(list, n.Session)
 	}
@@ -263,8 +268,8 @@ func (b *Book) store() {
 	b.unstored = err != nil
 }
 
-// Frozen returns the alarm that froze a session. It returns an alarm without a number for every session if the list of
-// alarms is in a Postgres that has not answered yet.
+// Frozen returns the alarm that froze a session. If the list is in a Postgres that has not answered yet, it returns an
+// alarm without a number for every session.
 func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	//defence:freeze permits
 	if b == nil {
@@ -278,6 +283,7 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	if len(b.list) == 0 {
 		return operatorapi.Alarm{}, false
 	}
+	// Tried again here: the disk may have space again.
 	if b.unstored {
 		b.store()
 	}
@@ -292,7 +298,7 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	return b.list[i], true
 }
 
-// List lists the alarms, latest first.
+// List returns the alarms, latest first.
 func (b *Book) List() []operatorapi.Alarm {
 	if b == nil {
 		return []operatorapi.Alarm{}
@@ -304,7 +310,7 @@ func (b *Book) List() []operatorapi.Alarm {
 	return out
 }
 
-// Unfreeze frees a session by its name. The alarms stay.
+// Unfreeze unfreezes a session by its name. The alarms stay in the list.
 func (b *Book) Unfreeze(name string) error {
 	if b == nil {
 		return operatorapi.ErrNotFrozen
@@ -321,7 +327,7 @@ func (b *Book) Unfreeze(name string) error {
 	return nil
 }
 
-// thaw returns a list in which the alarms of a session freeze nothing, and whether one did.
+// thaw returns a list in which no alarm freezes the session, and whether one did.
 func thaw(list []operatorapi.Alarm, name string) (_ []operatorapi.Alarm, found bool) {
 	list = slices.Clone(list)
 	for i := range list {
@@ -332,7 +338,7 @@ func thaw(list []operatorapi.Alarm, name string) (_ []operatorapi.Alarm, found b
 	return list, found
 }
 
-// frozen counts the frozen sessions of a tenant; empty: of the operator. The caller holds the lock.
+// frozen counts the frozen sessions of a tenant. "" means the operator. The caller holds the lock.
 func (b *Book) frozen(of string) (n int) {
 	for _, a := range b.list {
 		if a.Frozen && a.Tenant == of {

@@ -1,5 +1,5 @@
-// Package alert notices what a person may want to know, and has the store keep it: APIs and MCP servers that fail,
-// tools that are not as they were accepted, and skills that change.
+// Package alert watches for events that a person may want to know, and stores them as alerts: failing APIs and MCP
+// servers, tools that differ from the accepted ones, and changed skills.
 package alert
 
 import (
@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	// window is how many of an API's latest requests are looked at. It fails if more than half of them fail, and has
-	// recovered when at most a quarter do.
+	// window is the number of latest requests that count for an API. It fails if more than half of them fail, and has
+	// recovered if at most a quarter fail.
 	window = 20
 	// serverTime is the time between two checks of the MCP servers.
 	serverTime = 5 * time.Second
-	// skillTime is how long a skill that keeps changing is reported only once.
+	// skillTime is the time in which a skill that keeps changing is reported only once.
 	skillTime = time.Hour
 	// maxKnown bounds the APIs and skills that are remembered.
 	maxKnown = 1000
 )
 
-// Store keeps alerts, and tells what happens.
+// Store stores alerts and provides events.
 type Store interface {
 	AddAlert(a historyapi.Alert)
 	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
 }
 
-// Watcher notices. Make it with New.
+// Watcher watches for events. Create it with New.
 type Watcher struct {
 	store   Store
 	servers func() []serverstate.Server
 	now     func() time.Time
 
 	apis    map[string]*latest
-	skills  map[string]time.Time // when a change was told last
+	skills  map[string]time.Time // the last report of a change
 	failing map[string]bool
 	held    map[string]int
 }
 
-// New makes a watcher over a store and the states of MCP servers.
+// New returns a watcher of a store and the states of MCP servers.
 func New(store Store, servers func() []serverstate.Server) *Watcher {
 	return &Watcher{
 		store: store, servers: servers, now: time.Now,
@@ -51,7 +51,7 @@ func New(store Store, servers func() []serverstate.Server) *Watcher {
 	}
 }
 
-// Run watches until ctx ends or the store does.
+// Run watches until ctx ends or the store closes.
 func (w *Watcher) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	events := make(chan []historyapi.Event)
@@ -106,7 +106,7 @@ func (w *Watcher) event(e historyapi.Event) {
 }
 
 func (w *Watcher) exchange(x historyapi.Exchange) {
-	if len(x.APIs) == 0 || x.Outcome == controlapi.OutcomeDenied { // what is refused here says nothing of the API
+	if len(x.APIs) == 0 || x.Outcome == controlapi.OutcomeDenied { // a refusal by the proxy reveals no fault of the API
 		return
 	}
 	name := x.APIs[0]
@@ -118,6 +118,7 @@ func (w *Watcher) exchange(x historyapi.Exchange) {
 		l = &latest{}
 		w.apis[name] = l
 	}
+	// Only the change to failing is an alert, not each further failure.
 	if l.add(failed(x.Exchange)) {
 		w.store.AddAlert(historyapi.Alert{
 			Kind: historyapi.AlertAPI, Run: run(x.Run), API: name, Title: name + " fails",
@@ -126,7 +127,7 @@ func (w *Watcher) exchange(x historyapi.Exchange) {
 	}
 }
 
-// run is the run of an exchange, empty for those of servers and installations.
+// run returns the run of an exchange, or "" for an exchange of a server or an installation.
 func run(of string) string {
 	if strings.HasPrefix(of, "r") {
 		return of
@@ -134,8 +135,7 @@ func run(of string) string {
 	return ""
 }
 
-// failed reports whether an API did not do what it was asked for a reason of its own: an answer to a mistake of the
-// code's is none.
+// failed reports whether an API failed by a fault of the API. An answer to a mistake in the code is no such failure.
 func failed(x controlapi.Exchange) bool {
 	return x.Outcome != controlapi.OutcomeServed || x.Status >= 500 ||
 		x.Status == 401 || x.Status == 403 || x.Status == 429
@@ -156,7 +156,7 @@ type latest struct {
 	told      bool
 }
 
-// add adds a request. It reports whether the API has begun to fail.
+// add adds a request. It reports whether the API has started to fail.
 func (l *latest) add(failed bool) bool {
 	if l.n < window {
 		l.n++
@@ -173,13 +173,14 @@ func (l *latest) add(failed bool) bool {
 	case l.failed > window/2 && !l.told:
 		l.told = true
 		return true
+	// The gap between the two bounds keeps an API at the limit from being reported again and again.
 	case l.failed <= window/4:
 		l.told = false
 	}
 	return false
 }
 
-// skill reports a change that nobody made by hand. Skills that exist when CodeForge first lists them are not changes.
+// skill reports a change that was not made by hand. Skills that exist when CodeForge first lists them are not changes.
 func (w *Watcher) skill(v historyapi.SkillVersion) {
 	if v.By == historyapi.ByHand || v.By == historyapi.ByPerson && v.Version == 1 {
 		return
@@ -204,9 +205,10 @@ func (w *Watcher) skill(v historyapi.SkillVersion) {
 	}
 }
 
-// look reports servers that begin to fail, or whose tools begin to be held.
+// look reports servers that start to fail, and servers with new held tools.
 func (w *Watcher) look(states []serverstate.Server) {
 	for _, s := range states {
+		// A server that keeps failing is reported once.
 		if fails := s.State == serverstate.Failing; fails != w.failing[s.Name] {
 			if w.failing[s.Name] = fails; fails {
 				w.store.AddAlert(historyapi.Alert{
@@ -214,6 +216,7 @@ func (w *Watcher) look(states []serverstate.Server) {
 				})
 			}
 		}
+		// Fewer held tools mean that the user has approved some.
 		if s.Held > w.held[s.Name] {
 			w.store.AddAlert(historyapi.Alert{
 				Kind: historyapi.AlertServer, API: s.Name,

@@ -1,5 +1,5 @@
-// Package apidoc holds the operations of one API as its operations.jsonl has them: indexed for search, and compressed,
-// because a document may have tens of thousands of which a model asks for eight.
+// Package apidoc holds the operations of one API from its operations.jsonl. They are indexed for search and stored
+// compressed, because a document may have tens of thousands of operations of which a model needs eight.
 package apidoc
 
 import (
@@ -16,29 +16,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 )
 
-// block is how much text is compressed at a time, in bytes: reading one line costs as much.
+// block is the size of a compressed block, in bytes. Reading one line means unpacking up to one block.
 const block = 24 << 10
 
-// Doc is the operations and types of one API. It is immutable.
+// Doc holds the operations and types of one API. It is immutable.
 type Doc struct {
 	Name  string
 	Head  operation.Head
-	Index *search.Index // its entries are the operations, in their order
+	Index *search.Index // its entries are the operations, in the same order
 
 	blocks [][]byte
 	lines  []position     // the operations, then the types
-	keys   string         // "GET /v1/refunds", one after the other
-	ends   []uint32       // where each ends
+	keys   string         // "GET /v1/refunds", concatenated
+	ends   []uint32       // the end of each key
 	types  []string       // names, in order
-	typeAt []uint32       // the line of each
-	groups []string       // what Groups returns
-	ids    map[string]int // operations by their label, if that is not their method and path
+	typeAt []uint32       // the line of each type
+	groups []string       // the result of Groups
+	ids    map[string]int // operations by label, if it differs from method and path
 }
 
-// position is where a line is.
+// position is the place of a line.
 type position struct{ block, from, to uint32 }
 
-// Read reads an operations.jsonl. It refuses what operation.Reader does.
+// Read reads an operations.jsonl. It rejects the same input as operation.Reader.
 func Read(name string, r io.Reader) (*Doc, error) {
 	lines, err := operation.NewReader(r)
 	if err != nil {
@@ -63,16 +63,18 @@ func Read(name string, r io.Reader) (*Doc, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
 		}
-		if l.Type != "" { // behind the operations, in whatever order the file has them
+		if l.Type != "" { // stored after the operations, in any order of the file
 			typeLines = append(typeLines, l)
 			continue
 		}
 		index(builder, d, l)
+		// Only the index needs the words, which are the largest part of many lines.
 		l.Words = ""
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
 		groups[group(l)]++
 		if label := d.label(l); label != l.Method+" "+l.Path {
+			// Of several operations with one label the first is found.
 			if _, known := d.ids[label]; !known {
 				d.ids[label] = d.Len() - 1
 			}
@@ -90,6 +92,7 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	if err := p.flush(); err != nil {
 		return nil, err
 	}
+	// Sorted for the binary search of Type.
 	slices.SortStableFunc(types, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	for _, t := range types {
 		d.types, d.typeAt = append(d.types, t.name), append(d.typeAt, t.line)
@@ -114,6 +117,7 @@ func (p *packer) add(l operation.Line) error {
 	from := uint32(len(p.text))
 	p.text = append(p.text, text...)
 	p.doc.lines = append(p.doc.lines, position{uint32(len(p.doc.blocks)), from, uint32(len(p.text))})
+	// A block ends after a line, so that no line spans two blocks.
 	if len(p.text) >= block {
 		return p.flush()
 	}
@@ -123,6 +127,7 @@ func (p *packer) add(l operation.Line) error {
 func (p *packer) flush() error {
 	var out bytes.Buffer
 	var err error
+	// The writer is reused, because a new one allocates its tables again.
 	if p.write == nil {
 		p.write, err = flate.NewWriter(&out, flate.DefaultCompression)
 	} else {
@@ -139,10 +144,10 @@ func (p *packer) flush() error {
 	return err
 }
 
-// Len is how many operations there are.
+// Len returns the number of operations.
 func (d *Doc) Len() int { return len(d.ends) }
 
-// Key is an operation's method and path, e.g. "POST /v1/refunds".
+// Key returns an operation's method and path, such as "POST /v1/refunds".
 func (d *Doc) Key(i int) string {
 	if i == 0 {
 		return d.keys[:d.ends[0]]
@@ -150,10 +155,10 @@ func (d *Doc) Key(i int) string {
 	return d.keys[d.ends[i-1]:d.ends[i]]
 }
 
-// Operation is an operation in full.
+// Operation returns an operation in full.
 func (d *Doc) Operation(i int) operation.Line { return d.line(d.lines[i]) }
 
-// Type is a type by its name.
+// Type returns a type by its name.
 func (d *Doc) Type(name string) (operation.Line, bool) {
 	i, ok := slices.BinarySearch(d.types, name)
 	if !ok {
@@ -162,25 +167,27 @@ func (d *Doc) Type(name string) (operation.Line, bool) {
 	return d.line(d.lines[d.typeAt[i]]), true
 }
 
-// line reads a line. What packer wrote can be read, so an error cannot happen, and gives an empty line.
+// line reads a line. packer wrote the block, so an error cannot happen; it would give an empty line.
 func (d *Doc) line(p position) operation.Line {
 	r := flate.NewReader(bytes.NewReader(d.blocks[p.block]))
 	text := make([]byte, p.to)
 	var l operation.Line
+	// Unpacked only up to the end of the line.
 	if _, err := io.ReadFull(r, text); err == nil {
 		_ = json.Unmarshal(text[p.from:], &l)
 	}
 	return l
 }
 
-// meantWords is how many words of a description count for the meaning of an operation.
+// meantWords is the number of words of a description that count for an operation's meaning.
 const meantWords = 20
 
-// index adds an operation to an index: what its path ends in says most, the names in its types say least.
+// index adds an operation to an index. The end of its path counts most, and the names in its types least.
 func index(b *search.Builder, d *Doc, l operation.Line) {
 	path, last := static(l.Path)
 	does := kind(l)
 	if d.Head.GraphQL {
+		// All operations of GraphQL have one path, so the field's name takes its place.
 		_, last, _ = strings.Cut(l.ID, " ")
 		path, does = last, kindOfField(l)
 	}
@@ -203,7 +210,7 @@ func index(b *search.Builder, d *Doc, l operation.Line) {
 	})
 }
 
-// static is the words of a path without its parameters, and those of its last segment that has any.
+// static returns the words of a path without its parameters, and the words of the last segment that has any.
 func static(path string) (all, last string) {
 	for segment := range strings.SplitSeq(path, "/") {
 		var b strings.Builder
@@ -229,7 +236,7 @@ func static(path string) (all, last string) {
 	return all, last
 }
 
-// names are the names and literals of a type, without the names of other types.
+// names returns the names and literals in a type, without the names of other types.
 func names(ts string) string {
 	var b strings.Builder
 	each(ts, func(word string, reference bool) {
@@ -241,7 +248,7 @@ func names(ts string) string {
 	return b.String()
 }
 
-// references are the names of other types in a type.
+// references returns the names of other types in a type.
 func references(ts string) string {
 	var b strings.Builder
 	each(ts, func(word string, reference bool) {
@@ -253,11 +260,11 @@ func references(ts string) string {
 	return b.String()
 }
 
-// each calls f for the words of TypeScript, apart from those of the language. A word that follows on a colon, or stands
-// alone, refers to a type; one before a colon is the name of a property.
+// each calls f for the words of TypeScript that are not keywords. A word after a colon, or alone, refers to a type. A
+// word before a colon is the name of a property.
 func each(ts string, f func(word string, reference bool)) {
 	value, quoted := true, byte(0)
-	var firsts []bool // for each open bracket, whether its parts begin with a type
+	var firsts []bool // for each open bracket: whether its parts start with a type
 	for i := 0; i < len(ts); {
 		c := ts[i]
 		switch {
@@ -268,6 +275,7 @@ func each(ts string, f func(word string, reference bool)) {
 		case c == '"' || c == '\'':
 			quoted = c
 		case c == '{' || c == '<' || c == '(' || c == '[':
+			// Inside < there are types; inside { the names of properties come first.
 			value = c == '<' || c != '{' && value
 			firsts = append(firsts, value)
 		case len(firsts) > 0 && (c == '}' || c == '>' || c == ')' || c == ']'):
@@ -298,7 +306,7 @@ func letter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
 }
 
-// kindOfField is what a field of a root type of GraphQL does.
+// kindOfField returns the kind of a field of a GraphQL root type.
 func kindOfField(l operation.Line) search.Kind {
 	if query, _, _ := strings.Cut(l.ID, " "); query == "query" {
 		if strings.HasPrefix(l.Answer, "[") || strings.HasSuffix(strings.TrimSuffix(l.Answer, "!"), "Connection") {
@@ -312,6 +320,7 @@ func kindOfField(l operation.Line) search.Kind {
 			k = search.Verb(w)
 		}
 	})
+	// A mutation without a known verb changes data in some way.
 	if k == 0 || k == search.Read {
 		k = search.Create | search.Change
 	}
@@ -325,7 +334,7 @@ func deprecated(l operation.Line) search.Kind {
 	return 0
 }
 
-// kind is what an operation does. Where all is POST, its name says it.
+// kind returns the kind of an operation. If the API uses POST for everything, the operation's name decides.
 func kind(l operation.Line) search.Kind {
 	var k search.Kind
 	switch l.Method {
@@ -339,6 +348,7 @@ func kind(l operation.Line) search.Kind {
 		k = search.Change
 	}
 	_, last := static(l.Path)
+	// Many APIs use POST for reading too, so the verb in the name decides.
 	if first := true; l.Method == "POST" {
 		search.Words(last+" "+l.ID, func(w string) {
 			if verb := search.Verb(w); verb != 0 && first {
@@ -350,9 +360,10 @@ func kind(l operation.Line) search.Kind {
 		})
 		end := strings.TrimSuffix(l.Path[strings.LastIndexByte(l.Path, '/')+1:], ".json")
 		if first && !strings.HasPrefix(end, "{") && strings.ContainsAny(end, ".:") {
-			k = 0 // an action with another verb, such as microsoft.graph.provisionEmail
+			k = 0 // an action with an unknown verb, such as microsoft.graph.provisionEmail
 		}
 	}
+	// A parameter before the last resource means that the resource is a part of another.
 	if at := strings.Index(l.Path, "}/"); at >= 0 && strings.Count(l.Path[:at], "/") > 1 {
 		k |= search.Nested
 	}

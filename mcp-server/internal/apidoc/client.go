@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxCalled is how many operations one client has, maxDeclared how long its declarations are, in bytes. Types for
-	// which there is no room are any.
+	// maxCalled bounds the operations of one client, and maxDeclared its declarations, in bytes. Types that do not fit
+	// become any.
 	maxCalled   = 500
 	maxDeclared = 512 << 10
 )
 
-// Identifier is what code imports of an API's client: its name, as far as that is an identifier.
+// Identifier returns the name under which code imports an API's client: the API's name as an identifier.
 func Identifier(api string) string {
 	name := strings.ReplaceAll(api, "-", "_")
 	if name == "" || '0' <= name[0] && name[0] <= '9' || !runner.CheckIdentifier(name) {
@@ -28,8 +28,8 @@ func Identifier(api string) string {
 	return name
 }
 
-// Client is what the client of an API knows of these operations, given by their keys, and TypeScript that declares it.
-// Those that the API does not have are left out. tokens are the names of the API's tokens.
+// Client returns the client's table of the operations with these keys, and its TypeScript declarations. It omits
+// operations that the API does not have. tokens are the names of the API's tokens.
 func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, types string) {
 	t = runner.Table{Name: d.Name, Call: Identifier(d.Name), Server: d.Head.Server, Auth: d.auth(tokens)}
 	if d.Head.GraphQL {
@@ -37,6 +37,7 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 		return t, ""
 	}
 	c := declarations{doc: d, call: t.Call}
+	// Counted first, because the table has each key once.
 	variants := map[string]int{}
 	for i := range d.Len() {
 		if key := d.Key(i); keys[key] {
@@ -59,7 +60,8 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 		o.Fields = fieldNames(d.resolved(l.Body))
 		o.List = d.findList(l)
 		t.Operations = append(t.Operations, o)
-		if variants[key] > 1 { // one method and path for several operations, of which the body tells which
+		if variants[key] > 1 { // one method and path for several operations, which differ by the body
+			// Without knowing the body, the types of one variant would reject the others.
 			c.open(key)
 			continue
 		}
@@ -68,19 +70,21 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 	return t, c.text()
 }
 
-// basic is how a head writes a user name and a password.
+// basic matches a user name and a password in a head's value.
 var basic = regexp.MustCompile(`^Basic \$\{btoa\("([A-Za-z0-9_]+):([A-Za-z0-9_]*)"\)\}$`)
 
-// auth is how requests carry the tokens that the API has.
+// auth returns how requests carry the tokens that the API has.
 func (d *Doc) auth(tokens []string) []runner.Auth {
 	out := []runner.Auth{}
 	for _, a := range d.Head.Auth {
 		kind, name, _ := strings.Cut(a.Place, ":")
 		r := runner.Auth{Value: a.Value}
+		// The user name and password go as two parts, so that the client encodes them itself.
 		if m := basic.FindStringSubmatch(a.Value); m != nil {
 			r = runner.Auth{Basic: m[1:]}
 		}
 		switch {
+		// A token that the API does not have would be sent as its name.
 		case !slices.Contains(tokens, a.Token) || name == "":
 			continue
 		case kind == "header":
@@ -95,8 +99,9 @@ func (d *Doc) auth(tokens []string) []runner.Auth {
 	return out
 }
 
-// resolved is the type that a type's name stands for, or the type itself.
+// resolved returns the type that a type's name stands for, or the type itself.
 func (d *Doc) resolved(ts string) string {
+	// Bounded, because a hostile document may have types that name each other in a circle.
 	const chain = 5
 	for range chain {
 		t, ok := d.Type(ts)
@@ -108,7 +113,7 @@ func (d *Doc) resolved(ts string) string {
 	return ts
 }
 
-// fieldNames are the names of an object's properties.
+// fieldNames returns the names of an object's properties.
 func fieldNames(ts string) []string {
 	out := []string{}
 	list, _ := members(ts)
@@ -120,8 +125,8 @@ func fieldNames(ts string) []string {
 	return out
 }
 
-// findList returns the property of an operation's answer that holds its list. Of several arrays it is the only one of
-// objects that are not links, or else the one that the path names. Empty: the answer has no such property.
+// findList returns the property of an operation's answer that holds its list, or "". Of several arrays this is the only
+// one with objects that are not links, or else the one that the path names.
 func (d *Doc) findList(l operation.Line) string {
 	all, _ := members(d.resolved(l.Answer))
 	var arrays, objects []string
@@ -136,6 +141,7 @@ func (d *Doc) findList(l operation.Line) string {
 			arrays, objects = append(arrays, name), append(objects, name)
 		}
 	}
+	// The only array of objects is the list, whatever its name.
 	if len(objects) == 1 {
 		return objects[0]
 	}
@@ -150,7 +156,7 @@ func (d *Doc) findList(l operation.Line) string {
 	return ""
 }
 
-// besideLists are properties that are arrays beside the list of an answer, in lower case. client.js has the same names.
+// besideLists are arrays beside the list of an answer, in lower case. client.js has the same names.
 var besideLists = []string{"links", "_links", "errors", "warnings"}
 
 // isPlain reports whether a type consists of texts, numbers and booleans.
@@ -158,7 +164,7 @@ func isPlain(ts string) bool {
 	return ts == "string" || ts == "number" || ts == "boolean" || strings.HasPrefix(ts, `"`) || strings.HasPrefix(ts, `("`)
 }
 
-// findLastWord returns the last segment of a path that is not a parameter, without a file type.
+// findLastWord returns the last segment of a path that is not a parameter, without a file extension.
 func findLastWord(path string) string {
 	for _, s := range slices.Backward(strings.Split(path, "/")) {
 		if s != "" && !strings.Contains(s, "{") {
@@ -169,12 +175,13 @@ func findLastWord(path string) string {
 	return ""
 }
 
-// property splits a member of an object in its name and its type. It is false for an index signature.
+// property splits a member of an object into its name and its type. ok is false for an index signature.
 func property(member string) (name, ts string, ok bool) {
 	if strings.HasPrefix(member, "[") {
 		return "", "", false
 	}
 	at := strings.Index(member, ": ")
+	// A quoted name may contain ": " itself.
 	if strings.HasPrefix(member, `"`) {
 		end := 1
 		for end < len(member) && member[end] != '"' {
@@ -203,12 +210,12 @@ func property(member string) (name, ts string, ok bool) {
 	return name, member[at+2:], true
 }
 
-// braced is a character in a string of TypeScript that Go's strings have with eight digits.
+// braced matches an escaped character in a TypeScript string. Go writes it with eight digits.
 var braced = regexp.MustCompile(`\\u\{[0-9a-f]{1,6}\}`)
 
 func eight(s string) string { return fmt.Sprintf(`\U%08s`, s[3:len(s)-1]) }
 
-// declarations is the text that declares a client.
+// declarations builds the text that declares a client.
 type declarations struct {
 	doc        *Doc
 	call       string
@@ -218,7 +225,8 @@ type declarations struct {
 	n          int
 }
 
-// declared begins the names of what is declared here. A document that has such a name spoils its own check alone.
+// declared is the start of the names of generated declarations. A document that uses such a name only spoils the check
+// of its client.
 const declared = "codeforge$"
 
 // operation declares one operation.
@@ -229,6 +237,7 @@ func (c *declarations) operation(l operation.Line, key string) {
 		if ts == "" {
 			return
 		}
+		// Each part gets a name, because the compiler shows names and not structures.
 		alias := c.alias(name)
 		fmt.Fprintf(&c.types, "type %s = %s;\n", alias, ts)
 		mark := "?"
@@ -267,18 +276,19 @@ func (c *declarations) operation(l operation.Line, key string) {
 	c.n++
 }
 
-// open declares an operation that takes and answers anything.
+// open declares an operation with any input and answer.
 func (c *declarations) open(key string) {
 	fmt.Fprintf(&c.operations, "  %s: { input: [input?: any]; answer: any };\n", runner.Literal(key))
 }
 
-// alias is the name of a part of the operation that is being declared. The compiler uses it in what it says.
+// alias returns the name for a part of the present operation. The compiler shows it in errors.
 func (c *declarations) alias(part string) string {
 	return fmt.Sprintf("%s%s$%d$%s", declared, part, c.n, c.call)
 }
 
-// use is a type as the declarations have it: what nothing is known of is any. The types that it names are declared.
+// use returns a type for the declarations, with any for unknown parts. It queues the types that the type names.
 func (c *declarations) use(ts string) string {
+	// Queued and not written at once: types may refer to each other.
 	c.queue = append(c.queue, c.doc.named(ts)...)
 	return lenient(ts)
 }
@@ -314,7 +324,7 @@ func (c *declarations) path(l operation.Line) string {
 
 var inPath = regexp.MustCompile(`\{([^{}]+)\}`)
 
-// wire declares what is sent as text: a number may be given as a string, and a list of one as a value.
+// wire declares a type that is sent as text: a number may be a string, and a list of one may be a single value.
 func (c *declarations) wire(ts string, styles map[string]string) string {
 	list, ok := members(ts)
 	if !ok {
@@ -328,7 +338,7 @@ func (c *declarations) wire(ts string, styles map[string]string) string {
 		}
 		one, isList := strings.CutSuffix(t, "[]")
 		wide := c.text1(t)
-		if isList && wide == lenient(t) { // a list of something else than words and numbers
+		if isList && wide == lenient(t) { // a list of items other than words and numbers
 			wide = c.use(t)
 		}
 		if isList && styles != nil && styles[name] == "" {
@@ -339,7 +349,7 @@ func (c *declarations) wire(ts string, styles map[string]string) string {
 	return "{ " + strings.Join(list, "; ") + " }"
 }
 
-// text1 is a type of what is sent as text.
+// text1 returns the type of a value that is sent as text.
 func (c *declarations) text1(ts string) string {
 	switch ts {
 	case "string":
@@ -356,7 +366,7 @@ func (c *declarations) text1(ts string) string {
 	return c.use(ts)
 }
 
-// headers declares headers, of which there may always be more, and whether one must be given.
+// headers declares headers. Further headers are always allowed. must reports whether a header is required.
 func (c *declarations) headers(ts string) (declared string, must bool) {
 	out := []string{"[name: string]: any"}
 	list, _ := members(ts)
@@ -375,7 +385,7 @@ func (c *declarations) headers(ts string) (declared string, must bool) {
 	return "{ " + strings.Join(out, "; ") + " }", must
 }
 
-// merged is an object with the properties of two.
+// merged returns an object type with the properties of both.
 func merged(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
@@ -394,7 +404,7 @@ func merged(a, b string) string {
 	return "{ " + strings.Join(first, "; ") + " }"
 }
 
-// anyRequired reports whether an object has a property that must be given.
+// anyRequired reports whether an object has a required property.
 func anyRequired(ts string) bool {
 	list, _ := members(ts)
 	return slices.ContainsFunc(list, func(m string) bool {
@@ -402,7 +412,7 @@ func anyRequired(ts string) bool {
 	})
 }
 
-// text is all of the declarations.
+// text returns all declarations.
 func (c *declarations) text() string {
 	shown := map[string]bool{}
 	var named strings.Builder
@@ -415,13 +425,14 @@ func (c *declarations) text() string {
 		shown[name] = true
 		t, _ := c.doc.Type(name)
 		ts := t.TS
+		// The bound leaves the name declared, so that other types stay valid.
 		if c.types.Len()+named.Len()+len(ts) > maxDeclared {
 			ts = "any"
 		}
 		fmt.Fprintf(&named, "type %s = %s;\n", name, c.use(ts))
 	}
 	var b strings.Builder
-	b.WriteString("export {};\n") // every declaration is this module's own
+	b.WriteString("export {};\n") // this makes the file a module with local declarations
 	b.WriteString(named.String())
 	b.WriteString(c.types.String())
 	fmt.Fprintf(&b, "interface %soperations {\n%s}\n", declared, c.operations.String())
@@ -430,7 +441,7 @@ func (c *declarations) text() string {
 	return b.String()
 }
 
-// clientTypes declare the client itself. The properties that hold a list are those of client.js.
+// clientTypes declare the client. Its properties for lists are the same as in client.js.
 const clientTypes = `type ITEM<A> = A extends readonly (infer T)[] ? T
   : A extends { data: readonly (infer T)[] } ? T : A extends { items: readonly (infer T)[] } ? T
   : A extends { results: readonly (infer T)[] } ? T : A extends { value: readonly (infer T)[] } ? T
@@ -449,7 +460,7 @@ export { FAILED as ApiError };
 export default api;
 `
 
-// lenient is a type in which what nothing is known of (unknown) is any, so that code may use it.
+// lenient returns a type with any in place of unknown, so that code may use such values.
 func lenient(ts string) string {
 	if !strings.Contains(ts, "unknown") {
 		return ts

@@ -13,10 +13,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// release is after how many operations that were read the memory is given back that reading them took.
+// release is the number of read operations after which their temporary memory is returned to the system.
 const release = 1000
 
-// Library keeps the Docs of the catalog's APIs. Make it with NewLibrary and call Run. The nil Library has none.
+// Library holds the Docs of the catalog's APIs. Create it with NewLibrary and call Run. A nil Library is empty.
 type Library struct {
 	control Source
 	log     *slog.Logger
@@ -24,39 +24,40 @@ type Library struct {
 
 	mu      sync.Mutex
 	want    controlapi.Catalog
-	version string // of the catalog that docs are of
+	version string // of the catalog that docs belong to
 	docs    []held
 	done    chan struct{} // closed when version changes
 }
 
-// held is a Doc, or why there is none, of a file with this digest.
+// held is the Doc of a file with this digest.
 type held struct {
 	name, digest string
 	doc          *Doc
 }
 
-// Source is where operations.jsonl of an API comes from.
+// Source provides the operations.jsonl of an API.
 type Source interface {
 	Operations(ctx context.Context, api string) (io.ReadCloser, error)
 }
 
-// NewLibrary makes a Library.
+// NewLibrary returns a Library.
 func NewLibrary(control Source, log *slog.Logger) *Library {
 	return &Library{control: control, log: log, changed: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// Follow tells the library of the catalog in force.
+// Follow gives the library a new catalog.
 func (l *Library) Follow(c controlapi.Catalog) {
 	l.mu.Lock()
 	l.want = c
 	l.mu.Unlock()
+	// Run reads only the latest catalog, so a second signal is not needed.
 	select {
 	case l.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Run reads the catalogs that Follow receives, until ctx ends.
+// Run reads the catalogs from Follow until ctx ends.
 func (l *Library) Run(ctx context.Context) {
 	for {
 		select {
@@ -68,7 +69,7 @@ func (l *Library) Run(ctx context.Context) {
 	}
 }
 
-// read brings the docs up to date with the catalog. A Doc whose file did not change stays.
+// read updates the docs to the catalog. The Doc of an unchanged file stays.
 func (l *Library) read(ctx context.Context) {
 	l.mu.Lock()
 	want, old := l.want, l.docs
@@ -88,18 +89,19 @@ func (l *Library) read(ctx context.Context) {
 		if err != nil {
 			l.log.Warn("the operations of an API cannot be searched", logline.Tag("mcp"), slog.String("api", api.Name),
 				slog.String("error", err.Error()))
-			continue // tried again at the next change of the catalog
+			continue // retried at the next catalog change
 		}
 		fetched += doc.Len()
 		docs = append(docs, held{api.Name, api.Operations, doc})
 	}
 	l.mu.Lock()
 	l.docs, l.version = docs, want.Version
+	// Closing wakes all waiting calls of Docs, and the next ones wait for a new channel.
 	close(l.done)
 	l.done = make(chan struct{})
 	l.mu.Unlock()
 	if fetched >= release {
-		debug.FreeOSMemory() // nothing else will need what the reading took
+		debug.FreeOSMemory() // the memory is not needed again
 	}
 }
 
@@ -112,13 +114,13 @@ func (l *Library) fetch(ctx context.Context, api string) (*Doc, error) {
 	return Read(api, body)
 }
 
-// Docs are the docs of the latest catalog. It waits for them until ctx ends, and then returns those that have been
-// read.
+// Docs returns the docs of the latest catalog. It waits for them until ctx ends, and then returns the ones read so far.
 func (l *Library) Docs(ctx context.Context) []*Doc {
 	if l == nil {
 		return nil
 	}
 	for {
+		// Read under the lock, so that done belongs to the version.
 		l.mu.Lock()
 		current, done, docs := l.version == l.want.Version, l.done, l.docs
 		l.mu.Unlock()

@@ -20,17 +20,19 @@ var (
 		`does not exist in type '(.*)'\.(?: Did you mean to write ('.*')\?)?$`)
 	unknownOption = regexp.MustCompile(`^Argument of type '"((?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|QUERY) /.*)"' ` +
 		`is not assignable to parameter of type '.*'\.$`)
-	// generated are the names of declarations that a client is made of.
+	// generated matches the names of a client's generated declarations.
 	generated = regexp.MustCompile(`codeforge\$(path|query|headers|body|input|answer)\$([0-9]{1,4})\$([A-Za-z0-9_]+)`)
 )
 
-// maxMistake is how long the line of one mistake may be, in bytes.
+// maxMistake bounds the line of one mistake, in bytes.
 const maxMistake = 300
 
-// Say is a mistake in one line for a model: where, what, and what would be right. modules are those of the run.
+// Say returns a mistake in one line for a model: the place, the mistake, and the correction. modules are the run's
+// modules.
 func (l *Library) Say(ctx context.Context, m runapi.Mistake, modules []runapi.Module) string {
 	lines := strings.Split(m.Text, "\n")
 	text := lines[0]
+	// The compiler would list all operations of the client.
 	if asked := unknownOption.FindStringSubmatch(text); asked != nil {
 		text = l.noOperation(ctx, asked[1], modules)
 	} else if last := lines[len(lines)-1]; len(lines) > 1 && last != "" {
@@ -42,6 +44,7 @@ func (l *Library) Say(ctx context.Context, m runapi.Mistake, modules []runapi.Mo
 			text += " Did you mean " + f[3] + "?"
 		}
 	}
+	// A model does not know the generated names, so they become the names of operations.
 	tables := tablesOf(modules)
 	text = generated.ReplaceAllStringFunc(text, func(name string) string {
 		m := generated.FindStringSubmatch(name)
@@ -55,16 +58,16 @@ func (l *Library) Say(ctx context.Context, m runapi.Mistake, modules []runapi.Mo
 	return fmt.Sprintf("%d:%d %s", m.Line, m.Column, visible.Line(cut(text, maxMistake)))
 }
 
-// tablesOf are the tables of modules.
+// tablesOf returns the tables of modules.
 func tablesOf(modules []runapi.Module) []runner.Table {
 	out := make([]runner.Table, len(modules))
 	for i, m := range modules {
-		_ = json.Unmarshal(m.Table, &out[i]) // written here
+		_ = json.Unmarshal(m.Table, &out[i]) // this package wrote them
 	}
 	return out
 }
 
-// noOperation says that there is no such operation, and which one is the nearest.
+// noOperation reports that there is no such operation, and names the nearest one.
 func (l *Library) noOperation(ctx context.Context, asked string, modules []runapi.Module) string {
 	method, path, _ := strings.Cut(asked, " ")
 	text := "'" + asked + "' is no operation of "

@@ -15,8 +15,8 @@ import (
 const (
 	clientRoot = "/apis/"
 	skillRoot  = "/skills/"
-	// maxModules is how many clients code can import, maxSkills how many of the skills that it imports are read for the
-	// operations that they name.
+	// maxModules bounds the clients that code can import. maxSkills bounds the imported skills that are searched for
+	// operations.
 	maxModules = 50
 	maxSkills  = 50
 )
@@ -24,8 +24,8 @@ const (
 var (
 	importsClient = regexp.MustCompile("[\"'`]/apis/([a-z0-9_-]{1,64})\\.ts[\"'`]")
 	importsSkill  = regexp.MustCompile("[\"'`](?:/skills|\\.)/([A-Za-z0-9_-]{1,64})\\.ts[\"'`]")
-	// namesOperation matches an operation that is a whole literal in code or in operations.jsonl. Paths of OData have
-	// quotes: "GET /users('{id}')".
+	// namesOperation matches an operation in a literal of code or operations.jsonl. OData paths contain quotes: "GET
+	// /users('{id}')".
 	namesOperation = regexp.MustCompile(literalOperation(`"`) + "|" + literalOperation("'") + "|" + literalOperation("`"))
 )
 
@@ -38,12 +38,13 @@ func literalOperation(quote string) string {
 // unquote removes the backslashes before quotes in a literal.
 var unquote = strings.NewReplacer(`\"`, `"`, `\'`, "'", "\\`", "`")
 
-// Modules are the typed clients that code imports, and the skills that it imports, each with the operations that these
-// name. Code that imports none costs nothing. source is the source of a skill, empty if there is none.
+// Modules returns the typed clients that code and its imported skills import, with the operations that they name. It
+// reads no document if there are no imports. source returns the source of a skill, or "".
 func (l *Library) Modules(
 	ctx context.Context, cat controlapi.Catalog, code string, source func(skill string) string,
 ) []runapi.Module {
 	text := code
+	// Reading skills takes disk accesses, and most code imports none.
 	if strings.Contains(code, skillRoot) {
 		text += skills(code, source)
 	}
@@ -92,9 +93,10 @@ func findKeys(code string) map[string]bool {
 	return keys
 }
 
-// fitting leaves out what a run has no room for: first types, then clients.
+// fitting drops modules that do not fit into a run: first types, then clients.
 func fitting(all []runapi.Module) []runapi.Module {
 	for i := range all {
+		// The types are only for checking, so they go first.
 		if (runapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > runapi.MaxModules {
 			all[i].Types = ""
 		}
@@ -105,12 +107,13 @@ func fitting(all []runapi.Module) []runapi.Module {
 	return all
 }
 
-// skills is the source of the skills that code imports, and of those that they import.
+// skills returns the source of the skills that code imports, directly or through other skills.
 func skills(code string, source func(string) string) string {
 	var b strings.Builder
 	var seen []string
 	for next := []string{code}; len(next) > 0; next = next[1:] {
 		for _, m := range importsSkill.FindAllStringSubmatch(next[0], -1) {
+			// Bounded, because skills may import each other without end.
 			if slices.Contains(seen, m[1]) || len(seen) == maxSkills || b.Len() > runapi.MaxCode {
 				continue
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 )
 
-// Miss says what the document has to say of a request that was answered with an error, or is empty. The request is
-// given by its method and its URL.
+// Miss explains a request that failed with an error status, from the document, or returns "". The request is given by
+// method and URL.
 func (d *Doc) Miss(method, address string, status int) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -26,8 +26,9 @@ func (d *Doc) Miss(method, address string, status int) string {
 			continue
 		}
 		if m == method {
+			// Other errors do not mean that the input was wrong.
 			if status != 400 && status != 422 {
-				return "" // there is no such thing, and the operation is right
+				return "" // the operation is right, and the thing does not exist
 			}
 			return d.Key(i) + " of " + d.Name + " takes other input: list_apis with \"operation\": \"" + d.Key(i) +
 				"\" shows which."
@@ -50,7 +51,7 @@ func (d *Doc) Miss(method, address string, status int) string {
 	return asked + " is no operation of " + d.Name + "; nearest: " + near + "."
 }
 
-// shown is a path in a sentence.
+// shown returns a path for a sentence.
 func shown(path string) string {
 	if len(path) > 120 {
 		return path[:120] + "…"
@@ -58,14 +59,15 @@ func shown(path string) string {
 	return path
 }
 
-// path is a request's path as the document's operations have theirs, empty if the request is for another host. Under
-// says whether it is below the document's server; if not, it is the whole path.
+// path returns a request's path in the form of the document's operations, or "" for another host. under reports whether
+// the path is below the document's server. If not, the result is the whole path.
 func (d *Doc) path(u *url.URL) (path string, under bool) {
 	base, err := url.Parse(d.Head.Server)
 	if err != nil || !strings.EqualFold(u.Host, base.Host) {
 		return "", false
 	}
 	path, under = strings.CutPrefix(u.EscapedPath(), strings.TrimSuffix(base.EscapedPath(), "/"))
+	// A prefix must end at a segment: /v1 is not above /v10.
 	if !strings.HasPrefix(path, "/") {
 		return u.EscapedPath(), false
 	}

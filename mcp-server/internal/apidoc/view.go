@@ -9,25 +9,25 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 )
 
-// How long types are in the results of a search, in characters.
+// Lengths of types in the results of a search, in characters.
 const (
 	longType  = 220
 	shortType = 100
-	// longMember is how long the type of one property may be in a type that is shortened.
+	// longMember bounds the type of one property in a shortened type.
 	longMember = 60
 )
 
-// Detail is how much a result shows.
+// Detail is the amount of detail of a result.
 type Detail int
 
-// The details.
+// Levels of detail.
 const (
 	Plain Detail = iota // one line
-	Short               // types in brief
-	Long                // types to a few hundred characters
+	Short               // short types
+	Long                // types up to a few hundred characters
 )
 
-// Show is an operation as a result of a search: a line with method, path and summary, then its types.
+// Show returns an operation as a search result: a line with method, path and summary, then its types.
 func (d *Doc) Show(i int, detail Detail) string {
 	l := d.Operation(i)
 	if detail == Plain {
@@ -53,7 +53,7 @@ func (d *Doc) Show(i int, detail Detail) string {
 	return b.String()
 }
 
-// queryName is what Line.Query holds.
+// queryName returns the name of Line.Query for a model.
 func (d *Doc) queryName() string {
 	if d.Head.GraphQL {
 		return "arguments"
@@ -61,11 +61,11 @@ func (d *Doc) queryName() string {
 	return "query"
 }
 
-// Label is how a model names an operation.
+// Label returns the name by which a model asks for an operation.
 func (d *Doc) Label(i int) string { return d.label(d.Operation(i)) }
 
-// label is the method and path of an operation; its ID in GraphQL; and both if the path says nothing, as in APIs whose
-// operations are values of a header.
+// label returns the method and path of an operation. In GraphQL it returns the ID. It returns both if the path means
+// nothing, as in APIs whose operations are values of a header.
 func (d *Doc) label(l operation.Line) string {
 	key := l.Method + " " + l.Path
 	switch {
@@ -77,10 +77,10 @@ func (d *Doc) label(l operation.Line) string {
 	return key
 }
 
-// How long a summary is, in bytes.
+// Lengths of a summary, in bytes.
 const longSummary, shortSummary = 120, 64
 
-// title is the first line of an operation, with so many bytes of its summary.
+// title returns the first line of an operation, with at most most bytes of its summary.
 func (d *Doc) title(l operation.Line, most int) string {
 	line := d.label(l)
 	if l.Server != "" {
@@ -95,7 +95,7 @@ func (d *Doc) title(l operation.Line, most int) string {
 	return line
 }
 
-// part writes one type on a line of its own. A type that is only named is followed by what it stands for.
+// part writes one type on a separate line. After the name of a type it writes the type.
 func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 	if ts == "" {
 		return
@@ -103,9 +103,10 @@ func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 	fmt.Fprintf(b, "\n  %s %s", name, shorten(ts, most))
 	named := strings.TrimSuffix(ts, "[]")
 	if d.Head.GraphQL {
-		only, _ := strings.CutPrefix(ts, "{ input: ") // as the arguments of most mutations are
+		only, _ := strings.CutPrefix(ts, "{ input: ") // the form of most mutations' arguments
 		named = strings.Trim(strings.TrimSuffix(only, " }"), "[]!")
 	}
+	// A long type leaves no room for a second one.
 	if len(ts) < most/2 {
 		if t, ok := d.Type(named); ok {
 			b.WriteString(" " + shorten(t.TS, most-len(ts)))
@@ -113,7 +114,7 @@ func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 	}
 }
 
-// ImportLine is how code imports the API's typed client; empty: there is none.
+// ImportLine returns the import of the API's typed client, or "".
 func (d *Doc) ImportLine() string {
 	if d.Head.GraphQL {
 		return ""
@@ -121,7 +122,7 @@ func (d *Doc) ImportLine() string {
 	return fmt.Sprintf("import { %s } from \"/apis/%s.ts\"", Identifier(d.Name), d.Name)
 }
 
-// Header says where an API's requests go, and how they carry its tokens.
+// Header returns the host of an API's requests, and how they carry its tokens.
 func (d *Doc) Header(tokens []string) string {
 	line := "# " + d.Name + " " + d.Head.Server
 	if d.Head.GraphQL && d.Len() > 0 {
@@ -134,7 +135,7 @@ func (d *Doc) Header(tokens []string) string {
 			if !named {
 				where = a.Place
 			}
-			if how := "  " + where + ": " + a.Value; !strings.HasSuffix(line, how) { // both halves of Basic say the same
+			if how := "  " + where + ": " + a.Value; !strings.HasSuffix(line, how) { // both halves of Basic have the same text
 				line += how
 			}
 		}
@@ -142,13 +143,13 @@ func (d *Doc) Header(tokens []string) string {
 	return line
 }
 
-// maxFull and maxFullType bound what Full shows, in bytes, and one type in it.
+// maxFull bounds the result of Full, and maxFullType one type in it, in bytes.
 const (
 	maxFull     = 10 << 10
 	maxFullType = 2 << 10
 )
 
-// Full is all of an operation, with the types that it names.
+// Full returns all of an operation, with the types that it names.
 func (d *Doc) Full(i int) string {
 	l := d.Operation(i)
 	var b strings.Builder
@@ -172,7 +173,7 @@ func (d *Doc) Full(i int) string {
 	return b.String()
 }
 
-// FullType is all of a type, with the types that it names.
+// FullType returns all of a type, with the types that it names.
 func (d *Doc) FullType(name string) (string, bool) {
 	t, ok := d.Type(name)
 	if !ok {
@@ -184,7 +185,7 @@ func (d *Doc) FullType(name string) (string, bool) {
 	return b.String(), true
 }
 
-// follow writes the types of a list, as long as there is room, and names those for which there is none.
+// follow writes the types of a list as far as they fit, and names the others.
 func (d *Doc) follow(b *strings.Builder, queue []string, shown map[string]bool) {
 	var left []string
 	for _, name := range queue {
@@ -204,10 +205,10 @@ func (d *Doc) follow(b *strings.Builder, queue []string, shown map[string]bool) 
 	}
 }
 
-// maxNamed bounds what named returns.
+// maxNamed bounds the result of named.
 const maxNamed = 400
 
-// named are the types of this document that a type names, in their order.
+// named returns the document's types that a type names, in their order.
 func (d *Doc) named(ts string) []string {
 	var out []string
 	each(ts, func(word string, reference bool) {
@@ -221,7 +222,7 @@ func (d *Doc) named(ts string) []string {
 	return out
 }
 
-// Find is the operation that a text names: its method and path, or its path alone if it has one method.
+// Find returns the operation that a text names: by method and path, or by a path with only one method.
 func (d *Doc) Find(text string) (int, bool) {
 	text = strings.Join(strings.Fields(text), " ")
 	for _, name := range []string{text, "query " + text, "mutation " + text} {
@@ -232,6 +233,7 @@ func (d *Doc) Find(text string) (int, bool) {
 	found, at := 0, 0
 	for i := range d.Len() {
 		key := d.Key(i)
+		// An exact key wins over a path that several methods have.
 		if key == text {
 			return i, true
 		}
@@ -242,13 +244,13 @@ func (d *Doc) Find(text string) (int, bool) {
 	return at, found == 1
 }
 
-// maxGroups bounds what Groups returns.
+// maxGroups bounds the result of Groups.
 const maxGroups = 80
 
-// Groups are the parts of the API, the largest first, each with how many operations it has: "refunds 5".
+// Groups returns the groups of the API, largest first, each with its number of operations: "refunds 5".
 func (d *Doc) Groups() []string { return d.groups }
 
-// largest writes groups as Groups returns them.
+// largest returns groups in the form of Groups.
 func largest(count map[string]int) []string {
 	var names []string
 	for n := range count {
@@ -271,7 +273,7 @@ func largest(count map[string]int) []string {
 	return out
 }
 
-// group is the first tag, or the first segment of the path that is not a version.
+// group returns the first tag, or the first segment of the path that is not a version.
 func group(l operation.Line) string {
 	if len(l.Tags) > 0 {
 		return cut(l.Tags[0], 40)
@@ -285,14 +287,15 @@ func group(l operation.Line) string {
 	return "/"
 }
 
-// shorten makes a type at most about so many characters long: properties that must be given first, then as many as
-// there is room for, and how many there are more.
+// shorten shortens a type to about most characters: required properties first, then as many others as fit, then the
+// number of the rest.
 func shorten(ts string, most int) string {
 	list, ok := members(ts)
 	if !ok {
 		return cut(ts, most)
 	}
 	whole := len(ts) <= most
+	// Required properties come first, because a call without them fails.
 	slices.SortStableFunc(list, func(a, b string) int { return optional(a) - optional(b) })
 	var b strings.Builder
 	b.WriteString("{ ")
@@ -300,6 +303,7 @@ func shorten(ts string, most int) string {
 		if short := brief(m); !whole && len(short) < len(m) {
 			m = short
 		}
+		// The first property is always shown.
 		if b.Len()+len(m) > most && i > 0 && !whole {
 			fmt.Fprintf(&b, "…%d more ", len(list)-i)
 			break
@@ -321,7 +325,7 @@ func optional(member string) int {
 	return 0
 }
 
-// brief is a property whose type is shortened: the object of many lines becomes {…}, a long union loses its end.
+// brief shortens the type of a property: a long object becomes {…}, and a long union loses its end.
 func brief(member string) string {
 	name, ts, ok := strings.Cut(member, ": ")
 	if !ok || len(ts) <= longMember {
@@ -346,7 +350,7 @@ func brief(member string) string {
 	return name + ": " + b.String()
 }
 
-// members are the properties of an object's type; false for any other type.
+// members returns the properties of an object's type. ok is false for any other type.
 func members(ts string) ([]string, bool) {
 	if !strings.HasPrefix(ts, "{") || !strings.HasSuffix(ts, "}") {
 		return nil, false
@@ -355,7 +359,7 @@ func members(ts string) ([]string, bool) {
 	return list, len(list) > 0
 }
 
-// split splits a type at a separator that is in no bracket and in no literal.
+// split splits a type at a separator outside of brackets and literals.
 func split(ts string, separator byte) []string {
 	var out []string
 	depth, from, quoted := 0, 0, false
@@ -383,7 +387,7 @@ func split(ts string, separator byte) []string {
 	return out
 }
 
-// cut shortens a text to so many bytes, at the end of a character.
+// cut shortens a text to at most most bytes, at the end of a character.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,9 +1,9 @@
-// Package bridge is the MCP client that stands in a server slot, beside the server's process or in front of a remote
-// one, and speaks frames with mcp-server's broker.
+// Package bridge is the MCP client in a server slot. It stands beside the server's process or in front of a remote
+// server, and exchanges frames with mcp-server's broker.
 //
-// It is inside the slot because the server is not trusted: whatever a hostile server does to its client (endless lists,
-// answers of a gigabyte, silence) exhausts that server's own slot. Nothing the bridge says is trusted more than the
-// server.
+// Threat: a hostile server sends its client endless lists, answers of a gigabyte, or no answer. Contract: such an
+// attack exhausts only the server's slot, because the client is in the slot too. The broker trusts the bridge no more
+// than the server.
 package bridge
 
 import (
@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// discoverTime is how long a server may take to answer server/discover before it is taken for an older one, which
-	// does not know it.
+	// discoverTime is how long a server may take to answer server/discover. After that it counts as an older server that
+	// does not know the request.
 	discoverTime = 3 * time.Second
-	// settleTime is how long a server has to answer after a cancelled call.
+	// settleTime is how long a server may take to answer after a cancelled call.
 	settleTime = 2 * time.Second
-	// defaultConnectTime bounds connecting when the start frame has no bound.
+	// defaultConnectTime bounds connecting if the start frame sets no bound.
 	defaultConnectTime = 30 * time.Second
-	// maxRequests is how many requests may be in flight. The broker has a smaller bound.
+	// maxRequests bounds the requests in flight. The broker's bound is lower.
 	maxRequests = 256
-	// changePause collects notifications that a list has changed: a frame is sent at most this often for each list.
+	// changePause gathers notifications about a changed list: the bridge sends at most one frame per pause and list.
 	changePause = 100 * time.Millisecond
-	// progressPause collects reports of progress: a frame is sent at most this often for each request.
+	// progressPause gathers progress reports: the bridge sends at most one frame per pause and request.
 	progressPause = 250 * time.Millisecond
-	// legacy is the newest revision of the protocol that begins with initialize.
+	// legacy is the newest protocol version that starts with initialize.
 	legacy = "2025-11-25"
 )
 
@@ -45,31 +45,31 @@ type Config struct {
 	Out io.Writer
 	// Env is the environment that a server's process inherits.
 	Env []string
-	// Programs is a folder that is searched for a server's program before PATH. Empty: none.
+	// Programs is a folder that is searched for a server's program before PATH, or "".
 	Programs string
-	// Version is what the client calls itself.
+	// Version is the version that the client reports to the server.
 	Version string
 }
 
-// Bridge connects one server. Make it with New, use it once.
+// Bridge connects one server. Create it with New and use it once.
 type Bridge struct {
 	cfg   Config
 	out   *frame.Writer
 	logs  *logs
 	start frame.Start
-	limit time.Duration // of connecting, all attempts together
+	limit time.Duration // for connecting, all attempts together
 
 	requests sync.WaitGroup
 
 	mu       sync.Mutex
 	cancels  map[uint64]context.CancelFunc
-	changes  map[string]bool            // lists whose change waits to be told
-	progress map[uint64]*frame.Progress // of requests, that waits to be told
+	changes  map[string]bool            // lists whose change is not reported yet
+	progress map[uint64]*frame.Progress // by request: progress that is not reported yet
 
 	questions questions
 }
 
-// New makes a bridge.
+// New returns a bridge.
 func New(cfg Config) *Bridge {
 	b := &Bridge{
 		cfg: cfg, out: frame.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{},
@@ -79,8 +79,8 @@ func New(cfg Config) *Bridge {
 	return b
 }
 
-// Run serves until the input ends, the server does, or ctx. A server that fails is not an error: it is reported to the
-// broker.
+// Run serves until the input or the server ends, or ctx ends. It reports a failed server to the broker, and not as an
+// error.
 func (b *Bridge) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,6 +90,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		cancel()
 	}()
 	select {
+	// The first frame must name the server: there is nothing to serve before it.
 	case f := <-frames:
 		if f.Start == nil {
 			return errors.New("the first frame does not start a server")
@@ -106,12 +107,13 @@ func (b *Bridge) Run(ctx context.Context) error {
 	defer server.close()
 	b.write(frame.FromBridge{Ready: server.ready()})
 	b.serve(ctx, server, frames)
+	// Cancelled before the wait, so that open requests end.
 	cancel()
 	b.requests.Wait()
 	return endOf(ended)
 }
 
-// endOf is why reading ended, if it has: the end of the input is not an error.
+// endOf returns why reading ended, if it has ended. The end of the input is not an error.
 func endOf(ended <-chan error) error {
 	select {
 	case err := <-ended:
@@ -123,7 +125,7 @@ func endOf(ended <-chan error) error {
 	return nil
 }
 
-// read passes frames on until the input ends.
+// read passes on frames until the input ends.
 func (b *Bridge) read(ctx context.Context, frames chan<- frame.ToBridge) error {
 	for r := frame.NewReader(b.cfg.In); ; {
 		var f frame.ToBridge
@@ -138,14 +140,14 @@ func (b *Bridge) read(ctx context.Context, frames chan<- frame.ToBridge) error {
 	}
 }
 
-// serve answers requests until ctx ends or the server does.
+// serve answers requests until ctx or the server ends.
 func (b *Bridge) serve(ctx context.Context, s server, frames <-chan frame.ToBridge) {
 	for {
 		select {
 		case f := <-frames:
 			b.take(ctx, s, f)
 		case <-s.ended():
-			b.requests.Wait() // each of them ends, now that there is no server
+			b.requests.Wait() // they end too, now that the server is gone
 			b.fail(ctx, s.why())
 			return
 		case <-ctx.Done():
@@ -154,7 +156,7 @@ func (b *Bridge) serve(ctx context.Context, s server, frames <-chan frame.ToBrid
 	}
 }
 
-// take begins or cancels a request.
+// take starts or cancels a request.
 func (b *Bridge) take(ctx context.Context, s server, f frame.ToBridge) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,6 +167,7 @@ func (b *Bridge) take(ctx context.Context, s server, f frame.ToBridge) {
 		if cancel := b.cancels[f.Cancel]; cancel != nil {
 			cancel()
 		}
+	// A second request with the same ID would replace the cancel function of the first.
 	case f.ID == 0 || b.cancels[f.ID] != nil || len(b.cancels) >= maxRequests:
 		b.write(frame.FromBridge{ID: f.ID, Error: &frame.Error{Code: frame.BadRequest, Message: "no such request"}})
 	default:
@@ -183,19 +186,21 @@ func (b *Bridge) take(ctx context.Context, s server, f frame.ToBridge) {
 // answer writes the answer to a request.
 func (b *Bridge) answer(id uint64, a frame.FromBridge) {
 	a.ID = id
+	// A frame that is too long was not written, so a short error can take its place.
 	if err := b.out.Write(a); errors.Is(err, frame.ErrTooLong) {
 		b.write(frame.FromBridge{ID: id, Error: tooLarge()})
 	}
 }
 
-// write writes a frame. When that fails the broker has gone, which also ends the input.
+// write writes a frame. It fails only if the broker is gone, and then the input ends as well.
 func (b *Bridge) write(f frame.FromBridge) { _ = b.out.Write(f) }
 
-// fail tells the broker why the bridge ends, unless it is because the broker wants it.
+// fail reports to the broker why the bridge ends, unless the broker ended it.
 func (b *Bridge) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	// The dropped lines must reach the log before the last frame.
 	b.logs.flush()
 	f := frame.Failed{Code: frame.Gone, Message: err.Error()}
 	if e := (*frame.Error)(nil); errors.As(err, &e) {
@@ -204,7 +209,7 @@ func (b *Bridge) fail(ctx context.Context, err error) {
 	b.write(frame.FromBridge{Failed: &f})
 }
 
-// changed notifies the broker, after a short delay, that a list has changed: many changes become one notification.
+// changed notifies the broker of a changed list after a short delay, so that many changes give one frame.
 func (b *Bridge) changed(list string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,12 +225,14 @@ func (b *Bridge) changed(list string) {
 	})
 }
 
-// progressed tells the broker, after a short delay, how far the server is with a request: of several reports the last.
+// progressed reports the progress of a request to the broker after a short delay. Only the last report within the delay
+// is sent.
 func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
 	id, err := strconv.ParseUint(token, 10, 64)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// The server chooses the token, and memory is kept only for requests in flight.
 	if err != nil || b.cancels[id] == nil {
 		return
 	}
@@ -233,6 +240,7 @@ func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
 	b.progress[id] = &frame.Progress{
 		Request: id, Done: p.Progress, Total: p.Total, Message: p.Message[:min(len(p.Message), frame.MaxLog)],
 	}
+	// The timer that runs already will send this report.
 	if waits {
 		return
 	}
@@ -245,8 +253,8 @@ func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
 	})
 }
 
-// client is the SDK's client. It passes on questions and progress, and can do nothing else for the server: no roots, no
-// sampling.
+// client returns the SDK's client. It passes on questions and progress, and offers the server no other feature: no
+// roots, no sampling.
 func (b *Bridge) client() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "codeforge", Version: b.cfg.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
@@ -265,14 +273,14 @@ func (b *Bridge) client() *mcp.Client {
 // server is the connection to a server, on its standard input and output or over HTTP.
 type server interface {
 	ready() *frame.Ready
-	// session is the session for a new request. A remote server may be connected to again for it.
+	// session returns the session for a new request. For this, a remote server may be connected again.
 	session(ctx context.Context) (*mcp.ClientSession, error)
-	// isSessionLost reports, from a request's capture and error, whether the server did not accept the request and may
-	// accept it in another session.
+	// isSessionLost reports whether the server rejected the request because of its session, and may accept it in another
+	// session. It uses the request's capture and error.
 	isSessionLost(s *mcp.ClientSession, c *capture, err error) bool
-	// process means that the server is a process of this slot, so that what it does ends with the slot.
+	// process means that the server is a process in this slot, so that its work ends with the slot.
 	process() bool
-	// ended is closed when the server can no longer be used, for the reason in why.
+	// ended is closed when the server can no longer be used. why returns the reason.
 	ended() <-chan struct{}
 	why() error
 	close()
@@ -300,11 +308,12 @@ func (e *slowError) Error() string {
 	return fmt.Sprintf("it did not answer within %v", e.limit.Round(time.Millisecond))
 }
 
-// dial makes a session on a transport, within limit. The session may outlive ctx's deadline, but not ctx.
+// dial opens a session on a transport, within limit. The session may outlive the limit, but not ctx.
 func (b *Bridge) dial(
 	ctx context.Context, t mcp.Transport, protocol string, limit time.Duration,
 ) (*mcp.ClientSession, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	// Not context.WithTimeout: its deadline would also end a session that was opened in time.
 	timer := time.AfterFunc(limit, func() { cancel(&slowError{b.limit}) })
 	defer timer.Stop()
 	type result struct {
@@ -319,6 +328,7 @@ func (b *Bridge) dial(
 	select {
 	case r := <-done:
 		if r.err != nil {
+			// The cause says more than the SDK's error, which only says cancelled.
 			cause := context.Cause(ctx)
 			cancel(nil)
 			if cause != nil {
@@ -327,6 +337,7 @@ func (b *Bridge) dial(
 		}
 		return r.session, r.err
 	case <-ctx.Done():
+		// A session that opens too late must be closed, or it would go on in the background.
 		go func() {
 			if r := <-done; r.session != nil {
 				_ = r.session.Close()
@@ -336,7 +347,7 @@ func (b *Bridge) dial(
 	}
 }
 
-// readyOf is what a server said about itself on connecting.
+// readyOf returns the server's description of itself from connecting.
 func readyOf(s *mcp.ClientSession) *frame.Ready {
 	res := s.InitializeResult()
 	r := &frame.Ready{Protocol: res.ProtocolVersion, Instructions: res.Instructions}

@@ -12,32 +12,32 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
-// capture is what a transport saw of one request and its answer, and the SDK does not tell.
+// capture records the parts of a request and its answer that the transport sees and the SDK does not report.
 type capture struct {
 	mu       sync.Mutex
-	sent     bool            // a part of it may have reached the server
-	raw      json.RawMessage // the result as the server wrote it
+	sent     bool            // a part of the request may have reached the server
+	raw      json.RawMessage // the result exactly as the server wrote it
 	answered chan struct{}   // closed when the server has answered
-	status   int             // the last HTTP status that was an error, or that came with an answer that was not a message
-	body     string          // the text about that response, for the error
-	large    bool            // a part of the answer was larger than a message may be
+	status   int             // the last HTTP status that was an error, or that came with a body that was not a message
+	body     string          // the text of that response, for the error
+	large    bool            // a part of the answer was larger than MaxMessage
 }
 
 type captureKey struct{}
 
-// withCapture makes a context for a request whose answer is to be captured.
+// withCapture returns a context that captures a request's answer.
 func withCapture(ctx context.Context) (context.Context, *capture) {
 	c := &capture{answered: make(chan struct{})}
 	return context.WithValue(ctx, captureKey{}, c), c
 }
 
-// captureOf is the capture of a request's context, or nil.
+// captureOf returns the capture of a request's context, or nil.
 func captureOf(ctx context.Context) *capture {
 	c, _ := ctx.Value(captureKey{}).(*capture)
 	return c
 }
 
-// answer notes the server's answer.
+// answer records the server's answer.
 func (c *capture) answer(raw json.RawMessage) {
 	if c == nil {
 		return
@@ -45,6 +45,7 @@ func (c *capture) answer(raw json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raw = raw
+	// A server may answer twice, and a second close would panic.
 	select {
 	case <-c.answered:
 	default:
@@ -52,7 +53,7 @@ func (c *capture) answer(raw json.RawMessage) {
 	}
 }
 
-// send notes that the request is being sent. From now on the server may carry it out.
+// send records that the request is being sent. From now on the server may carry it out.
 func (c *capture) send() {
 	if c == nil {
 		return
@@ -62,7 +63,7 @@ func (c *capture) send() {
 	c.sent = true
 }
 
-// refuse notes a response that says no.
+// refuse records a response with an error status.
 func (c *capture) refuse(status int, body string) {
 	if c == nil {
 		return
@@ -72,8 +73,8 @@ func (c *capture) refuse(status int, body string) {
 	c.status, c.body = status, body
 }
 
-// read finds the message in a text and notes it if it is an answer. Some servers send a batch of one message. ok is
-// false if the text is not a message.
+// read decodes the message in a text and records it if it is an answer. It accepts a batch, because some servers send a
+// batch of one message. ok is false if the text is not a message.
 func (c *capture) read(text []byte) (message []byte, ok bool) {
 	for _, one := range batch(text) {
 		m, err := jsonrpc.DecodeMessage(one)
@@ -81,6 +82,7 @@ func (c *capture) read(text []byte) (message []byte, ok bool) {
 			return nil, false
 		}
 		message = one
+		// One answer is enough: the batch belongs to one request.
 		if r, is := m.(*jsonrpc.Response); is {
 			c.answer(r.Result)
 			break
@@ -89,17 +91,17 @@ func (c *capture) read(text []byte) (message []byte, ok bool) {
 	return message, message != nil
 }
 
-// noteMisread notes an answer that should have been a message: explain shows it instead of the SDK's error.
+// noteMisread records an answer that is not a message. explain shows this text instead of the SDK's error.
 func (c *capture) noteMisread(status int, kind string, text []byte) {
 	c.refuse(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, beginning(text)))
 }
 
-// beginning returns the part of a text that an error shows.
+// beginning returns the start of a text for an error message.
 func beginning(text []byte) string {
 	return strings.ToValidUTF8(string(text[:min(len(text), maxErrorText)]), "\uFFFD")
 }
 
-// tooLarge notes that the answer was larger than a message may be.
+// tooLarge records that the answer was larger than MaxMessage.
 func (c *capture) tooLarge() {
 	if c == nil {
 		return
@@ -109,19 +111,21 @@ func (c *capture) tooLarge() {
 	c.large = true
 }
 
-// codeTooLarge is the code of the answers that a transport gives in place of those that are too large.
+// codeTooLarge is the error code of the answers that replace answers that are too large.
 const codeTooLarge = -31999
 
-// tooLargeAnswer is what the SDK is given in place of a message that is too large, if it is an answer.
+// tooLargeAnswer returns the answer that replaces a message that is too large. It returns false if the message is not
+// an answer.
 func tooLargeAnswer(s *skim) (*jsonrpc.Response, bool) {
 	id, err := jsonrpc.MakeID(s.answers())
+	// An invalid ID means a notification or a request, which has no answer to replace.
 	if err != nil || !id.IsValid() {
 		return nil, false
 	}
 	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: codeTooLarge, Message: tooLarge().Message}}, true
 }
 
-// tooLarge is the error of a request whose answer is too large.
+// tooLarge returns the error of a request whose answer is too large.
 func tooLarge() *frame.Error {
 	return &frame.Error{Code: frame.ResultTooLarge, Message: fmt.Sprintf(
 		"the server's answer is larger than %d MiB or nests deeper than %d", frame.MaxMessage>>20, frame.MaxDepth)}

@@ -23,7 +23,7 @@ import (
 // endTime is how long a server may take to end after its input was closed, and again after SIGTERM.
 const endTime = time.Second
 
-// silentTime is how long a server may say nothing at all before it is started again, if there is time for that.
+// silentTime is how long a server may stay silent before it is started again, if time is left.
 const silentTime = 15 * time.Second
 
 // child is a server that is a process beside the bridge.
@@ -35,19 +35,21 @@ type child struct {
 	logs    *logs
 	reading sync.WaitGroup
 	done    chan struct{} // closed when the process has ended
-	state   error         // how it ended; set before done is closed
+	state   error         // how the process ended; set before done is closed
 }
 
-// connectChild starts the server and connects to it. It is asked first what it is (server/discover) and, if it does not
-// know that question, greeted as before 2026 (initialize). A server that does not survive the question, or falls silent
-// after it, is started once more and greeted at once.
+// connectChild starts the server and connects to it. It first sends server/discover. A server that does not know this
+// request gets initialize, as before 2026. A server that ends or falls silent after server/discover is started once
+// more and gets initialize at once.
 func (b *Bridge) connectChild(ctx context.Context) (server, error) {
 	began := time.Now()
 	first := b.limit
+	// Half of the time at least stays for the second start.
 	if b.start.Protocol == "" {
 		first = max(b.limit/2, min(b.limit, silentTime))
 	}
 	c, err := b.startChild(ctx, b.start.Protocol, discoverTime, first)
+	// A program that does not exist, or a fixed protocol version, gives a second start nothing else to try.
 	if failed := (*startError)(nil); err == nil || b.start.Protocol != "" || ctx.Err() != nil || errors.As(err, &failed) {
 		return serverOr(c, err)
 	}
@@ -56,14 +58,14 @@ func (b *Bridge) connectChild(ctx context.Context) (server, error) {
 		return nil, err
 	}
 	protocol, patience := legacy, discoverTime
-	if late := (*lateError)(nil); errors.As(err, &late) { // it knows the question, and only started slowly
+	if late := (*lateError)(nil); errors.As(err, &late) { // it knows the request, and was only slow to start
 		protocol, patience = "", b.limit
 	}
 	c, err = b.startChild(ctx, protocol, patience, left)
 	return serverOr(c, err)
 }
 
-// serverOr keeps a nil *child from becoming a server that is not nil.
+// serverOr returns a nil server instead of a nil *child.
 func serverOr(c *child, err error) (server, error) {
 	if err != nil {
 		return nil, err
@@ -71,13 +73,13 @@ func serverOr(c *child, err error) (server, error) {
 	return c, nil
 }
 
-// startError means that there is no such program, so trying again is pointless.
+// startError means that the program cannot be started, so a second start is pointless.
 type startError struct{ err error }
 
 func (e *startError) Error() string { return e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// lateError means that the server answered server/discover, but after it had been given up.
+// lateError means that the server answered server/discover after discoverTime.
 type lateError struct{ err error }
 
 func (e *lateError) Error() string { return e.err.Error() }
@@ -99,14 +101,15 @@ func (b *Bridge) startChild(ctx context.Context, protocol string, patience, limi
 	return c, nil
 }
 
-// abandon ends a server that could not be connected and says why.
+// abandon ends a server that could not be connected, and returns the reason.
 func (c *child) abandon(err error) error {
 	code, text := frame.NotConnected, "connecting to the server: "+err.Error()
+	// A slow server still runs, so there is no need to wait for its end.
 	if slow := (*slowError)(nil); !errors.As(err, &slow) {
 		select {
 		case <-c.done:
 			code, text = frame.NotStarted, "the server ended while it was being connected"+c.describe()
-		case <-time.After(endTime / 10): // its output may end a little before it does
+		case <-time.After(endTime / 10): // its output may end shortly before the process
 		}
 	}
 	c.close()
@@ -120,39 +123,42 @@ func (c *child) abandon(err error) error {
 	return err
 }
 
-// command is the server's process, not yet started.
+// command returns the server's process, not started yet.
 func (b *Bridge) command(ctx context.Context) *exec.Cmd {
 	argv := b.start.Command
+	// Without ctx's end: close ends the server step by step, so that it can clean up.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.program(argv[0]), argv[1:]...)
 	cmd.Env = slices.Clone(b.cfg.Env)
+	// Sorted, so that each start has the same environment.
 	for _, name := range slices.Sorted(maps.Keys(b.start.Env)) {
 		cmd.Env = append(cmd.Env, name+"="+b.start.Env[name])
 	}
 	cmd.Dir = b.start.Env["HOME"]
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its own children end with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its child processes end with it
 	return cmd
 }
 
-// program finds a program by its name: in the operator's folder first, and else on PATH.
+// program finds a program by its name: in the operator's folder first, then on PATH.
 func (b *Bridge) program(name string) string {
 	if b.cfg.Programs == "" || strings.ContainsRune(name, '/') {
 		return name
 	}
 	path := filepath.Join(b.cfg.Programs, name)
+	// A file that cannot be executed must not hide a program on PATH.
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 		return path
 	}
 	return name
 }
 
-// start starts the process with pipes, and follows what it prints.
+// start starts the process with pipes, and follows its output.
 func (c *child) start(cmd *exec.Cmd) error {
 	c.cmd = cmd
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
-	// Not StdoutPipe: Wait would close it before everything is read.
+	// Not StdoutPipe, because Wait would close it before all output is read.
 	stdout, stdoutWrite, err := os.Pipe()
 	if err != nil {
 		return err
@@ -163,10 +169,11 @@ func (c *child) start(cmd *exec.Cmd) error {
 	}
 	cmd.Stdout, cmd.Stderr = stdoutWrite, stderrWrite
 	err = cmd.Start()
-	_, _ = stdoutWrite.Close(), stderrWrite.Close() // the child has them
+	_, _ = stdoutWrite.Close(), stderrWrite.Close() // the child has copies
 	if err != nil {
 		_, _ = stdout.Close(), stderr.Close()
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			// Linux reports a missing interpreter or loader in the same way as a missing program.
 			if _, there := os.Stat(cmd.Path); there == nil {
 				return fmt.Errorf("the program %q is there, and what runs it is not: the interpreter in its first line, or the "+
 					"loader of its libraries. In the folder of programs have a static binary, or the interpreter too", cmd.Args[0])
@@ -185,10 +192,10 @@ func (c *child) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// wait notes the end of the process, when what it printed last has been read.
+// wait records the end of the process after its last output has been read.
 func (c *child) wait() {
 	err := c.cmd.Wait()
-	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // what it left behind; usually there is nothing
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // ends child processes that the server left behind
 	read := make(chan struct{})
 	go func() {
 		c.reading.Wait()
@@ -196,7 +203,7 @@ func (c *child) wait() {
 	}()
 	select {
 	case <-read:
-	case <-time.After(endTime): // a process out of its group holds the pipe
+	case <-time.After(endTime): // a process outside of its group holds the pipe
 	}
 	c.state = err
 	close(c.done)
@@ -207,7 +214,7 @@ func (c *child) wait() {
 	}
 }
 
-// describe is how the process ended. c.done is closed.
+// describe returns how the process ended. c.done must be closed.
 func (c *child) describe() string {
 	if c.state == nil {
 		return " (exit status 0)"
@@ -223,7 +230,7 @@ func (c *child) isSessionLost(*mcp.ClientSession, *capture, error) bool { return
 
 func (c *child) process() bool { return true }
 
-// ended is closed when the connection is: at the end of the process, or of its output.
+// ended is closed with the connection: when the process or its output ends.
 func (c *child) ended() <-chan struct{} { return c.wire.closed }
 
 func (c *child) why() error {
@@ -242,7 +249,7 @@ func (c *child) why() error {
 	return &frame.Error{Code: frame.Gone, Message: text}
 }
 
-// close ends the process: by closing its input, then by SIGTERM, then by SIGKILL.
+// close ends the process: it closes the input, then sends SIGTERM, then SIGKILL.
 func (c *child) close() {
 	_ = c.wire.Close()
 	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {

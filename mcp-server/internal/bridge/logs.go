@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// logBurst and logRate are how many bytes of log a server may print at once, and a second.
+	// logBurst and logRate bound a server's log output: bytes at once, and bytes per second.
 	logBurst = 64 << 10
 	logRate  = 8 << 10
-	// lastWords is how much of the end of a server's standard error is reported when it ends.
+	// lastWords bounds the end of a server's standard error that is reported when the server ends, in bytes.
 	lastWords = 1 << 10
 )
 
-// logs passes on what a server prints, in bounded lines at a bounded rate. What is too much is counted and dropped.
+// logs passes on a server's output in bounded lines at a bounded rate. Further lines are counted and dropped.
 type logs struct {
 	write func(string)
 
@@ -31,7 +31,7 @@ type logs struct {
 	tail    string
 }
 
-// add passes one line on.
+// add passes on one line.
 func (l *logs) add(line string) {
 	line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD")
 	if line == "" {
@@ -39,10 +39,12 @@ func (l *logs) add(line string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The tail keeps dropped lines too: the last ones usually explain the server's end.
 	l.tail += line + "\n"
 	l.tail = l.tail[max(0, len(l.tail)-lastWords):]
 	now := time.Now()
 	if l.at.IsZero() {
+		// The first line may use the whole burst.
 		l.budget = logBurst
 	} else {
 		l.budget = min(logBurst, l.budget+logRate*now.Sub(l.at).Seconds())
@@ -57,7 +59,7 @@ func (l *logs) add(line string) {
 	l.write(line)
 }
 
-// tellDropped says how many lines were dropped. l.mu is held.
+// tellDropped reports the number of dropped lines. The caller holds l.mu.
 func (l *logs) tellDropped() {
 	if l.dropped > 0 {
 		l.write(fmt.Sprintf("[%d lines were dropped: the server prints too much]", l.dropped))
@@ -65,28 +67,28 @@ func (l *logs) tellDropped() {
 	}
 }
 
-// flush tells what was dropped at the end.
+// flush reports the lines that were dropped at the end.
 func (l *logs) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tellDropped()
 }
 
-// last is the end of what the server printed, for the message about its end.
+// last returns the end of the server's output, for the message about the server's end.
 func (l *logs) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.TrimSpace(strings.ToValidUTF8(l.tail, ""))
 }
 
-// restart forgets the last words of a server that is started again.
+// restart drops the last output of a server that is started again.
 func (l *logs) restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tail = ""
 }
 
-// follow adds the lines of r until it ends. A line longer than a log frame becomes several.
+// follow adds the lines of r until r ends. A line longer than a log frame becomes several.
 func (l *logs) follow(r io.Reader) {
 	for lines := bufio.NewReaderSize(r, frame.MaxLog); ; {
 		line, err := lines.ReadSlice('\n')

@@ -11,20 +11,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
-// maxQuestions is how many questions may be open. The broker has a smaller bound.
+// maxQuestions bounds the open questions. The broker's bound is lower.
 const maxQuestions = 16
 
-// requestKey is where a request's context has its ID.
+// requestKey is the context key of a request's ID.
 type requestKey struct{}
 
-// questions are those that the broker has not answered yet.
+// questions are the questions that the broker has not answered yet.
 type questions struct {
 	mu   sync.Mutex
 	id   uint64
 	open map[uint64]chan frame.Answer
 }
 
-// ask opens a question. There is none if too many are open.
+// ask opens a question. It returns 0 and nil if too many are open.
 func (q *questions) ask() (uint64, chan frame.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -34,13 +34,14 @@ func (q *questions) ask() (uint64, chan frame.Answer) {
 	if q.open == nil {
 		q.open = map[uint64]chan frame.Answer{}
 	}
+	// IDs are never reused, so a late answer cannot reach another question.
 	q.id++
 	answer := make(chan frame.Answer, 1)
 	q.open[q.id] = answer
 	return q.id, answer
 }
 
-// answer passes an answer on to the asker.
+// answer passes an answer on to the waiting elicit.
 func (q *questions) answer(a frame.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -50,12 +51,13 @@ func (q *questions) answer(a frame.Answer) {
 	delete(q.open, a.ID)
 }
 
-// elicit passes a question of the server on to the broker, and tells the server the answer. One that is not answered is
-// an error for the server, which says why: it must not take that for the user's word.
+// elicit passes a server's question to the broker, and returns the answer to the server. If the user does not answer,
+// the server gets an error with the reason, so that it cannot mistake the result for the user's answer.
 func (b *Bridge) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	refuse := func(why string) (*mcp.ElicitResult, error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: why}
 	}
+	// A question with a URL would send the user to a page that the server chose.
 	if mode := req.Params.Mode; mode != "" && mode != "form" {
 		return refuse("only questions with a form are passed on")
 	}
@@ -82,6 +84,7 @@ func (b *Bridge) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elici
 		}
 		return r, err
 	case <-ctx.Done():
+		// This removes the question; a later answer of the broker finds none.
 		b.questions.answer(frame.Answer{ID: id})
 		return nil, ctx.Err()
 	}

@@ -24,17 +24,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
-// streamTime is how long a server may take to begin a stream of its own (GET). The SDK waits for it on connecting.
+// streamTime is how long a server may take to start the stream of a GET request. The SDK waits for it when connecting.
 const streamTime = 5 * time.Second
 
-// remote is a server that is reached over HTTP. It is connected to again when a session was lost.
+// remote is a server that is reached over HTTP. It is connected again if its session is lost.
 type remote struct {
 	bridge *Bridge
 	client *http.Client
 	door   *door
 	first  *frame.Ready // of the first session
 
-	connecting sync.Mutex // held while connecting, so that it happens once for all that wait
+	connecting sync.Mutex // held while connecting, so that waiting requests share one attempt
 
 	mu      sync.Mutex
 	kind    string // the transport that worked
@@ -42,7 +42,7 @@ type remote struct {
 	never   chan struct{}
 }
 
-// connectRemote connects to the server's url.
+// connectRemote connects to the server's URL.
 func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -53,6 +53,7 @@ func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: err.Error()}
 	}
 	r := &remote{bridge: b, door: d, kind: b.start.Transport, never: make(chan struct{})}
+	// A redirect could lead the request, with its arguments, to a host that the user has not named.
 	r.client = &http.Client{Transport: d, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) >= 5 || !d.own(req.URL) {
 			return errors.New("the server redirects to another host, which is not followed")
@@ -69,7 +70,7 @@ func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 	return r, nil
 }
 
-// connect tries the transports that the configuration allows, each at first as a newer and then as an older server.
+// connect tries the transports that the configuration allows, each first as a newer and then as an older server.
 func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	until := time.Now().Add(r.bridge.limit)
 	kinds := []string{r.kind}
@@ -89,7 +90,7 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 		c.mu.Lock()
 		status, body := c.status, c.body
 		c.mu.Unlock()
-		// Who is refused is refused: another transport would only hide it.
+		// A rejected credential is rejected on every transport. The error of another transport would only hide the reason.
 		if status == http.StatusUnauthorized || status == http.StatusForbidden {
 			return nil, &frame.Error{Code: frame.Refused, Message: strings.TrimSpace(fmt.Sprintf("the server answered %d %s %s",
 				status, http.StatusText(status), body))}
@@ -120,6 +121,7 @@ func (r *remote) connectBy(ctx context.Context, kind string, until time.Time) (*
 	}
 	began := time.Now()
 	s, err := b.dial(ctx, t, "", min(discoverTime, time.Until(until)))
+	// Only an attempt that ran out of discoverTime is repeated: an older server may leave an unknown request unanswered.
 	if err == nil || ctx.Err() != nil || time.Since(began) < discoverTime {
 		return s, err
 	}
@@ -128,7 +130,7 @@ func (r *remote) connectBy(ctx context.Context, kind string, until time.Time) (*
 
 func (r *remote) ready() *frame.Ready { return r.first }
 
-// session is the current session, or a new one if that was lost.
+// session returns the current session, or a new one if the session was lost.
 func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 	r.connecting.Lock()
 	defer r.connecting.Unlock()
@@ -138,6 +140,7 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 	if s != nil {
 		return s, nil
 	}
+	// Without ctx's end: other requests wait for the same connection and will use the session.
 	s, err := r.connect(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
@@ -146,8 +149,9 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 	return s, nil
 }
 
-// lost drops a session that the server does not know, or that has ended.
+// isSessionLost drops a session that the server does not know, or that has ended.
 func (r *remote) isSessionLost(s *mcp.ClientSession, c *capture, err error) bool {
+	// The ping costs a request, so it is sent only if the error names a session.
 	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.namesLostSession(err) && r.cannotPing(s)
 	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
 		r.drop(s)
@@ -155,11 +159,11 @@ func (r *remote) isSessionLost(s *mcp.ClientSession, c *capture, err error) bool
 	return missing
 }
 
-// pingTime is the timeout for the question whether a server knows a session.
+// pingTime is the timeout of the ping that checks whether a server knows a session.
 const pingTime = 5 * time.Second
 
-// cannotPing reports whether a session has ended, or is unknown to a ping too. A tool may have sessions of its own
-// kind: if only these are lost, closing this one would end the calls of other runs.
+// cannotPing reports whether a session has ended, or is unknown for a ping too. A tool may have other sessions of its
+// kind. If only such a session is lost, closing this one would end the calls of other runs.
 func (r *remote) cannotPing(s *mcp.ClientSession) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
 	defer cancel()
@@ -168,11 +172,11 @@ func (r *remote) cannotPing(s *mcp.ClientSession) bool {
 	return errors.Is(err, mcp.ErrSessionMissing) || c.unsent() || c.namesLostSession(err)
 }
 
-// lostWords are the words beside "session" in errors of servers that do not know a session.
+// lostWords are words beside "session" in errors of servers that do not know a session.
 var lostWords = []string{"not found", "no valid", "invalid", "unknown", "expired", "not exist", "terminated"}
 
-// namesLostSession reports whether an error says that the server does not know the session. The protocol wants status
-// 404, but many servers answer 400, or 200 with an error of JSON-RPC.
+// namesLostSession reports whether an error means that the server does not know the session. MCP requires status 404,
+// but many servers answer 400, or 200 with a JSON-RPC error.
 func (c *capture) namesLostSession(err error) bool {
 	c.mu.Lock()
 	text := c.body
@@ -185,12 +189,13 @@ func (c *capture) namesLostSession(err error) bool {
 		slices.ContainsFunc(lostWords, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// drop gives up a session, so that the next request connects anew.
+// drop gives up a session, so that the next request connects again.
 func (r *remote) drop(s *mcp.ClientSession) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.current == s {
 		r.current = nil
+		// In the background, because closing waits for the server.
 		go func() { _ = s.Close() }()
 	}
 }
@@ -208,7 +213,7 @@ func (r *remote) use(s *mcp.ClientSession) {
 
 func (r *remote) process() bool { return false }
 
-// ended is never closed: a remote server is connected to again.
+// ended is never closed, because a remote server is connected again.
 func (r *remote) ended() <-chan struct{} { return r.never }
 
 func (r *remote) why() error { return nil }
@@ -224,8 +229,8 @@ func (r *remote) close() {
 	r.door.base.CloseIdleConnections()
 }
 
-// door is the HTTP transport to a remote server: it adds the configured headers, for its host alone, and bounds what
-// comes back.
+// door is the HTTP transport to a remote server. It adds the configured headers only for the server's host, and bounds
+// the responses.
 type door struct {
 	base    *http.Transport
 	url     *url.URL
@@ -249,12 +254,13 @@ func newDoor(u *url.URL, headers map[string]string, ca string) (*door, error) {
 	return &door{base: base, url: u, headers: headers}, nil
 }
 
-// own reports whether a URL is on the server's own host.
+// own reports whether a URL is on the server's host.
 func (d *door) own(u *url.URL) bool { return u.Scheme == d.url.Scheme && u.Host == d.url.Host }
 
 func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	out := req.Clone(ctx)
+	// Only on the server's host: a credential in a header must not leak to another.
 	if d.own(req.URL) {
 		for name, value := range d.headers {
 			out.Header.Set(name, value)
@@ -266,12 +272,13 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer timer.Stop()
 	}
 	resp, err := d.base.RoundTrip(out)
+	// Only a failed dial proves that no part of the request was sent.
 	if dialling := (*net.OpError)(nil); !errors.As(err, &dialling) || dialling.Op != "dial" {
 		captureOf(ctx).send()
 	}
 	if err != nil {
 		cancel()
-		if stream && ctx.Err() != nil && req.Context().Err() == nil { // it will do without one
+		if stream && ctx.Err() != nil && req.Context().Err() == nil { // the SDK works without the stream
 			return &http.Response{
 				StatusCode: http.StatusMethodNotAllowed, Status: "405 Method Not Allowed",
 				Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -287,7 +294,7 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ending is a body whose end ends the request's context.
+// ending is a body that ends the request's context when it is closed.
 type ending struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -298,13 +305,13 @@ func (e *ending) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// bound limits what is read of a response.
+// bound limits the size of a response.
 func (d *door) bound(req *http.Request, resp *http.Response) error {
 	c := captureOf(req.Context())
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode >= 300:
-		// The SDK reads such a body without a bound.
+		// The SDK would read such a body without a bound.
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		c.refuse(resp.StatusCode, beginning(text))
 		return replace(resp, text)
@@ -316,17 +323,19 @@ func (d *door) bound(req *http.Request, resp *http.Response) error {
 	return d.boundJSON(resp, kind, c)
 }
 
-// byteOrderMark begins a text of some Windows programs. JSON does not allow it (RFC 8259, section 8.1).
+// byteOrderMark starts a text of some Windows programs. JSON does not allow it (RFC 8259, section 8.1).
 var byteOrderMark = []byte("\uFEFF")
 
-// boundJSON reads an answer that is one message, with any Content-Type. It accepts a byte order mark and a batch. At a
-// message that is too large, the SDK would end the session, so boundJSON replaces it by an error for its request alone.
+// boundJSON reads an answer of one message, with any Content-Type. It accepts a byte order mark and a batch. The SDK
+// would end the session at a message that is too large. So boundJSON replaces such a message by an error for its
+// request.
 func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 	var kept bytes.Buffer
 	s := &skim{}
 	for buf := make([]byte, 64<<10); ; {
 		n, err := resp.Body.Read(buf)
 		s.add(buf[:n])
+		// Kept only up to the bound; skim reads the rest without storing it.
 		if s.size <= frame.MaxMessage {
 			kept.Write(buf[:n])
 		}
@@ -342,6 +351,7 @@ func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 		text := bytes.TrimSpace(bytes.TrimPrefix(kept.Bytes(), byteOrderMark))
 		if message, ok := c.read(text); ok {
 			text = message
+			// Some servers send another Content-Type, which the SDK rejects.
 			resp.Header.Set("Content-Type", "application/json")
 		} else if len(text) > 0 {
 			c.noteMisread(resp.StatusCode, kind, text)
@@ -356,7 +366,7 @@ func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 	return replace(resp, text)
 }
 
-// replace puts a text in the place of a response's body.
+// replace replaces a response's body.
 func replace(resp *http.Response, text []byte) error {
 	err := resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(text))
@@ -365,15 +375,15 @@ func replace(resp *http.Response, text []byte) error {
 	return err
 }
 
-// events is a stream of events, none of which may be larger or deeper than a message.
+// events is a stream of events. No event may be larger or deeper than a message.
 type events struct {
 	io.ReadCloser
 	capture *capture
 	answers bool // the stream answers the request of the capture
 	begun   bool
 	event   skim
-	data    []byte // of the event so far, if the stream answers a request
-	blank   bool   // only a line end since the last one
+	data    []byte // the current event, if the stream answers a request
+	blank   bool   // only a line end since the last line
 }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -387,8 +397,10 @@ func (e *events) Read(p []byte) (int, error) {
 		rest = after
 		e.event.add(line)
 		e.blank = e.blank && len(bytes.TrimRight(line, "\r")) == 0
+		// Checked on every read, so that an event without an end does not fill the memory.
 		if e.event.refused() {
 			e.capture.tooLarge()
+			// An error ends the stream: the rest of the event is not read.
 			return 0, fmt.Errorf("an event is too large: %w", io.ErrUnexpectedEOF)
 		}
 		if e.answers {
@@ -406,7 +418,7 @@ func (e *events) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// passMessage passes the message of an event to the capture.
+// passMessage passes an event's message to the capture.
 func (e *events) passMessage() {
 	var data []byte
 	for line := range bytes.Lines(e.data) {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// maxPages is how many pages of a list are followed.
+	// maxPages bounds the pages that are read of a list.
 	maxPages = 100
-	// maxErrorText is how much of an HTTP error response is reported, in bytes.
+	// maxErrorText bounds the reported part of an HTTP error response, in bytes.
 	maxErrorText = 1 << 10
 )
 
@@ -52,7 +52,7 @@ func (b *Bridge) request(ctx context.Context, s server, f frame.ToBridge) frame.
 	return frame.FromBridge{Result: line}
 }
 
-// single is a request with one answer.
+// single carries out a request with one answer.
 func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.RawMessage, error) {
 	var send func(context.Context, *mcp.ClientSession) (any, error)
 	var err error
@@ -87,9 +87,9 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 	return b.ask(ctx, s, send)
 }
 
-// ask sends one request and returns the result. A process's result is as the server wrote it, and so is a remote
-// server's if the SDK cannot read it. The SDK drops tools of a remote server with an invalid x-mcp-header, as clients
-// must.
+// ask sends one request and returns the result. A process's result is returned exactly as the server wrote it. So is a
+// remote server's, if the SDK cannot read it. The SDK drops tools of a remote server with an invalid x-mcp-header, as
+// MCP requires of clients.
 func (b *Bridge) ask(
 	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
 ) (json.RawMessage, error) {
@@ -109,6 +109,7 @@ func (b *Bridge) ask(
 		if err == nil {
 			return frame.Encode(result)
 		}
+		// Repeated once, and only if the server cannot have carried out the request.
 		if (s.isSessionLost(cs, c, err) || c.unsent()) && again && !s.process() {
 			continue
 		}
@@ -116,8 +117,9 @@ func (b *Bridge) ask(
 	}
 }
 
-// settle waits for a server to come to rest after a cancelled request, and gives the request's error.
+// settle waits until a server has stopped working on a cancelled request, and returns the request's error.
 func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c *capture) error {
+	// A remote server works outside of the slot, so waiting for it protects no other call here.
 	if !s.process() {
 		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
 	}
@@ -127,7 +129,7 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 	go func() {
 		err := cs.Ping(ctx, nil)
 		answer := (*jsonrpc.Error)(nil)
-		alive <- err == nil || errors.As(err, &answer) // also "no such method" is an answer
+		alive <- err == nil || errors.As(err, &answer) // an error such as "no such method" is an answer, too
 	}()
 	select {
 	case <-c.answered:
@@ -136,7 +138,7 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 		return &frame.Error{Code: frame.Gone, Message: "the server ended"}
 	case <-ctx.Done():
 	}
-	select { // an answer in time counts, however late it is seen here
+	select { // an answer in time counts, however late it is read here
 	case <-c.answered:
 		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
 	default:
@@ -150,28 +152,29 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server answers nothing any more"}
 }
 
-// result is the result as the server wrote it. There is none if the transport does not show it, or the SDK's error is
-// about more than the form of the result: the server may want to ask the user something.
+// result returns the result exactly as the server wrote it. It returns nil if the transport did not record it, or if
+// the SDK must handle it because the server wants to ask the user.
 func (c *capture) result(err error) json.RawMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var r struct {
 		Type string `json:"resultType"`
 	}
+	// Only an object can be a result.
 	if len(c.raw) == 0 || c.raw[0] != '{' || json.Unmarshal(c.raw, &r) != nil || r.Type == "input_required" {
 		return nil
 	}
 	return c.raw
 }
 
-// unsent reports whether nothing of the request has reached the server.
+// unsent reports whether no part of the request has reached the server.
 func (c *capture) unsent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.sent
 }
 
-// explain adds to an error of the SDK what the transport saw.
+// explain replaces an error of the SDK by a better one that the transport recorded.
 func (c *capture) explain(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +189,7 @@ func (c *capture) explain(err error) error {
 	return err
 }
 
-// describe is the only place that makes an error of the SDK one for the broker.
+// describe converts an error of the SDK to one for the broker. It is the only place that does so.
 func describe(err error) *frame.Error {
 	if e := (*frame.Error)(nil); errors.As(err, &e) {
 		return e
@@ -209,7 +212,7 @@ func describe(err error) *frame.Error {
 	return &frame.Error{Code: frame.ServerError, Message: err.Error()}
 }
 
-// page is a page of a list. The names of the lists are those of the protocol.
+// page is a page of a list. MCP defines the names of the lists.
 type page struct {
 	Tools     []json.RawMessage `json:"tools"`
 	Resources []json.RawMessage `json:"resources"`
@@ -218,7 +221,7 @@ type page struct {
 	Next      string            `json:"nextCursor"`
 }
 
-// pages reads a list to its end, or to a bound. A server that does not know the list has an empty one.
+// pages reads a list to its end or to a bound. A server that does not know the list has an empty one.
 func (b *Bridge) pages(
 	ctx context.Context, s server,
 	send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error),
@@ -226,6 +229,7 @@ func (b *Bridge) pages(
 ) (all []json.RawMessage, truncated bool, err error) {
 	all = []json.RawMessage{}
 	cursor, size := "", 0
+	// A hostile server may have pages without end.
 	for range maxPages {
 		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			return send(ctx, cs, cursor)
@@ -241,11 +245,13 @@ func (b *Bridge) pages(
 			return nil, false, err
 		}
 		for _, item := range items(p) {
+			// All pages together are one result, with one bound.
 			if size += len(item); size > frame.MaxMessage {
 				return nil, false, tooLarge()
 			}
 			all = append(all, item)
 		}
+		// A server that repeats its cursor would otherwise be asked for the same page again and again.
 		if p.Next == "" || p.Next == cursor {
 			return all, false, nil
 		}

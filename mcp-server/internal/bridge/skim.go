@@ -7,20 +7,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
-// maxID is the longest id that is recognised in a message that is not kept, in bytes.
+// maxID is the longest ID that is recognised in a message that is not kept, in bytes.
 const maxID = 64
 
-// skim reads a JSON-RPC message of any length without keeping it: how deep it nests, its id, and whether it is an
-// answer. So an answer that is too large can be answered for: its caller gets an error, and the server goes on.
+// skim reads a JSON-RPC message of any length without keeping it. It finds the nesting depth, the ID, and whether the
+// message is an answer. So the bridge can answer in place of a message that is too large: the caller gets an error, and
+// the server goes on.
 type skim struct {
 	size    int
 	depth   int
 	deepest int
 	quoted  bool
 	escaped bool
-	key     bool   // at depth 1: a key is expected or being read, not a value
+	key     bool   // at depth 1: a key is expected or being read, instead of a value
 	word    []byte // the key, or the value of "id", so far
-	name    string // the key before the value that is being read
+	name    string // the key before the current value
 	id      []byte
 	method  bool
 }
@@ -41,7 +42,7 @@ func (s *skim) add(text []byte) {
 	}
 }
 
-// keeps reports whether what is being read is a key, or the id, of the outermost object.
+// keeps reports whether the current text is a key, or the ID, of the outermost object.
 func (s *skim) keeps() bool { return s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID }
 
 func (s *skim) next(b byte) {
@@ -62,7 +63,7 @@ func (s *skim) next(b byte) {
 		s.depth--
 		return
 	case b == ':' && s.depth == 1 && s.key:
-		_ = json.Unmarshal(s.word, &s.name) // a key that is not a string is not a key of ours
+		_ = json.Unmarshal(s.word, &s.name) // an invalid key cannot be one of ours
 		s.method = s.method || s.name == "method"
 		s.key, s.word = false, nil
 		return
@@ -89,10 +90,10 @@ func (s *skim) value() {
 	s.name, s.word = "", nil
 }
 
-// refused reports whether the message must not be read.
+// refused reports whether the message must not be decoded.
 func (s *skim) refused() bool { return s.size > frame.MaxMessage || s.deepest > frame.MaxDepth }
 
-// answers is the id of the request that the message answers, or nil.
+// answers returns the ID of the request that the message answers, or nil.
 func (s *skim) answers() any {
 	var id any
 	if s.method || json.Unmarshal(s.id, &id) != nil {

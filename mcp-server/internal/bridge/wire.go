@@ -18,15 +18,15 @@ import (
 )
 
 // wire is the JSON-RPC connection over a server's standard input and output. The SDK's own connection ends at the first
-// line that is no JSON, and waits for ever for servers that ignore a question they do not know. This one passes over
-// what is not a message (banners, debugging output) and over messages that are too large, and keeps results as the
-// server wrote them.
+// line that is not JSON, and waits forever for a server that ignores an unknown request. wire skips lines that are not
+// messages (banners, debugging output) and messages that are too large. It keeps results exactly as the server wrote
+// them.
 type wire struct {
 	out  io.WriteCloser
 	logs *logs
-	// patience is how long server/discover may stay unanswered before it is answered in the server's place.
+	// patience is how long server/discover may stay unanswered before wire answers it for the server.
 	patience time.Duration
-	// late means that the server answered server/discover when its patience had run out.
+	// late means that the server answered server/discover after patience.
 	late atomic.Bool
 
 	incoming chan jsonrpc.Message
@@ -34,15 +34,15 @@ type wire struct {
 
 	mu       sync.Mutex
 	captures map[jsonrpc.ID]*capture
-	discover jsonrpc.ID // the open question, or one that was given up
-	open     bool       // the question is open
+	discover jsonrpc.ID // the ID of server/discover, even after it was given up
+	open     bool       // server/discover is unanswered
 	err      error
 
 	once   sync.Once
 	closed chan struct{}
 }
 
-// connected is the transport of a wire that is connected already.
+// connected is the transport of a wire, which is already connected.
 type connected struct{ *wire }
 
 func (c connected) Connect(context.Context) (mcp.Connection, error) { return c.wire, nil }
@@ -75,6 +75,7 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
+	// Before writing, because a fast server may answer before Write returns.
 	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
 		w.expect(ctx, r)
 	}
@@ -85,7 +86,7 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// Close implements mcp.Connection. It closes the server's input, which asks it to end.
+// Close implements mcp.Connection. It closes the server's input, which asks the server to end.
 func (w *wire) Close() error {
 	w.end(nil)
 	return nil
@@ -102,14 +103,14 @@ func (w *wire) end(err error) {
 	})
 }
 
-// failure is why the connection ended, if neither side meant it to.
+// failure returns why the connection ended, or nil if one side closed it.
 func (w *wire) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// expect notes a request whose answer will be read.
+// expect records a request whose answer will be read.
 func (w *wire) expect(ctx context.Context, r *jsonrpc.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,9 +123,10 @@ func (w *wire) expect(ctx context.Context, r *jsonrpc.Request) {
 	}
 }
 
-// giveUp answers server/discover in the server's place, as a server does that does not know it.
+// giveUp answers server/discover for the server, like a server that does not know the request.
 func (w *wire) giveUp(id jsonrpc.ID) {
 	w.mu.Lock()
+	// An answer may have come at the same moment.
 	open := w.open && w.discover == id
 	w.open = w.open && !open
 	w.mu.Unlock()
@@ -133,7 +135,7 @@ func (w *wire) giveUp(id jsonrpc.ID) {
 	}
 }
 
-// forget gives up the capture of a request that was cancelled and never answered.
+// forget drops the capture of a cancelled request without an answer.
 func (w *wire) forget(c *capture) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,6 +151,7 @@ func (w *wire) follow(in io.Reader) {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, s, err := readMessage(lines)
+		// A last line without a line feed counts as well.
 		if len(line) > 0 || s.size > 0 {
 			w.take(line, s)
 		}
@@ -162,14 +165,14 @@ func (w *wire) follow(in io.Reader) {
 	}
 }
 
-// readMessage reads a line, and keeps no more of it than a message may have.
+// readMessage reads a line, and keeps at most MaxMessage bytes.
 func readMessage(lines *bufio.Reader) ([]byte, *skim, error) {
 	var line []byte
 	s := &skim{}
 	for {
 		part, err := lines.ReadSlice('\n')
 		s.add(part)
-		if s.size <= frame.MaxMessage+1 { // and its end
+		if s.size <= frame.MaxMessage+1 { // with its line end
 			line = append(line, part...)
 		} else {
 			line = nil
@@ -196,6 +199,7 @@ func (w *wire) take(line []byte, s *skim) {
 	for _, text := range batch(line) {
 		m, err := jsonrpc.DecodeMessage(text)
 		if err != nil {
+			// Servers print banners and debugging output here, which belong into the log.
 			w.logs.add(string(text[:min(len(text), frame.MaxLog)]))
 			continue
 		}
@@ -206,7 +210,7 @@ func (w *wire) take(line []byte, s *skim) {
 	}
 }
 
-// batch splits a batch, which some older servers send, into its messages.
+// batch splits a batch into its messages. Some older servers send batches.
 func batch(line []byte) []json.RawMessage {
 	var all []json.RawMessage
 	if len(line) == 0 || line[0] != '[' || json.Unmarshal(line, &all) != nil {
@@ -215,7 +219,7 @@ func batch(line []byte) []json.RawMessage {
 	return all
 }
 
-// settle notes an answer. It is false for one that comes too late to be passed on.
+// settle records an answer. It returns false for an answer that is too late to be passed on.
 func (w *wire) settle(r *jsonrpc.Response) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,6 +228,7 @@ func (w *wire) settle(r *jsonrpc.Response) bool {
 		c.answer(r.Result)
 	}
 	if w.discover.IsValid() && r.ID == w.discover {
+		// giveUp has already answered for the server, and the SDK must not get a second answer.
 		if !w.open {
 			w.late.Store(r.Error == nil)
 			return false
@@ -233,7 +238,7 @@ func (w *wire) settle(r *jsonrpc.Response) bool {
 	return true
 }
 
-// deliver passes a message on to the SDK.
+// deliver passes a message to the SDK.
 func (w *wire) deliver(m jsonrpc.Message) {
 	select {
 	case w.incoming <- m:

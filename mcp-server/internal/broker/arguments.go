@@ -14,39 +14,42 @@ import (
 )
 
 const (
-	// maxSchemaDepth and maxSchemaWork bound how much of a schema is followed, in schemas, members of lists and names of
-	// properties. Schemas are a hostile server's words.
+	// maxSchemaDepth and maxSchemaWork bound how far a schema is followed. The work counts schemas, list members and
+	// property names. A schema may come from a hostile server.
 	maxSchemaDepth = 32
 	maxSchemaWork  = 100_000
-	// maxSchema and maxChecked are how long a schema and arguments may be to be checked at all, in bytes: as values they
-	// take many times the room.
+	// maxSchema and maxChecked are the largest schema and arguments that are checked, in bytes. Their decoded values need
+	// several times that memory.
 	maxSchema  = 256 << 10
 	maxChecked = 1 << 20
-	// maxMistakes is how many mistakes are reported at once.
+	// maxMistakes is the largest number of mistakes in one report.
 	maxMistakes = 5
 )
 
-// checker finds mistakes in arguments by a tool's input schema. It knows the keywords with which tools describe their
-// arguments, and ignores the others and malformed ones: the server finds what the checker does not. No library fits:
-// google/jsonschema-go follows {"$ref": "#"} until the stack of mcp-server overflows, stops at the first mistake, and
-// names the place in the schema and not in the arguments.
+// checker finds mistakes in arguments by a tool's input schema. It knows the keywords that tools use for their
+// arguments. It ignores other and malformed keywords, and leaves those mistakes to the server.
+//
+// No library fits. google/jsonschema-go follows {"$ref": "#"} until the stack of mcp-server overflows. It also stops at
+// the first mistake, and names the place in the schema instead of the arguments.
 type checker struct {
 	root     any
 	work     int
 	mistakes []string
 	patterns map[string]pattern
-	// parts counts the allOf, anyOf and oneOf around the schema. A schema in such a list may name only some of the
+	// parts is the number of allOf, anyOf and oneOf around the schema. A schema in such a list may name only some of the
 	// properties.
 	parts int
 }
 
-// mistakes are what is wrong with arguments, at most a few.
+// mistakes returns the mistakes in arguments, at most maxMistakes. It returns none if the schema or the arguments
+// cannot be checked.
 func mistakes(schema, arguments json.RawMessage) []string {
 	var root, value any
 	if len(schema) > maxSchema || len(arguments) > maxChecked || json.Unmarshal(schema, &root) != nil {
 		return nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(arguments))
+	// A float64 would lose digits of a large ID, and the report would show another number than the caller wrote.
 	dec.UseNumber()
 	if dec.Decode(&value) != nil {
 		return nil
@@ -56,7 +59,7 @@ func mistakes(schema, arguments json.RawMessage) []string {
 	return c.mistakes[:min(len(c.mistakes), maxMistakes)]
 }
 
-// at is a place within the arguments, for a reader.
+// at returns the name of a place within the arguments, for a reader.
 func at(path string) string {
 	if path == "" {
 		return "the arguments"
@@ -74,10 +77,10 @@ func (c *checker) spend(work int) bool {
 	return c.work <= maxSchemaWork
 }
 
-// done reports whether nothing more is to be found.
+// done reports whether the search must end: the work is used up, or the report is full.
 func (c *checker) done() bool { return c.work > maxSchemaWork || len(c.mistakes) >= maxMistakes }
 
-// check checks one value.
+// check checks one value against a schema.
 func (c *checker) check(schema, value any, path string, depth int) {
 	if !c.spend(1) || depth > maxSchemaDepth || c.done() {
 		return
@@ -86,6 +89,7 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	if !ok {
 		return
 	}
+	// The other keywords would only repeat that the type is wrong.
 	if !c.checkType(s, value, path) {
 		return
 	}
@@ -117,14 +121,15 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	}
 }
 
-// checkSome requires that a value fits at least one schema. It treats oneOf in the same way, because two schemas may
-// differ in a keyword that is not checked.
+// checkSome requires that a value fits at least one schema. It treats oneOf like anyOf: two schemas may differ only in
+// a keyword that is not checked.
 func (c *checker) checkSome(some []any, value any, path string, depth int) {
 	var closest, types []string
 	for _, part := range some {
 		if c.done() {
 			return // an alternative may fit
 		}
+		// The alternatives share the work: otherwise nested anyOf would multiply it.
 		try := &checker{root: c.root, work: c.work, patterns: c.patterns, parts: c.parts}
 		try.check(part, value, path, depth+1)
 		c.work = try.work
@@ -151,8 +156,9 @@ func (c *checker) checkSome(some []any, value any, path string, depth int) {
 // follow follows references within the schema.
 func (c *checker) follow(s any) (map[string]any, bool) { return schema.Resolve(c.root, s, c.spend) }
 
-// checkType demands a value of one of the types.
+// checkType requires a value of one of the schema's types.
 func (c *checker) checkType(s map[string]any, value any, path string) bool {
+	// The keyword nullable comes from OpenAPI 3.0, not from JSON Schema.
 	if nullable, _ := s["nullable"].(bool); nullable && value == nil {
 		return true
 	}
@@ -170,7 +176,7 @@ func matchesType(types []string, value any) bool {
 	return len(types) == 0 || slices.Contains(types, found) || found == "integer" && slices.Contains(types, "number")
 }
 
-// typeOf is a value's type in words of JSON Schema.
+// typeOf returns a value's type as JSON Schema names it.
 func typeOf(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -180,6 +186,7 @@ func typeOf(value any) string {
 	case string:
 		return "string"
 	case json.Number:
+		// JSON Schema counts 1.0 as an integer.
 		if f, err := v.Float64(); err == nil && f == math.Trunc(f) {
 			return "integer"
 		}
@@ -190,8 +197,8 @@ func typeOf(value any) string {
 	return "object"
 }
 
-// checkEnum requires a value of enum, or the value of const. If one of these is an object, an array or long, it checks
-// nothing: the comparison would cost too much.
+// checkEnum requires a value of enum, or the value of const. It checks nothing if one of these is an object, an array
+// or a long text, because comparing would cost too much.
 func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	list, ok := s["enum"].([]any)
 	if only, has := s["const"]; has {
@@ -202,9 +209,10 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 	}
 	same := value
 	if n, ok := value.(json.Number); ok {
-		same, _ = n.Float64() // as the schema has it
+		same, _ = n.Float64() // the schema's numbers are float64
 	}
 	for _, one := range list {
+		// An unknown comparison must not reject a value that the server accepts.
 		if !isSimple(one) || one == same {
 			return
 		}
@@ -229,7 +237,7 @@ func formatJSON(value any) string {
 	return string(line)
 }
 
-// nearest asks about the text of a list that is nearest to a value.
+// nearest returns a question that suggests the most similar text of a list, or "".
 func (c *checker) nearest(value any, list []any) string {
 	text, ok := value.(string)
 	if !ok || !c.spend(len(list)) {
@@ -308,8 +316,8 @@ func (c *checker) isComplete(s map[string]any) bool {
 	return c.parts == 0
 }
 
-// suggestName returns a question whether another property was meant, one that given lacks. It is empty if every other
-// name has more slips.
+// suggestName returns a question that suggests another property, which given lacks. It returns "" if every name differs
+// by more than slips.
 func (c *checker) suggestName(key string, slips int, properties, given map[string]any) string {
 	if !c.spend(len(properties)) {
 		return ""
@@ -327,7 +335,7 @@ func (c *checker) suggestName(key string, slips int, properties, given map[strin
 	return fmt.Sprintf("; did you mean %q?", near)
 }
 
-// want is what a schema asks for, in a few words.
+// want returns the type that a schema asks for, in a few words.
 func (c *checker) want(wanted any) string {
 	s, ok := c.follow(wanted)
 	if !ok {

@@ -6,21 +6,21 @@ const (
 	// breakerFailures transport failures within breakerTime open a breaker for breakerTime.
 	breakerFailures = 5
 	breakerTime     = 30 * time.Second
-	// firstPause and lastPause bound the pause before a server that failed is started again.
+	// firstPause and lastPause bound the pause before the next start of a server that failed.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// breaker stops calls of a server whose process or connection keeps failing. Errors that a server answers with do not
-// count. It is not safe for concurrent use.
+// breaker stops calls of a server whose process or connection keeps failing. An error that the server answers does not
+// count. A breaker is not safe for concurrent use.
 type breaker struct {
 	failures []time.Time // the last ones, oldest first
-	until    time.Time   // open until then; then for all but one probe until the probe has succeeded
+	until    time.Time   // open until then; afterwards only one probe may call until it succeeds
 	probing  bool
 	row      int // failures since the last success
 }
 
-// admit says whether a call may be made, and whether it is the probe.
+// admit reports whether a call may be made, and whether that call is the probe.
 func (b *breaker) admit(now time.Time) (ok, probe bool) {
 	switch {
 	case b.until.IsZero():
@@ -32,28 +32,30 @@ func (b *breaker) admit(now time.Time) (ok, probe bool) {
 	return true, true
 }
 
-// failed counts a transport failure, of the probe or of another call.
+// failed counts a transport failure of the probe or of another call.
 func (b *breaker) failed(now time.Time) {
 	b.row++
 	b.failures = append(b.failures, now)
 	if len(b.failures) > breakerFailures {
 		b.failures = b.failures[1:]
 	}
+	// A failed probe opens the breaker again at once: five more calls would only run into the same dead server.
 	if b.probing || (len(b.failures) == breakerFailures && now.Sub(b.failures[0]) <= breakerTime) {
 		b.until, b.probing = now.Add(breakerTime), false
 	}
 }
 
-// succeeded notes that the server answered: it works.
+// succeeded closes the breaker and forgets all failures.
 func (b *breaker) succeeded() { *b = breaker{} }
 
-// released notes that the probe ended without saying anything about the server.
+// released frees the probe's place after a probe whose result says nothing about the server's health.
 func (b *breaker) released() { b.probing = false }
 
-// pause is how long to wait before the server is started again.
+// pause returns how long to wait before the next start of the server. It doubles with each failure, up to lastPause.
 func (b *breaker) pause() time.Duration {
 	if b.row == 0 {
 		return 0
 	}
+	// The shift is bounded, because firstPause<<row would overflow after many failures.
 	return min(lastPause, firstPause<<min(b.row-1, 10))
 }

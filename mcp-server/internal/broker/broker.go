@@ -1,8 +1,9 @@
-// Package broker calls the tools of MCP servers for code: it starts servers in server slots when they are first needed,
-// queues and checks calls, cancels them for real, and stops what is idle or fails.
+// Package broker calls the tools of MCP servers for code. It starts servers in server slots on their first call, queues
+// and checks calls, cancels them at the server, and stops idle and failing servers.
 //
-// Code reaches it through the egress-proxy alone, which says which run asks (package proxy/controlapi). A server is
-// reached through a bridge in its slot, which is not trusted more than the server (package frame).
+// Code reaches the broker only through the egress-proxy, which names the run that asks (package proxy/controlapi). The
+// broker reaches a server through the bridge in its slot, and trusts the bridge no more than the server (package
+// frame).
 package broker
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// What holds where a configuration does not say.
+// Defaults for fields that a server's configuration omits.
 const (
 	defaultConcurrent     = 8
 	defaultTimeout        = time.Minute
@@ -33,57 +34,57 @@ const (
 )
 
 const (
-	// maxTimeout is the longest that code may let a call take.
+	// maxTimeout is the longest timeout that code may set for a call.
 	maxTimeout = 15 * time.Minute
-	// sweepTime is how often idle servers are looked for.
+	// sweepTime is the interval between searches for idle servers.
 	sweepTime = time.Second
 )
 
-// ErrFull is a Launcher's answer when all server slots are taken.
+// ErrFull is returned by a Launcher if all server slots are taken.
 var ErrFull = errors.New("all server slots are taken")
 
-// ErrNotInstalled is a Launcher's answer when a server's package is missing.
+// ErrNotInstalled is returned by a Launcher if a server's package is missing.
 var ErrNotInstalled = errors.New("the package is not installed")
 
 // Launcher starts bridges in server slots.
 type Launcher interface {
-	// Launch starts the bridge of a server that works for a tenant; empty: for the operator.
+	// Launch starts the bridge of a server for a tenant. An empty tenant means the operator.
 	Launch(ctx context.Context, api controlapi.API, tenant string) (Slot, error)
-	// Install installs a server's package and tells what it does in lines.
+	// Install installs a server's package, and reports its progress in lines.
 	Install(ctx context.Context, api controlapi.API, progress func(string)) error
 }
 
 // Config configures a Broker.
 type Config struct {
 	Launcher Launcher
-	// Slots is how many server slots there are. The servers of a tenant have at most half of them, rounded up, at once.
-	// 0: as many as are free.
+	// Slots is the number of server slots. The servers of one tenant get at most half of the slots, rounded up, at once. 0
+	// sets no bound for tenants.
 	Slots int
-	// Catalog is the current public catalog.
+	// Catalog returns the current public catalog.
 	Catalog func() controlapi.Catalog
-	// Session is the MCP session of a run, while it runs. Nil means that every run is its own session, and never ends.
+	// Session returns the MCP session of a run, while the run lasts. If nil, every run is a session and never ends.
 	Session func(run string) (string, bool)
-	// Ask puts a server's question to the user of the client that a run belongs to. Nil means that nobody can be asked.
+	// Ask puts a server's question to the user of the client that started a run. If nil, every question is refused.
 	Ask func(ctx context.Context, run string, q question.Question) (question.Answer, error)
-	// Progress tells the client that a run belongs to how far a call of it is. Nil means that no client is told.
+	// Progress reports the progress of a run's call to the client that started the run. If nil, progress is dropped.
 	Progress func(run, text string)
-	// Definitions is the folder, mcp-server's alone, in which definitions of tools are remembered. Empty: they are not,
-	// after a restart.
+	// Definitions is the folder, private to mcp-server, that caches definitions of tools. If empty, they are lost at a
+	// restart.
 	Definitions string
-	// Tidy, if not nil, is called after each change of the catalog, once nothing else does that: it removes packages that
-	// no API names any more. It is called again while it says so.
+	// Tidy, if not nil, removes packages that no API names any more. The broker calls it after each change of the catalog,
+	// never twice at once, and repeats the call as long as it returns true.
 	Tidy func(context.Context) (again bool)
-	// Called, if not nil, is notified of finished calls: the outcome is "ok", "tool_error" or a failure's code.
+	// Called, if not nil, is called after each call. The outcome is "ok", "tool_error" or the code of a failure.
 	Called func(server, outcome string, took time.Duration)
-	// Started, if not nil, is notified of starts of servers.
+	// Started, if not nil, is called after each start of a server.
 	Started func(server string, failed bool)
-	// Pins is the folder of the definitions of tools that the user has accepted. Empty: they are forgotten with the
-	// process.
+	// Pins is the folder of the tool definitions that the user has accepted. If empty, they are lost when the process
+	// ends.
 	Pins string
 	Log  *slog.Logger
 }
 
-// Broker calls tools. Make it with New, end it with Close. It is an http.Handler for the proxy's requests.
+// Broker calls tools. Create it with New and end it with Close. It is an http.Handler for the proxy's requests.
 type Broker struct {
 	cfg        Config
 	remembered remembered
@@ -99,17 +100,17 @@ type Broker struct {
 	parts  sync.WaitGroup
 
 	mu       sync.Mutex
-	tellings *sync.Cond // an instance's untold has changed
-	version  string     // of the catalog that servers are of
+	tellings *sync.Cond // signals a change of an instance's untold
+	version  string     // of the catalog that servers come from
 	servers  map[string]*server
-	retired  map[*instance]struct{}     // those that still have calls in flight
+	retired  map[*instance]struct{}     // instances that still have calls in flight
 	runs     map[string]map[string]bool // the servers that each run has used
 	lent     map[string]sessionLent     // by run
 	caused   map[string]*causes         // by run
-	limits   map[string]*limits         // by run, of those with calls in flight
-	running  int                        // instances that are not yet over
-	seats    map[string]int             // by tenant: instances that have a slot, or may take one
-	free     chan struct{}              // closed and made anew when a slot may be free
+	limits   map[string]*limits         // by run, for runs with calls in flight
+	running  int                        // instances whose slot is not free yet
+	seats    map[string]int             // by tenant: instances that hold a slot, or may take one
+	free     chan struct{}              // closed and replaced when a slot may be free
 	installs map[string]*installation   // by package, while they run, and for installPause after a failure
 }
 
@@ -149,7 +150,8 @@ func New(cfg Config) *Broker {
 	return b
 }
 
-// Close ends all servers and waits for them, at most until ctx ends: who frees their slots may have gone already.
+// Close ends all servers and waits for them until ctx ends. It may not wait longer: sandboxd and the proxy, which free
+// the slots, may already be gone.
 func (b *Broker) Close(ctx context.Context) {
 	b.cancel()
 	b.mu.Lock()
@@ -171,14 +173,14 @@ func (b *Broker) Close(ctx context.Context) {
 	}
 }
 
-// Running is how many servers run now.
+// Running returns the number of servers that run now.
 func (b *Broker) Running() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.running
 }
 
-// Tools are the tools of a server that code may call, as far as they are known. Nothing is started.
+// Tools returns the known tools of a server that code may call. It starts no server.
 func (b *Broker) Tools(name string) (tools []signature.Tool, known bool) {
 	s := b.server(name)
 	if s == nil {
@@ -190,7 +192,7 @@ func (b *Broker) Tools(name string) (tools []signature.Tool, known bool) {
 	return s.callable(s.tools), s.known
 }
 
-// Learn is Tools, but asks the server if they are not known. The error is a sentence for a model.
+// Learn is Tools, but asks the server if the tools are unknown. The error is a sentence for a model.
 func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, error) {
 	s := b.server(name)
 	if s == nil {
@@ -205,7 +207,7 @@ func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, erro
 	return s.callable(tools), nil
 }
 
-// callable are the tools that the configuration allows and that are not held back. Broker.mu is held.
+// callable returns the tools that the configuration allows and that are not held back. The caller holds Broker.mu.
 func (s *server) callable(tools []*tool) []signature.Tool {
 	var all []signature.Tool
 	for _, t := range tools {
@@ -216,7 +218,7 @@ func (s *server) callable(tools []*tool) []signature.Tool {
 	return all
 }
 
-// server is a server of the catalog, or nil.
+// server returns a server of the catalog, or nil.
 func (b *Broker) server(name string) *server {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()
@@ -225,8 +227,8 @@ func (b *Broker) server(name string) *server {
 	return b.servers[name]
 }
 
-// follow takes over another catalog: servers that are no longer in it, or are configured otherwise, end when their
-// calls in flight have. b.mu is held.
+// follow adopts a new catalog. A server that was removed or configured differently ends after its calls in flight. The
+// caller holds b.mu.
 func (b *Broker) follow(cat controlapi.Catalog) {
 	if cat.Version == b.version || b.ctx.Err() != nil {
 		return
@@ -239,6 +241,7 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 			continue
 		}
 		digest := digestOf(api)
+		// An unchanged server keeps its processes, so that a reload does not interrupt the work of other servers.
 		if s := old[api.Name]; s != nil && s.digest == digest {
 			b.servers[api.Name] = s
 			delete(old, api.Name)
@@ -257,9 +260,10 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 			b.retire(i)
 		}
 	}
-	for i := range b.retired { // of whatever catalog
+	// Instances of every earlier catalog are checked, because they may live on with a call in flight.
+	for i := range b.retired {
 		if next := b.servers[i.server.api.Name]; next != nil && identity(next.api) != identity(i.server.api) {
-			// The proxy knows its slot by the API's name, which now has other hosts or is another server's.
+			// The proxy finds a slot's hosts by the API's name, which now has other hosts or belongs to another server.
 			i.kill(errStopped)
 		}
 	}
@@ -268,23 +272,24 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 	}
 }
 
-// identity is what makes a server another one, however it is set.
+// identity returns the settings that make a server a different one. Other settings may change without this.
 func identity(api controlapi.API) string {
 	line, _ := json.Marshal([]any{api.Server.URL, api.Server.Package, api.Server.Command, api.Domains})
 	return string(line)
 }
 
-// digestOf is a digest of all that a server is started with.
+// digestOf returns a digest of everything that a server is started with.
 func digestOf(api controlapi.API) string {
 	line, _ := json.Marshal([]any{api.Server, api.Domains})
 	sum := sha256.Sum256(line)
 	return hex.EncodeToString(sum[:])
 }
 
-// use notes that a run uses a server, unless that excludes it from one that the run has used.
+// use records that a run uses a server. It fails if the configuration excludes one of the run's other servers.
 func (b *Broker) use(run string, s *server) *failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Either server's configuration may name the other, so the check must not depend on the order of the calls.
 	for _, other := range slices.Sorted(maps.Keys(b.runs[run])) {
 		if excludes(s.spec, other) || (b.servers[other] != nil && excludes(b.servers[other].spec, s.api.Name)) {
 			return &failure{
@@ -304,7 +309,7 @@ func excludes(spec controlapi.Server, other string) bool {
 	return slices.Contains(spec.ExclusiveWith, other)
 }
 
-// admit asks the server's breaker.
+// admit asks the server's breaker whether a call may be made.
 func (b *Broker) admit(s *server) (ok, probe bool, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -312,11 +317,12 @@ func (b *Broker) admit(s *server) (ok, probe bool, until time.Time) {
 	return ok, probe, s.breaker.until
 }
 
-// learn tells the server's breaker how a call went.
+// learn reports a call's result to the server's breaker.
 func (b *Broker) learn(s *server, probe bool, f *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	// An error that the server itself answered proves that its process and connection work.
 	case f == nil || f.code == serverError || f.code == resultTooLarge:
 		s.breaker.succeeded()
 		s.problem = ""

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// drainTime is how long the proxy may take to say what a server sent.
+	// drainTime is the time limit for the proxy's list of requests that a server sent.
 	drainTime = 2 * time.Second
-	// maxCaused is how many requests of servers a run's receipt shows.
+	// maxCaused is the largest number of servers' requests in a run's receipt.
 	maxCaused = 200
 )
 
-// causes are what the calls of one run made servers send.
+// causes are the requests that servers sent because of one run's calls.
 type causes struct {
 	pending sync.WaitGroup
 	list    []controlapi.Caused
@@ -26,14 +26,14 @@ type causes struct {
 
 type callKey struct{}
 
-// callOf is the call of a tool that a context belongs to, or nil.
+// callOf returns the call of a tool that a context belongs to, or nil.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// startCall counts a call that an instance is about to get, and tells the proxy whose call it is. After a failure the
-// caller must not send the call: the proxy would attribute its requests to another call.
+// startCall counts a call that is about to be sent to an instance, and reports the call's run to the proxy. After a
+// failure the caller must not send the call: the proxy would attribute its requests to another call.
 func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *failure) {
 	b.mu.Lock()
 	i.inFlight++
@@ -62,8 +62,8 @@ func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *fail
 	return id, unavailable("the proxy did not take the call: "+clean(err.Error()), "Try again.")
 }
 
-// settleCall records that the server has come to rest after a call, or may still work on it. In the second case the
-// call stays in the list as long as the process lives, once for each run.
+// settleCall records whether a server has stopped working on a call. If it may still work on the call, the list keeps
+// the call as long as the process lives, once per run.
 func (b *Broker) settleCall(i *instance, id uint64, r rest) {
 	b.mu.Lock()
 	n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id })
@@ -76,17 +76,19 @@ func (b *Broker) settleCall(i *instance, id uint64, r rest) {
 		i.abandoned = append(i.abandoned, call.Run)
 	}
 	b.mu.Unlock()
+	// The list that over sent still had this call, because the server had not settled yet.
 	if call.GivenUp {
 		b.parts.Go(func() { _ = i.sendCalls(b.ctx) }) // the next call sends the list again
 	}
 }
 
-// sendCalls sends the proxy the list of calls that the server works on. The proxy ignores a list that comes after a
-// newer one.
+// sendCalls sends the proxy the list of calls that the server works on. The proxy ignores a list that is older than its
+// current one.
 func (i *instance) sendCalls(ctx context.Context) error {
 	if len(i.server.api.Domains) == 0 { // it has no host to send to
 		return nil
 	}
+	// Sending under the lock keeps the versions in order, so that the proxy drops a list only if a newer one replaces it.
 	i.telling.Lock()
 	defer i.telling.Unlock()
 	b := i.server.broker
@@ -99,8 +101,8 @@ func (i *instance) sendCalls(ctx context.Context) error {
 	return i.slot.SetCalls(ctx, list)
 }
 
-// over tells the proxy that a call is over, and fetches the requests that the server sent during the call. If other
-// calls were in flight since the last fetch, these may have caused the requests.
+// over reports a call's end to the proxy, and fetches the requests that the server sent meanwhile. If other calls were
+// in flight since the last fetch, each call may have caused the requests.
 func (b *Broker) over(c *call, i *instance, id uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,6 +110,7 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 	among := i.window
 	i.window = i.inFlight
 	if n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id }); n >= 0 {
+		// The call stays in the list until settleCall removes it: the server may still work on it.
 		i.calls[n].GivenUp = true
 	}
 	if c == nil || b.ctx.Err() != nil || len(i.server.api.Domains) == 0 { // it has no host to send to
@@ -120,6 +123,7 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 		b.caused[c.run] = of
 	}
 	of.pending.Add(1)
+	// The caller's answer does not wait for the proxy; Caused does.
 	b.parts.Go(func() {
 		defer of.pending.Done()
 		ctx, cancel := context.WithTimeout(b.ctx, drainTime)
@@ -141,13 +145,13 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 	})
 }
 
-// told counts a call whose requests the broker knows, or will never know. The caller holds b.mu.
+// told counts a call whose requests are now known, or can no longer become known. The caller holds b.mu.
 func (b *Broker) told(i *instance) {
 	i.untold--
 	b.tellings.Broadcast()
 }
 
-// awaitTold waits until the requests of all calls of an ended instance are known. These calls are over soon.
+// awaitTold waits for the requests of all calls of an ended instance. Each call ends within drainTime.
 func (b *Broker) awaitTold(i *instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,7 +160,7 @@ func (b *Broker) awaitTold(i *instance) {
 	}
 }
 
-// Caused is what the calls of a run made servers send. It is asked once, when the run is over.
+// Caused returns and forgets the requests that servers sent for a run's calls. Call it once, after the run.
 func (b *Broker) Caused(run string) []controlapi.Caused {
 	b.mu.Lock()
 	of := b.caused[run]
@@ -165,6 +169,7 @@ func (b *Broker) Caused(run string) []controlapi.Caused {
 	if of == nil {
 		return nil
 	}
+	// Not under b.mu: the goroutines that are waited for need the lock.
 	of.pending.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()

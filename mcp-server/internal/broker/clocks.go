@@ -12,14 +12,15 @@ type limits struct {
 	clocks map[*countdown.Countdown]struct{}
 }
 
-// limitCall calls end after d. It does not count the time in which requests of the run wait for a person, up to
-// countdown.MostPaused in all.
+// limitCall calls end after d. The time in which requests of the run wait for a person does not count, up to
+// countdown.MostPaused in total.
 func (b *Broker) limitCall(run string, d time.Duration, end func()) (stop func()) {
 	clock := countdown.New(d, countdown.MostPaused, end)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.limitsOf(run)
 	l.clocks[clock] = struct{}{}
+	// A call may start while an earlier request of the run already waits for a person.
 	if l.paused {
 		clock.Pause()
 	}
@@ -32,7 +33,7 @@ func (b *Broker) limitCall(run string, d time.Duration, end func()) (stop func()
 	}
 }
 
-// Pause stops the time limits of a run's calls, or lets them go on.
+// Pause stops or resumes the time limits of a run's calls.
 func (b *Broker) Pause(run string, paused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// The codes of failures, as code sees them.
+// Codes of failures that code can see.
 const (
 	serverNotFound    = "server_not_found"
 	toolNotFound      = "tool_not_found"
@@ -30,7 +30,7 @@ const (
 	quarantined       = "quarantined"
 )
 
-// statuses are the HTTP statuses of the codes.
+// statuses maps a failure's code to its HTTP status.
 var statuses = map[string]int{
 	serverNotFound: http.StatusNotFound, toolNotFound: http.StatusNotFound,
 	badArguments: http.StatusUnprocessableEntity, badRequest: http.StatusBadRequest,
@@ -43,19 +43,19 @@ var statuses = map[string]int{
 	stashFull: http.StatusInsufficientStorage,
 }
 
-// failure is why a call has no result, as reported to code. All layers use this one error type.
+// failure is the reason why a call has no result. All layers use this type, and code sees it.
 type failure struct {
 	code    string
 	message string
 	hint    string
-	// data is what a server's error has beside its message, or nil.
+	// data is the data member of a server's error, or nil.
 	data json.RawMessage
-	// retryable: the call was not made, and may be possible later.
+	// retryable means that the call was not made, and may succeed later.
 	retryable bool
 	server    string
 	tool      string
 
-	// transport means that the server's process or connection failed, which counts for the breaker.
+	// transport means that the server's process or connection failed. The breaker counts such failures.
 	transport bool
 	// unsent means that the call was certainly not sent.
 	unsent bool
@@ -75,12 +75,12 @@ func (f *failure) write(w http.ResponseWriter) {
 	_, _ = w.Write(line) // an error means that the client is gone
 }
 
-// unavailable is the failure of a server that cannot be used now.
+// unavailable returns the failure for a server that cannot be used now.
 func unavailable(message, hint string) *failure {
 	return &failure{code: serverUnavailable, message: message, hint: hint, retryable: true, unsent: true}
 }
 
-// ended is the failure of a call whose server ended under it.
+// ended returns the failure for a call whose server ended during the call.
 func ended(why string, unsent bool) *failure {
 	f := &failure{code: serverUnavailable, message: why, transport: true, unsent: unsent, retryable: unsent}
 	if !unsent {
@@ -89,7 +89,7 @@ func ended(why string, unsent bool) *failure {
 	return f
 }
 
-// late is the failure of a call whose time is over.
+// late returns the failure for a call that exceeded its time limit.
 func late(limit time.Duration) *failure {
 	return &failure{
 		code: timedOut, message: fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond)),
@@ -98,10 +98,10 @@ func late(limit time.Duration) *failure {
 	}
 }
 
-// maxErrorData bounds what is handed on of a server's error beside its message, in bytes.
+// maxErrorData bounds the data of a server's error that is passed on to code, in bytes.
 const maxErrorData = 64 << 10
 
-// dataOf is the data of a server's JSON-RPC error, or nil: there is none, or it is too long.
+// dataOf returns the data of a server's JSON-RPC error. It returns nil if the data is missing or too long.
 func dataOf(e *frame.Error) json.RawMessage {
 	var of struct{ Data json.RawMessage }
 	if json.Unmarshal(e.Data, &of) != nil || len(of.Data) > maxErrorData {
@@ -110,7 +110,7 @@ func dataOf(e *frame.Error) json.RawMessage {
 	return of.Data
 }
 
-// fromBridge is the only place that makes an error of the bridge one for code.
+// fromBridge converts a bridge's error to one for code. It is the only place that does so.
 func fromBridge(e *frame.Error) *failure {
 	message := clean(e.Message)
 	switch e.Code {
@@ -121,7 +121,7 @@ func fromBridge(e *frame.Error) *failure {
 	case frame.NotSent:
 		return ended(message, true)
 	case frame.Cancelled, frame.Abandoned:
-		// Answers to calls that the broker cancelled come elsewhere: this bridge gave up by itself, because it is ending.
+		// Answers to calls that the broker cancelled take another path. Here the bridge gave up because it is ending.
 		return ended("the connection to the server ended", false)
 	}
 	return ended(message, false)

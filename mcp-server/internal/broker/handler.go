@@ -24,7 +24,7 @@ import (
 // maxBody is the largest body of a request, in bytes.
 const maxBody = 16 << 20
 
-// ServeHTTP answers the proxy's requests, which are those that code made:
+// ServeHTTP answers the requests of code, which the proxy passes on:
 //
 //	POST /{server}/{tool}           arguments, an object -> the CallToolResult, with "_schema" and "_hint": see marked
 //	GET  /{server}                  -> {"tools": [...]}
@@ -33,16 +33,18 @@ const maxBody = 16 << 20
 //	POST /{server}/$prompt          {"name", "arguments"} -> the GetPromptResult
 //	POST /$stash/{get,set,delete,keys}
 //
-// The end of a request cancels what it asked for. A call that a dry run records is checked, and not made: see plan.go.
+// If a request ends early, its call is cancelled. A call that a dry run records is checked but not made: see plan.go.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	c := call{broker: b, run: r.Header.Get(controlapi.HeaderRun), plan: r.Header.Get(controlapi.HeaderPlan)}
 	if c.plan == controlapi.PlanSend {
+		// The run that recorded the call is usually over, so cfg.Session no longer knows its session.
 		b.lend(c.run, r.Header.Get(controlapi.HeaderSession))
 	}
 	c.memory = b.memory.Open(b.holderOf(c.run))
 	defer c.memory.Close()
 	result, f := c.serve(r)
+	// The account stays open until the answer is written: a slow reader would otherwise hold memory that is not counted.
 	if f == nil && !c.memory.Take(int64(len(result))) {
 		result, f = nil, &failure{
 			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
@@ -64,7 +66,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(result) // an error means that the client is gone
 }
 
-// outcome is how a call ended, in a word.
+// outcome returns a call's result in one word: "ok", "tool_error" or the code of a failure.
 func outcome(result []byte, f *failure) string {
 	if f != nil {
 		return f.code
@@ -72,6 +74,7 @@ func outcome(result []byte, f *failure) string {
 	var r struct {
 		IsError bool `json:"isError"`
 	}
+	// The search is cheap, and spares most results the decoding.
 	if bytes.Contains(result, []byte(`"isError"`)) && json.Unmarshal(result, &r) == nil && r.IsError {
 		return "tool_error"
 	}
@@ -82,19 +85,19 @@ func outcome(result []byte, f *failure) string {
 type call struct {
 	broker *Broker
 	run    string
-	name   string // of the server, as it was asked for
+	name   string // of the server, as the request wrote it
 	tool   string
 	server *server
-	limit  time.Duration      // how long code wants to wait, or 0
+	limit  time.Duration      // the timeout that code set, or 0
 	memory *membudget.Account // for arguments and answers
 
 	plan    string // HeaderPlan
-	planned bool   // it was checked, and not made
+	planned bool   // checked, but not made
 
-	unasked atomic.Pointer[string] // why the user was not asked what the server wanted to know
+	unasked atomic.Pointer[string] // why a server's question was not put to the user
 }
 
-// serve routes a request.
+// serve routes a request to the stash or to a server.
 func (c *call) serve(r *http.Request) ([]byte, *failure) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i, p := range parts {
@@ -120,6 +123,7 @@ func (c *call) serve(r *http.Request) ([]byte, *failure) {
 		return c.stashed(body)
 	}
 	if ms, err := strconv.ParseInt(r.Header.Get(controlapi.HeaderTimeout), 10, 64); err == nil && ms > 0 {
+		// The inner min comes first, because a large ms times time.Millisecond would overflow.
 		c.limit = min(time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
 	}
 	if c.server = c.broker.server(c.name); c.server == nil {
@@ -133,7 +137,7 @@ func (c *call) serve(r *http.Request) ([]byte, *failure) {
 	return c.route(r, body)
 }
 
-// read reads a request's body.
+// read reads a request's body, within maxBody and the memory that the run's holder has left.
 func (c *call) read(r *http.Request) ([]byte, *failure) {
 	body, err := io.ReadAll(c.memory.Reader(io.LimitReader(r.Body, maxBody+1)))
 	if errors.Is(err, membudget.ErrFull) {
@@ -146,6 +150,7 @@ func (c *call) read(r *http.Request) ([]byte, *failure) {
 	if len(body) > maxBody {
 		return nil, &failure{code: badArguments, message: fmt.Sprintf("the arguments are larger than %d MiB", maxBody>>20)}
 	}
+	// The frame for the bridge nests the arguments two levels deeper, and a frame beyond MaxDepth is not read.
 	if frame.Depth(body) > frame.MaxDepth-2 {
 		return nil, &failure{code: badArguments, message: "the arguments nest too deep"}
 	}
@@ -180,24 +185,25 @@ func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
 	return c.call(ctx, body)
 }
 
-// key is whose instance the call uses.
+// key returns the key of the instance that the call uses: a run's, a session's, a tenant's or the shared one.
 func (c *call) key() (string, *failure) {
 	session, ok := c.broker.session(c.run)
 	of := tenant.Of(session)
 	switch {
-	case !ok: // its owner is not known
+	case !ok: // its owner is unknown
 		return "", &failure{code: cancelled, message: "the run is over"}
 	case c.server.spec.State == "run":
 		return c.run, nil
 	case c.server.spec.State == "session":
 		return "session " + session, nil
-	case of != "": // another tenant must not see what this one does there
+	case of != "": // another tenant must not see this one's data there
 		return "tenant " + of, nil
 	}
 	return "", nil
 }
 
-// tenantOf is the tenant whose instance has the key, or empty: the operator's. Of a run that is over it is nobody.
+// tenantOf returns the tenant whose instance has the key. Empty means the operator. The key of a run that is over is
+// returned unchanged, and matches no tenant.
 func (b *Broker) tenantOf(key string) string {
 	if name, ok := strings.CutPrefix(key, "tenant "); ok {
 		return name
@@ -212,8 +218,8 @@ func (b *Broker) tenantOf(key string) string {
 	return tenant.Of(session)
 }
 
-// request makes a request to the server, within its time limit. Only a limit that code has set includes the server's
-// start.
+// request makes a request to the server within its time limit. Only a limit that code has set includes the time to
+// start the server.
 func (c *call) request(ctx context.Context, method string, params any, repeat bool) ([]byte, *failure) {
 	key, f := c.key()
 	if f != nil {
@@ -230,6 +236,7 @@ func (c *call) request(ctx context.Context, method string, params any, repeat bo
 	defer cancel(nil)
 	defer c.broker.limitCall(c.run, limit, func() { cancel(context.DeadlineExceeded) })()
 	raw, f := c.server.request(ctx, key, method, params, repeat)
+	// A failure that was not sent keeps its own code: it is retryable, and a timeout is not.
 	if f != nil && !f.unsent && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return nil, late(limit)
 	}
@@ -239,7 +246,7 @@ func (c *call) request(ctx context.Context, method string, params any, repeat bo
 	return raw, f
 }
 
-// list is the tools that code may call, with their definitions.
+// list returns the definitions of the tools that code may call, as JSON.
 func (c *call) list(ctx context.Context) ([]byte, *failure) {
 	tools, f := c.tools(ctx, c.server.learn)
 	if f != nil {
@@ -258,7 +265,7 @@ func (c *call) list(ctx context.Context) ([]byte, *failure) {
 	return line, nil
 }
 
-// tools are all tools of the server, from one of its methods.
+// tools returns all tools of the server, from one of its methods, within the limit that code has set.
 func (c *call) tools(ctx context.Context, from func(context.Context) ([]*tool, *failure)) ([]*tool, *failure) {
 	if _, f := c.key(); f != nil { // the run is over
 		return nil, f
@@ -271,7 +278,7 @@ func (c *call) tools(ctx context.Context, from func(context.Context) ([]*tool, *
 	return from(ctx)
 }
 
-// call calls a tool.
+// call checks and calls a tool.
 func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	began := time.Now()
 	tools, f := c.tools(ctx, c.server.list)
@@ -279,6 +286,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		return nil, f
 	}
 	t, f := find(tools, c.tool)
+	// Another call may just have added the tool.
 	if f != nil && f.code == toolNotFound {
 		if newer, failed := c.tools(ctx, c.server.listAgain); failed == nil && newer != nil {
 			t, f = find(newer, c.tool)
@@ -287,6 +295,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	if f != nil {
 		return nil, f
 	}
+	// From here on the name is the server's, not the alias that code may have written.
 	c.tool = t.Name
 	if t.task {
 		return nil, &failure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do",
@@ -307,12 +316,14 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	}
 	//defence:dry-run-approved
 	checks := c.plan == controlapi.PlanCheck
+	// Only a tool that claims to be read-only really runs in a dry run.
 	//defence:dry-run-tools
 	records := c.plan == controlapi.PlanRecord && !t.reads
 	if checks || records {
 		c.planned = true
 		return []byte("{}"), nil
 	}
+	// The limit of code includes the time for listing the tools.
 	if c.limit > 0 {
 		if c.limit -= time.Since(began); c.limit <= 0 {
 			return nil, &failure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
@@ -333,9 +344,9 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	return marked(raw, len(t.OutputSchema) > 0, hint)
 }
 
-// checked finds mistakes in arguments before anything is sent.
+// checked reports mistakes in a call's arguments before the call is sent, or nil.
 func checked(t *tool, body []byte) *failure {
-	if bytes.TrimSpace(body)[0] != '{' || !json.Valid(body) { // not unmarshalled: that takes many times the memory
+	if bytes.TrimSpace(body)[0] != '{' || !json.Valid(body) { // not unmarshalled: that would take many times the memory
 		return &failure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
 	}
 	if list := mistakes(t.InputSchema, body); len(list) > 0 {
@@ -344,7 +355,7 @@ func checked(t *tool, body []byte) *failure {
 	return nil
 }
 
-// hintOf is a tool's signature.
+// hintOf returns a tool's signature.
 func hintOf(t *tool) string {
 	args := signature.Arguments(t.InputSchema)
 	if len(args) > signature.MaxLength {
@@ -353,13 +364,14 @@ func hintOf(t *tool) string {
 	return clean(t.Name) + "(" + args + ")"
 }
 
-// marked adds to a result "_schema" (is there an outputSchema?) and, for an error, "_hint": last, so that they override
-// the server's.
+// marked adds two members to a result: "_schema" reports whether the tool has an outputSchema, and "_hint" explains an
+// error. They come last, so that they override members of the same name from the server.
 func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
 		return nil, &failure{code: serverError, message: "the server's result is no object"}
 	}
+	// The bytes are joined instead of decoded, because a result may be large and its numbers must stay exact.
 	inside := bytes.TrimSpace(text[1 : len(text)-1])
 	out := append(make([]byte, 0, len(text)+48+2*len(hint)), text[:len(text)-1]...)
 	if len(inside) > 0 {

@@ -16,17 +16,19 @@ import (
 )
 
 const (
-	// connectMargin is what starting may take beyond the server's own time to connect: the slot and the bridge.
+	// connectMargin is the time that a start may take beyond the server's time to connect. It covers the slot and the
+	// bridge.
 	connectMargin = 5 * time.Second
-	// settleTime is how long a cancelled call may take to be answered by the bridge, which gives the server 2 s.
+	// settleTime is the time limit for the bridge's answer to a cancelled call. The bridge gives the server 2 s.
 	settleTime = 4 * time.Second
-	// outQueue is how many frames may wait to be written to a bridge.
+	// outQueue is the number of frames that may wait for a bridge.
 	outQueue = 16
-	// readTime is after how long a bridge that does not read a request counts as failed.
+	// readTime is how long a bridge may leave a request unread before this counts as a failure.
 	readTime = 10 * time.Second
-	// maxProgress is how much of what a server says with its progress is shown, in characters.
+	// maxProgress bounds a server's progress message, in characters.
 	maxProgress = 200
-	// logBurst and logRate bound what an instance prints: bytes at once, and a second. They are above the bridge's own.
+	// logBurst and logRate bound an instance's log output: bytes at once, and bytes per second. The bridge's own bounds
+	// are lower.
 	logBurst = 128 << 10
 	logRate  = 16 << 10
 )
@@ -36,61 +38,61 @@ type Slot interface {
 	// Read and Write are the bridge's output and input. Both fail when the bridge has ended.
 	Read(p []byte) (int, error)
 	Write(p []byte) (int, error)
-	// Start is the first frame for the bridge.
+	// Start returns the first frame for the bridge.
 	Start() frame.Start
 	// SetCalls tells the proxy which calls the server works on.
 	SetCalls(ctx context.Context, calls controlapi.ServerCalls) error
-	// Drain returns what the proxy did for the server since the last Drain. The zero Cause is none.
+	// Drain returns the proxy's record of the server since the last Drain. The zero Cause means no call.
 	Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error)
-	// Stop ends everything in the slot, so that Read fails. It may be called more than once.
+	// Stop ends everything in the slot, so that Read fails. It may be called repeatedly.
 	Stop()
-	// Close is Stop, and frees the slot. It may be called more than once.
+	// Close is Stop, and frees the slot. It may be called repeatedly.
 	Close() error
 }
 
-// instance is one process of a server, or one connection to a remote one, in a slot of its own.
+// instance is one process of a local server, or one connection to a remote server, in a separate slot.
 type instance struct {
 	server *server
-	key    string // whose it is: everyone's, a session's or a run's
+	key    string // its owner: all, a tenant, a session or a run
 
-	ready chan struct{} // closed when the server is connected, or will not be
+	ready chan struct{} // closed when the server is connected, or will never be
 	gone  chan struct{} // closed when the instance has ended
 	left  chan struct{} // closed after gone, when its slot is free
 	kill  context.CancelCauseFunc
 	out   chan frame.ToBridge
 	slot  Slot // set before ready is closed
 
-	logged float64   // bytes printed at logAt, less what may be printed by then; of the reading goroutine
-	logAt  time.Time // when something was printed last
+	logged float64   // bytes printed at logAt, less logRate since then; only for the reading goroutine
+	logAt  time.Time // the time of the last output
 
 	// Guarded by Broker.mu.
-	users   int       // calls that hold it
-	used    time.Time // when the last one let go
-	retired bool      // no new calls; it ends with its last user
-	tenant  string    // who has a seat for it; see Broker.seat
-	// inFlight are the calls that the server has, window those that it had since the proxy was last asked what it sent.
+	users   int       // calls that hold the instance
+	used    time.Time // when its last call let go
+	retired bool      // gets no new calls, and ends with its last one
+	tenant  string    // the tenant whose seat it takes; see Broker.seat
+	// inFlight is the number of the server's calls. window is that number since the last fetch of its requests.
 	inFlight, window int
-	untold           int // calls of which the proxy has not yet told what they made the server send
-	// calls are those that the server works on, or may still work on. lastCall is the ID of the last one. abandoned are
-	// the runs whose callers gave up a call that the server may still work on. version counts the lists that were sent to
-	// the proxy.
+	untold           int // calls whose requests the proxy has not reported yet
+	// calls are the calls that the server works on, or may still work on. lastCall is the ID of the newest call. abandoned
+	// are the runs whose callers gave up a call that the server may still work on. version counts the lists that the proxy
+	// was sent.
 	calls             []controlapi.ServerCall
 	lastCall, version uint64
 	abandoned         []string
 
-	telling sync.Mutex // held while a list of calls is on its way to the proxy
+	telling sync.Mutex // held while the proxy is sent a list of calls
 
 	mu      sync.Mutex
 	id      uint64
 	pending map[uint64]*pending
-	err     *failure // why it is not ready, or has gone
+	err     *failure // why the instance is not ready, or has ended
 	info    frame.Ready
 }
 
-// errStopped is the cause of an instance's end when it is wanted.
+// errStopped is the cause of an instance's end if the broker wanted it.
 var errStopped = errors.New("the server was stopped")
 
-// run starts the server, passes frames until it ends, and clears up.
+// run starts the server, passes frames until the server ends, and cleans up.
 func (i *instance) run(ctx context.Context) {
 	err := i.serve(ctx)
 	if ctx.Err() != nil {
@@ -104,6 +106,7 @@ func (i *instance) run(ctx context.Context) {
 	i.mu.Lock()
 	i.err = f
 	i.mu.Unlock()
+	// Removed before ready and gone are closed, so that a caller that wakes up cannot get this instance again.
 	i.server.broker.remove(i, f)
 	select {
 	case <-i.ready:
@@ -111,6 +114,7 @@ func (i *instance) run(ctx context.Context) {
 		close(i.ready)
 	}
 	close(i.gone)
+	// The slot must stay registered until then: after it is free, the proxy no longer knows its requests.
 	i.server.broker.awaitTold(i) // the proxy knows nothing of a slot that is free
 	if i.slot != nil {
 		if err := i.slot.Close(); err != nil {
@@ -138,6 +142,7 @@ func (i *instance) serve(ctx context.Context) error {
 		return err
 	}
 	i.slot = slot
+	// Reading blocks without regard to ctx, so the end of ctx has to end the slot.
 	stop := context.AfterFunc(ctx, slot.Stop)
 	defer stop()
 	go i.write(ctx)
@@ -150,6 +155,7 @@ func (i *instance) serve(ctx context.Context) error {
 		})
 	})
 	defer timer.Stop()
+	// This does not block: the queue is empty, and calls wait for ready.
 	i.out <- frame.ToBridge{Start: &start}
 	r := frame.NewReader(slot)
 	for {
@@ -167,6 +173,7 @@ func (i *instance) serve(ctx context.Context) error {
 func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 	switch {
 	case f.Ready != nil:
+		// A second close of ready would panic, and a hostile server can write frames itself.
 		select {
 		case <-i.ready:
 			return errors.New("the bridge is ready twice")
@@ -195,6 +202,7 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 	case f.ID != 0:
 		i.mu.Lock()
 		p := i.pending[f.ID]
+		// Deleted with the first answer: a second answer to the same ID would block the reading goroutine.
 		delete(i.pending, f.ID)
 		i.mu.Unlock()
 		if p != nil {
@@ -204,11 +212,12 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 	return nil
 }
 
-// progress tells the client of the run that called how far the server is with the call.
+// progress reports the progress of a call to the client of the run that made the call.
 func (i *instance) progress(p frame.Progress) {
 	i.mu.Lock()
 	of := i.pending[p.Request]
 	i.mu.Unlock()
+	// The server chooses the ID, so it may name a request of another kind or none at all.
 	if of == nil || of.call == nil {
 		return
 	}
@@ -222,7 +231,7 @@ func (i *instance) progress(p frame.Progress) {
 	i.server.broker.cfg.Progress(of.call.run, i.server.api.Name+"."+of.call.tool+": "+text)
 }
 
-// print logs what the server printed, in short lines at a bounded rate. The bridge bounds it too, but the server can
+// print logs a server's output in short lines, at a bounded rate. The bridge bounds the rate too, but the server can
 // write to the bridge's output itself.
 func (i *instance) print(text string) {
 	now := time.Now()
@@ -235,14 +244,14 @@ func (i *instance) print(text string) {
 	i.server.log(strings.ToValidUTF8(text, ""))
 }
 
-// write writes frames until the instance ends. Writing blocks while the bridge does not read.
+// write writes frames until the instance ends. It blocks while the bridge does not read.
 func (i *instance) write(ctx context.Context) {
 	w := frame.NewWriter(i.slot)
 	for {
 		select {
 		case f := <-i.out:
 			if err := w.Write(f); err != nil {
-				// The bridge has ended. Its reader learns why.
+				// The bridge has ended. The reading goroutine gets the reason, which is better than this error.
 				select {
 				case <-i.gone:
 				case <-ctx.Done():
@@ -259,7 +268,7 @@ func (i *instance) write(ctx context.Context) {
 	}
 }
 
-// why is why the instance is not ready, or has gone, for a call that was or was not sent.
+// why returns the reason why the instance is not ready or has ended, for a call that was or was not sent.
 func (i *instance) why(unsent bool) *failure {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -273,7 +282,7 @@ func (i *instance) why(unsent bool) *failure {
 	return &f
 }
 
-// wait waits until the server is connected.
+// wait waits for the server's connection.
 func (i *instance) wait(ctx context.Context) *failure {
 	select {
 	case <-i.ready:
@@ -283,8 +292,8 @@ func (i *instance) wait(ctx context.Context) *failure {
 	}
 }
 
-// ask sends a request and waits for its answer. When ctx ends the request is cancelled, and settled is called in the
-// background with whether the server lives on; otherwise it is called before ask returns.
+// ask sends a request and waits for its answer. If ctx ends, the request is cancelled, and settled gets the server's
+// state later in the background. Otherwise settled is called before ask returns.
 func (i *instance) ask(ctx context.Context, method string, params any, settled func(rest)) (json.RawMessage, *failure) {
 	if ctx.Err() != nil {
 		settled(atRest)
@@ -296,13 +305,14 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 		return nil, &failure{code: badRequest, message: err.Error()}
 	}
 	select {
-	case <-i.gone: // there may be room in i.out all the same
+	case <-i.gone: // i.out may have room even then
 		settled(atRest)
 		return nil, i.why(true)
 	default:
 	}
 	i.mu.Lock()
 	i.id++
+	// The answer's channel has room for one frame, so that the reading goroutine never waits for this one.
 	id, answer := i.id, make(chan frame.FromBridge, 1)
 	i.pending[id] = &pending{answer: answer, call: callOf(ctx), ctx: ctx}
 	i.mu.Unlock()
@@ -315,7 +325,7 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	case <-ctx.Done():
 		i.forget(id)
 		settled(atRest)
-		// Code says how long it waits: calls that it gives up at once must not count as failures of the server.
+		// Code chooses its timeout: calls that it gives up at once must not count as failures of the server.
 		return nil, &failure{
 			code: timedOut, message: "the server does not read", unsent: true, transport: time.Since(began) >= readTime,
 		}
@@ -335,12 +345,13 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 		return nil, i.why(false)
 	case <-ctx.Done():
 	}
+	// In the background, because code has waited long enough; the call's turn stays taken until the server is at rest.
 	go i.cancel(id, answer, settled)
 	return nil, &failure{code: timedOut, message: "cancelled"}
 }
 
-// awaitEnd waits, after an answer which says that the server's process ended, until the bridge has reported how and the
-// instance is removed: the next call must not get it.
+// awaitEnd handles an answer that reports the end of the server's process. It waits until the instance is removed, so
+// that the next call cannot get this instance.
 func (i *instance) awaitEnd(f frame.FromBridge) {
 	if i.server.spec.URL != "" || f.Error == nil || (f.Error.Code != frame.Gone && f.Error.Code != frame.NotSent) {
 		return
@@ -352,12 +363,13 @@ func (i *instance) awaitEnd(f frame.FromBridge) {
 	}
 }
 
-// result is what a frame answers.
+// result converts a frame to a call's result.
 func (i *instance) result(f frame.FromBridge) (json.RawMessage, *failure) {
 	if f.Error == nil {
 		return f.Result, nil
 	}
 	e := fromBridge(f.Error)
+	// The instance's own failure is more precise than the bridge's answer to one request.
 	if why := i.why(e.unsent); e.transport && why != nil {
 		return nil, why
 	}
@@ -368,12 +380,12 @@ func (i *instance) result(f frame.FromBridge) (json.RawMessage, *failure) {
 type rest int
 
 const (
-	atRest    rest = iota // it has nothing more to do for the call
-	abandoned             // it lives, but does not say whether it stopped
-	hung                  // it answers nothing
+	atRest    rest = iota // it has finished with the call
+	abandoned             // it lives, but does not report whether it stopped
+	hung                  // it does not answer
 )
 
-// cancel cancels a request and waits for the server to come to rest.
+// cancel cancels a request and waits until the server has stopped working on it.
 func (i *instance) cancel(id uint64, answer <-chan frame.FromBridge, settled func(rest)) {
 	timer := time.NewTimer(settleTime)
 	defer timer.Stop()
@@ -405,7 +417,7 @@ func (i *instance) cancel(id uint64, answer <-chan frame.FromBridge, settled fun
 	}
 }
 
-// forget gives up an answer.
+// forget drops a request whose answer is no longer wanted.
 func (i *instance) forget(id uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
-// hold returns the instance for a call, and starts it if necessary.
+// hold returns the instance for a call, and starts one if necessary.
 func (b *Broker) hold(s *server, key string) (*instance, *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -21,11 +21,12 @@ func (b *Broker) hold(s *server, key string) (*instance, *failure) {
 	if i == nil {
 		i = b.begin(s, key)
 	}
+	// Counted under the same lock as the look-up: otherwise the sweep could stop the instance in between.
 	i.users++
 	return i, nil
 }
 
-// begin starts an instance. b.mu is held.
+// begin starts an instance. The caller holds b.mu.
 func (b *Broker) begin(s *server, key string) *instance {
 	ctx, kill := context.WithCancelCause(b.ctx)
 	i := newInstance(s, key, kill)
@@ -38,8 +39,9 @@ func (b *Broker) begin(s *server, key string) *instance {
 	return i
 }
 
-// letGo ends a call's hold of an instance. A server that hangs is stopped; one that may still work on a cancelled call
-// gets no new calls. One with the state of a session or run gets them until the call's run is over: see clear.
+// letGo releases an instance after a call. A server that hangs is stopped. A server that may still work on a cancelled
+// call gets no new calls. If it keeps state for a session or run, it gets calls until the cancelled call's run is over:
+// see clear.
 func (b *Broker) letGo(i *instance, r rest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,9 +63,10 @@ func (b *Broker) letGo(i *instance, r rest) {
 	}
 }
 
-// retire gives an instance no new calls, and stops it after its last one. b.mu is held.
+// retire gives an instance no new calls, and stops it after its last one. The caller holds b.mu.
 func (b *Broker) retire(i *instance) {
 	i.retired = true
+	// A newer instance may already have taken the key.
 	if i.server.instances[i.key] == i {
 		delete(i.server.instances, i.key)
 	}
@@ -74,7 +77,7 @@ func (b *Broker) retire(i *instance) {
 	b.retired[i] = struct{}{}
 }
 
-// remove removes an instance that has ended from its server.
+// remove takes an ended instance out of its server.
 func (b *Broker) remove(i *instance, f *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +94,7 @@ func (b *Broker) remove(i *instance, f *failure) {
 	}
 }
 
-// freed records that an instance's slot is free.
+// freed records that an instance's slot is free, and wakes every launch that waits for one.
 func (b *Broker) freed(i *instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +108,7 @@ func (b *Broker) freed(i *instance) {
 	b.free = make(chan struct{})
 }
 
-// sweep stops what is idle, and forgets runs that are over.
+// sweep stops idle servers, and forgets runs that are over.
 func (b *Broker) sweep() {
 	tick := time.NewTicker(sweepTime)
 	defer tick.Stop()
@@ -136,6 +139,7 @@ func (b *Broker) clear(now time.Time) {
 			delete(b.runs, run)
 		}
 	}
+	// Calls can end after their run's receipt was made, and Caused is not called again for that run.
 	for run := range b.caused { // calls that ended after the run was asked for
 		if _, ok := b.sessionOf(run); !ok {
 			delete(b.caused, run)
@@ -145,6 +149,7 @@ func (b *Broker) clear(now time.Time) {
 		for _, i := range s.instances {
 			ended := func(run string) bool { _, runs := b.sessionOf(run); return !runs }
 			over := s.spec.State == "run" && i.key != "" && ended(i.key)
+			// An instance that may still work for an ended run must go: its requests would look like those of the next run.
 			if i.users == 0 && (over || now.Sub(i.used) > s.idle()) || slices.ContainsFunc(i.abandoned, ended) {
 				b.retire(i)
 			}

@@ -14,7 +14,7 @@ const (
 	// pattern such as "(a{999}){9}" can have many.
 	maxPattern = 256
 	maxProgram = 2000
-	// patternWork is the work that a pattern counts as.
+	// patternWork is the work that compiling a pattern counts as.
 	patternWork = 1000
 )
 
@@ -58,6 +58,7 @@ func (c *checker) checkLength(s map[string]any, of string, n int, path string) {
 
 // checkText checks a string's length and pattern.
 func (c *checker) checkText(s map[string]any, value, path string) {
+	// Only long texts cost work here: counting the runes of a text is fast.
 	if !c.spend(len(value) >> 10) {
 		return
 	}
@@ -67,6 +68,7 @@ func (c *checker) checkText(s map[string]any, value, path string) {
 	if p.matcher == nil {
 		return
 	}
+	// Matching takes time in proportion to the program times the text, so this product counts as work.
 	//defence:pattern-work
 	if !c.spend(p.size * (1 + len(value)) / 64) {
 		return
@@ -76,14 +78,14 @@ func (c *checker) checkText(s map[string]any, value, path string) {
 	}
 }
 
-// pattern is a compiled pattern and its number of instructions. Without a matcher it is not checked.
+// pattern is a compiled pattern and its number of instructions. A pattern without a matcher is not checked.
 type pattern struct {
 	matcher *regexp.Regexp
 	size    int
 }
 
-// compilePattern compiles a pattern once. It returns one without a matcher if only JavaScript understands the pattern,
-// or if it is large.
+// compilePattern compiles a pattern once. It returns a pattern without a matcher if the pattern is too large, or if
+// only JavaScript understands it.
 func (c *checker) compilePattern(source string) pattern {
 	p, ok := c.patterns[source]
 	if ok || source == "" || len(source) > maxPattern || !c.spend(patternWork) {
@@ -91,6 +93,7 @@ func (c *checker) compilePattern(source string) pattern {
 	}
 	if tree, err := syntax.Parse(source, syntax.Perl); err == nil {
 		program, err := syntax.Compile(tree.Simplify())
+		// The instructions are counted before regexp.Compile, which would build a large program first.
 		//defence:pattern-work permits
 		if err == nil && len(program.Inst) <= maxProgram {
 			p.size = len(program.Inst)
@@ -119,7 +122,7 @@ func (c *checker) checkArray(s map[string]any, value []any, path string, depth i
 	}
 }
 
-// checkUnique requires that an array has each simple value only once.
+// checkUnique requires that an array has each simple value at most once.
 func (c *checker) checkUnique(value []any, path string) {
 	seen := map[any]bool{}
 	for i, item := range value {

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 )
 
-// find finds a tool by its name, or by an alias that is only one tool's.
+// find finds a tool by its name, or by an alias that fits only one tool.
 func find(tools []*tool, name string) (*tool, *failure) {
 	var same []*tool
 	var names []string
@@ -45,11 +45,11 @@ func find(tools []*tool, name string) (*tool, *failure) {
 	}
 }
 
-// allowed applies the globs of a server's configuration to a tool's name.
+// allowed applies a configuration's globs to a tool's name. An empty allow list allows all tools; deny wins.
 func allowed(name string, allow, deny []string) bool {
 	matches := func(g string) bool { return toolname.Match(g, name) }
 	return (len(allow) == 0 || slices.ContainsFunc(allow, matches)) && !slices.ContainsFunc(deny, matches)
 }
 
-// clean is a text of a server on one line, bounded.
+// clean returns a server's text on one line, at most signature.MaxText characters.
 func clean(text string) string { return signature.Clean(text, signature.MaxText) }

@@ -21,29 +21,30 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// pins are the definitions of tools that the user has accepted. What a server declares when it is first asked is
-// accepted: whoever adds a server trusts it as it is now. What it declares later is held back until the user has seen
-// it.
+// pins are the definitions of tools that the user has accepted. The first definitions of a server count as accepted,
+// because a user who adds a server trusts its present state. Later changes are held back until the user has reviewed
+// them.
 type pins struct {
-	dir string // empty: they are forgotten with the process
+	dir string // empty: the pins are lost when the process ends
 
 	mu     sync.Mutex
 	loaded map[string]*pinned // by server
-	said   map[string]string  // by server: what was last said to be held back
+	said   map[string]string  // by server: the last reported list of held tools
 }
 
-// pinned is what is accepted of one server: a file of pins.dir.
+// pinned is the content of one file of pins.dir: the accepted tools of one server.
 type pinned struct {
-	// Server is what the definitions are of: see subject.
+	// Server identifies the server of the definitions: see subject.
 	Server string `json:"server"`
-	// Tools are the definitions by name, as canonical writes them.
+	// Tools are the definitions by name, in the form that canonical writes.
 	Tools map[string]json.RawMessage `json:"tools"`
 }
 
-// subject is what a server is, whatever its version and its settings: another one in its place starts anew, a new
-// version does not.
+// subject identifies a server without its version and settings. If another server takes its name, acceptance starts
+// again; a new version of the same server does not cause this.
 func subject(s controlapi.Server) string {
 	name := s.Package
+	// A scope such as npm:@scope/name begins with @ too, which is no version.
 	if at := strings.LastIndex(name, "@"); at > len("npm:") {
 		name = name[:at]
 	}
@@ -51,19 +52,20 @@ func subject(s controlapi.Server) string {
 	return string(line)
 }
 
-// taskOnly is the support of tasks of a tool that runs as a task only.
+// taskOnly is the value of taskSupport for a tool that runs only as a task.
 const taskOnly = "required"
 
-// canonical is a tool's definition as far as models and code act on it, with keys in order.
+// canonical returns the parts of a tool's definition that models and code act on, with sorted keys.
 func canonical(raw json.RawMessage) json.RawMessage {
 	var all map[string]any
 	dec := json.NewDecoder(bytes.NewReader(raw))
+	// Numbers stay exact: a float64 would make two different definitions equal.
 	dec.UseNumber()
 	if dec.Decode(&all) != nil {
 		return json.RawMessage("{}") // definitions reads objects only
 	}
 	keys := []string{"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
-	if how, _ := all["execution"].(map[string]any); how["taskSupport"] == taskOnly { // else it means nothing here
+	if how, _ := all["execution"].(map[string]any); how["taskSupport"] == taskOnly { // other values have no effect here
 		keys = append(keys, "execution")
 	}
 	maps.DeleteFunc(all, func(key string, _ any) bool { return !slices.Contains(keys, key) })
@@ -71,15 +73,15 @@ func canonical(raw json.RawMessage) json.RawMessage {
 	return line
 }
 
-// Why a tool is held back.
+// Reasons why a tool is held back.
 const (
 	heldNew     = "new"
 	heldChanged = "changed"
 )
 
-// examine says of each tool whether it is held back. It records what a server declares when it is first asked. Nothing
-// is recorded of a server that lists no tools: some list them only for a key that may use them; nor of tools that are
-// only remembered, which no server declares now.
+// examine marks each tool that is held back, and accepts a server's first definitions. It accepts nothing from an empty
+// list, because some servers list their tools only for a key that may use them. It accepts no remembered tools either,
+// because no server declares them now.
 func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 	if s.spec.Pins == "off" || len(tools) == 0 {
 		return
@@ -119,6 +121,7 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 		names = append(names, t.held+" "+clean(t.Name))
 	}
 	list := strings.Join(names, ", ")
+	// A server can repeat its list every few seconds; only a change is worth a line in the log.
 	if p.said[s.api.Name] == list {
 		return
 	}
@@ -130,7 +133,8 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 	}
 }
 
-// load is what is accepted of a server, or nil if nothing is. With an error it is not nil, and nothing is accepted.
+// load returns the accepted tools of a server, or nil if there are none yet. After an error the result is not nil, and
+// accepts no tool.
 func (p *pins) load(name string) (*pinned, error) {
 	if have := p.loaded[name]; have != nil || p.dir == "" {
 		return have, nil
@@ -143,6 +147,7 @@ func (p *pins) load(name string) (*pinned, error) {
 	if err == nil {
 		err = json.Unmarshal(text, have)
 	}
+	// An unreadable file must not count as a first start: a damaged file would accept everything.
 	if err != nil {
 		return &pinned{}, err
 	}
@@ -150,10 +155,10 @@ func (p *pins) load(name string) (*pinned, error) {
 	return have, nil
 }
 
-// file is where the accepted tools of a server are. A name of the catalog is a word.
+// file returns the path of a server's accepted tools. A catalog's name is safe as a file name.
 func (p *pins) file(name string) string { return filepath.Join(p.dir, name+".json") }
 
-// keep keeps what is accepted of a server. After an error that is what it was before.
+// keep stores the accepted tools of a server. After an error the earlier ones stay valid.
 func (p *pins) keep(name string, have *pinned) error {
 	if p.dir != "" {
 		line, err := json.Marshal(have)
@@ -168,7 +173,7 @@ func (p *pins) keep(name string, have *pinned) error {
 	return nil
 }
 
-// Review is what of a server's tools waits for the user. The server is asked for them if they are not known.
+// Review returns the changes of a server's tools that wait for the user. It asks the server if its tools are unknown.
 func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, error) {
 	r := operatorapi.Review{Server: name, Changes: []operatorapi.Change{}}
 	s := b.server(name)
@@ -183,7 +188,7 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 		return r, nil
 	}
 	b.pins.mu.Lock()
-	have, _ := b.pins.load(name) // what cannot be read accepts nothing
+	have, _ := b.pins.load(name) // unreadable pins accept no tool
 	b.pins.mu.Unlock()
 	if have == nil {
 		have = &pinned{}
@@ -193,6 +198,7 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 	for _, t := range tools {
 		there[t.Name] = true
 		now := t.raw
+		// The length separates the definitions, so that two different lists cannot give the same bytes.
 		_, _ = fmt.Fprintf(sum, "%d %s\n", len(now), now) // never fails
 		if t.held != "" {
 			r.Changes = append(r.Changes, operatorapi.Change{Tool: t.Name, Kind: t.held, Before: have.Tools[t.Name], After: now})
@@ -207,8 +213,8 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 	return r, nil
 }
 
-// Approve accepts the tools of a server as Review has shown them: the digest is of what it showed, so that nothing is
-// accepted that were added since.
+// Approve accepts the tools of a server that Review has shown. The digest identifies the list that was shown, so that
+// later additions are not accepted.
 func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 	r, err := b.Review(ctx, name)
 	if err != nil {
@@ -223,6 +229,7 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 	}
 	b.mu.Lock()
 	tools := slices.Clone(s.tools)
+	// Calls in flight use the old tools without the lock, so held changes only in copies.
 	for i, t := range tools {
 		accepted := *t
 		accepted.held = ""
@@ -235,12 +242,14 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 		have.Tools[t.Name] = t.raw
 		_, _ = fmt.Fprintf(sum, "%d %s\n", len(have.Tools[t.Name]), have.Tools[t.Name])
 	}
+	// Compared again: the server may have listed other tools after Review returned.
 	if hex.EncodeToString(sum.Sum(nil)) != digest {
 		return errors.New("the tools have changed again since they were shown: look at them again")
 	}
 	b.pins.mu.Lock()
 	err = b.pins.keep(name, have)
 	b.pins.mu.Unlock()
+	// The tools stay held until the file is written: a restart would otherwise hold them again without a reason.
 	if err != nil {
 		return fmt.Errorf("what you accept cannot be stored, so nothing was accepted: %w", err)
 	}
@@ -251,7 +260,7 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 	return nil
 }
 
-// Held is how many tools of a server wait for the user, as far as they are known.
+// Held returns the number of a server's known tools that wait for the user.
 func (b *Broker) Held(name string) int {
 	s := b.server(name)
 	if s == nil {
@@ -262,7 +271,7 @@ func (b *Broker) Held(name string) int {
 	return s.held()
 }
 
-// held is how many tools wait for the user. Broker.mu is held.
+// held returns the number of tools that wait for the user. The caller holds Broker.mu.
 func (s *server) held() (n int) {
 	for _, t := range s.tools {
 		if t.held != "" {
@@ -272,7 +281,7 @@ func (s *server) held() (n int) {
 	return n
 }
 
-// quarantine is the failure of a call of a tool that is held back, or nil.
+// quarantine returns the failure for a call of a tool that is held back, or nil.
 func (s *server) quarantine(t *tool) *failure {
 	if t.held == "" {
 		return nil

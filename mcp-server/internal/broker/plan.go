@@ -7,16 +7,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// lendTime is how long a run that is over keeps its session after a call that is sent for its plan.
+// lendTime is how long a finished run gets its session back after a call that is sent for its plan.
 const lendTime = time.Minute
 
-// sessionLent is the session of a run that is over, for the calls of its plan.
+// sessionLent is the session of a finished run, for the calls of its plan.
 type sessionLent struct {
 	session string
 	until   time.Time
 }
 
-// lend gives a run that is over its session again: the proxy knows it from when the call was recorded.
+// lend gives a finished run its session back. The proxy stored the session when the call was recorded.
 func (b *Broker) lend(run, session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -26,7 +26,7 @@ func (b *Broker) lend(run, session string) {
 	b.lent[run] = sessionLent{session, time.Now().Add(lendTime)}
 }
 
-// session is the MCP session of a run.
+// session returns the MCP session of a run.
 func (b *Broker) session(run string) (string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,10 +42,11 @@ func (b *Broker) sessionOf(run string) (string, bool) {
 	return l.session, ok && time.Now().Before(l.until)
 }
 
-// tellPlan says to the proxy that a call was not made, or that a call of a plan was made and failed.
+// tellPlan reports to the proxy that a call was only recorded, or that a planned call failed.
 func (c *call) tellPlan(h http.Header, result []byte) {
 	switch {
 	case c.planned:
+		// The proxy stores the session with the plan, and returns it with PlanSend.
 		session, _ := c.broker.session(c.run)
 		h.Set(controlapi.HeaderCode, controlapi.CodePlanned)
 		h.Set(controlapi.HeaderSession, session)

@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// maxPrinted and maxPrintedBytes bound what is kept of what a server printed and of what happened to it.
+// maxPrinted and maxPrintedBytes bound the stored log of one server.
 const (
 	maxPrinted      = 500 // lines
 	maxPrintedBytes = 64 << 10
@@ -21,7 +21,7 @@ type printed struct {
 	bytes int
 }
 
-// add keeps a line, and forgets the oldest ones.
+// add appends a line, and drops the oldest lines beyond the bounds.
 func (p *printed) add(text string) {
 	p.lines = append(p.lines, operatorapi.Line{At: time.Now(), Text: text})
 	p.bytes += len(text)
@@ -31,7 +31,7 @@ func (p *printed) add(text string) {
 	}
 }
 
-// note keeps a line of the server's log. It takes a lock of its own, because some who warn hold Broker.mu.
+// note stores a line of the server's log. It uses a separate lock, because some callers hold Broker.mu.
 func (s *server) note(text string, attrs ...any) {
 	for i := 0; i+1 < len(attrs); i += 2 {
 		text += fmt.Sprintf(" %v=%v", attrs[i], attrs[i+1])
@@ -49,7 +49,7 @@ func (s *server) note(text string, attrs ...any) {
 	p.add(strings.ToValidUTF8(text, ""))
 }
 
-// Log is what a server printed last, and what happened to it, oldest first.
+// Log returns the last output and events of a server, oldest first.
 func (b *Broker) Log(name string) ([]operatorapi.Line, error) {
 	if b.server(name) == nil {
 		return nil, operatorapi.ErrNoServer
@@ -62,8 +62,8 @@ func (b *Broker) Log(name string) ([]operatorapi.Line, error) {
 	return []operatorapi.Line{}, nil
 }
 
-// Restart ends all processes of a server, with the calls that they have, and forgets that it failed. The next call
-// starts it anew and asks for its tools.
+// Restart ends all processes of a server together with their calls, and forgets its failures. The next call starts the
+// server again and asks for its tools.
 func (b *Broker) Restart(name string) error {
 	s := b.server(name)
 	if s == nil {
@@ -80,5 +80,5 @@ func (b *Broker) Restart(name string) error {
 	return nil
 }
 
-// errRestarted is the cause of an instance's end when the user wants it.
+// errRestarted is the cause of an instance's end if the user wanted it.
 var errRestarted = errors.New("the user restarted the server")

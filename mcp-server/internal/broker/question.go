@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxQuestions is how many questions a server may ask in one call.
+	// maxQuestions is the largest number of questions that a server may ask in one call.
 	maxQuestions = 5
-	// maxQuestion is how long a question may be, and maxForm how large its form, in bytes.
+	// maxQuestion and maxForm bound the text of a question and its form, in bytes.
 	maxQuestion = 2000
 	maxForm     = 16 << 10
 )
@@ -25,12 +25,12 @@ const forbidden = "its form has a field for a secret, which belongs in the crede
 // pending is a request that a bridge has not answered yet.
 type pending struct {
 	answer chan frame.FromBridge
-	call   *call           // nil: nobody's
+	call   *call           // nil if the request serves no call
 	ctx    context.Context //nolint:containedctx // of the request, which its questions end with
 	asked  int             // questions; of the reading goroutine
 }
 
-// question passes what a server asks on to the client of the run that called it, and the answer back.
+// question passes a server's question to the client of the run that called the server, and returns the answer.
 func (i *instance) question(q frame.Question) {
 	p, why := i.asking(q.Request)
 	if p != nil {
@@ -46,11 +46,12 @@ func (i *instance) question(q frame.Question) {
 		i.refuse(p, q.ID, why)
 		return
 	}
-	// A user could take the server's words for CodeForge's, and they can ask for a secret in countless ways. So the
-	// warning always comes first, where the server's text cannot move it.
+	// A user could mistake the server's words for CodeForge's, and the words can ask for a secret in countless ways. So
+	// the warning always comes first, and the server's text cannot move it.
 	shown := question.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks; never type a secret here: %s",
 		i.server.api.Name, signature.Clean(q.Message, maxQuestion))}
 	i.server.log("the server asks the user: " + signature.Clean(q.Message, maxQuestion))
+	// In the background: a person may take minutes, and the reading goroutine must pass on other frames.
 	go func() {
 		a, err := i.server.broker.cfg.Ask(p.ctx, p.call.run, shown)
 		if err != nil {
@@ -65,8 +66,8 @@ func (i *instance) question(q frame.Question) {
 	}()
 }
 
-// asking is the request that a question is part of. Where the server does not say which, all that it has must be of one
-// session: otherwise another one's user would be asked.
+// asking returns the request that a question is part of. If the server does not name the request, all of its calls must
+// belong to one session. Otherwise the question could reach another session's user.
 func (i *instance) asking(request uint64) (p *pending, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -92,20 +93,20 @@ func (i *instance) asking(request uint64) (p *pending, why string) {
 	return p, ""
 }
 
-// refuse answers a question that is not put to the user. Code learns of it too: the server's own error may not mention
-// it.
+// refuse answers a question that is not put to the user. It also stores the reason for code, because the server's error
+// may not mention it.
 func (i *instance) refuse(p *pending, id uint64, why string) {
 	if p != nil {
 		p.call.unasked.Store(&why)
 	}
 	select {
 	case i.out <- frame.ToBridge{Answer: &frame.Answer{ID: id, Refused: why}}:
-	default: // its bridge does not read, so it does not wait for this either
+	default: // a bridge that does not read does not wait for this answer
 	}
 }
 
-// formOf returns the form of a question as the user sees it: small, without invisible characters. A form with a field
-// that the schema declares secret is an error.
+// formOf returns a question's form for the user: small, and without invisible characters. A field that the schema
+// declares secret is an error.
 func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	if len(schema) > maxForm {
 		return nil, "its form is too large"
@@ -124,6 +125,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	if form.Type = "object"; form.Properties == nil {
 		form.Properties = map[string]map[string]any{}
 	}
+	// Names are refused and not cleaned: the answer returns under the name that the server wrote.
 	hidden := slices.ContainsFunc(form.Required, hides)
 	for name, field := range form.Properties {
 		hidden = hidden || hides(name) || hidesName(field)
@@ -145,10 +147,10 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	return line, ""
 }
 
-// hides reports whether a name has characters that do not show. The answer is under that name, so it is not cleaned.
+// hides reports whether a name has invisible characters.
 func hides(name string) bool { return signature.Clean(name, len(name)) != name }
 
-// hidesName reports whether a name within a value of a form does.
+// hidesName reports whether a value of a form has a name with invisible characters.
 func hidesName(value any) bool {
 	switch v := value.(type) {
 	case []any:
@@ -163,7 +165,7 @@ func hidesName(value any) bool {
 	return false
 }
 
-// shown is a value of a form without characters that do not show.
+// shown returns a form's value without invisible characters.
 func shown(value any) any {
 	switch v := value.(type) {
 	case string:

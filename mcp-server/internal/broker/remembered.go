@@ -13,34 +13,35 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
-// remembered is the folder of the definitions of tools that servers gave, so that listing them starts no server after a
-// restart. There is one file for each server, which is replaced as a whole. The empty path remembers nothing.
+// remembered is the folder that caches the tool definitions of servers, so that listing them after a restart starts no
+// server. Each server has one file, which is replaced as a whole. The empty path disables the cache.
 //
-// What it says is what some server said once. Before a tool is called, the server that is called says it anew.
+// A cached definition may be out of date. Before a tool is called, the running server lists its tools again.
 type remembered string
 
-// definitionsSuffix ends the names of the files.
+// definitionsSuffix is the end of the files' names.
 const definitionsSuffix = ".tools"
 
 // document is the content of a file.
 type document struct {
-	Digest string            `json:"digest"` // of all that the server is started with
+	Digest string            `json:"digest"` // of everything that the server is started with
 	Tools  []json.RawMessage `json:"tools"`
 }
 
-// path is the file of a server. Names of APIs are names of folders, of whatever length and letters.
+// path returns a server's file. It is a hash, because an API's name may have any length and letters.
 func (r remembered) path(server string) string {
 	sum := sha256.Sum256([]byte(server))
 	return filepath.Join(string(r), hex.EncodeToString(sum[:])+definitionsSuffix)
 }
 
-// recall is what was remembered of a server that is configured like this.
+// recall returns the cached tools of a server, if they were listed with the same configuration.
 func (r remembered) recall(server, digest string) (d document, ok bool) {
 	if r == "" {
 		return d, false
 	}
 	path := r.path(server)
 	info, err := os.Stat(path)
+	// A file that another program enlarged must not fill the memory.
 	if err != nil || info.Size() > 2*maxDefinitions {
 		return d, false
 	}
@@ -51,7 +52,7 @@ func (r remembered) recall(server, digest string) (d document, ok bool) {
 	return d, true
 }
 
-// keep remembers the tools of a server in place of what was remembered before.
+// keep replaces the cached tools of a server.
 func (r remembered) keep(server string, d document) error {
 	if r == "" {
 		return nil
@@ -69,7 +70,7 @@ func (r remembered) keep(server string, d document) error {
 	return atomicfile.Write(r.path(server), data, 0o600)
 }
 
-// forget removes what is remembered of servers other than these.
+// forget removes the cached tools of all servers but these.
 func (r remembered) forget(servers map[string]*server) error {
 	if r == "" {
 		return nil

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// launchTime bounds each question to sandboxd and the proxy on the way to a running bridge.
+	// launchTime bounds each request to sandboxd and the proxy during a launch.
 	launchTime = 15 * time.Second
 	// unwindTime bounds each step of freeing a slot.
 	unwindTime = 10 * time.Second
@@ -30,18 +30,17 @@ const (
 	installTime = 10 * time.Minute
 )
 
-// Sandbox launches bridges in server slots. The order is the fence, as for runs (package execution): a slot is leased,
-// the proxy learns which server holds it, the bridge runs, the proxy ends the registration, and only then the slot is
-// free.
+// Sandbox launches bridges in server slots. The order is the fence, as for runs (package execution): lease a slot,
+// register the server at the proxy, run the bridge, end the registration, and only then free the slot.
 type Sandbox struct {
 	Client  *runapi.Client
 	Control *controlapi.Client
-	// Registry is the address of the package registry, or empty.
+	// Registry is the address of the package registry, or "".
 	Registry string
-	// Sent gets what a server or an installation had sent, and nobody had asked for, when it ended: the proxy's events
-	// may end before they tell of it. Nil: nobody.
+	// Sent, if not nil, receives the requests of a server or an installation that Drain had not fetched when it ended. The
+	// proxy's events may end before they report these requests.
 	Sent func([]controlapi.Exchange)
-	// Database is the Postgres that servers must not reach, or nil.
+	// Database is the Postgres database that servers must not reach, or nil.
 	Database *database.DB
 }
 
@@ -53,7 +52,7 @@ func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, tenant string)
 		Deadline: time.Now().Add(lifeTime),
 	})
 	if err != nil {
-		return nil, err // and not a nil *sandboxSlot
+		return nil, err // not a nil *sandboxSlot, which would be a non-nil Slot
 	}
 	return s, nil
 }
@@ -64,7 +63,7 @@ func (l *Sandbox) open(
 ) (_ *sandboxSlot, err error) {
 	asking, cancel := context.WithTimeout(ctx, launchTime)
 	defer cancel()
-	// Not ctx: a lease whose answer is lost would keep its slot.
+	// Not ctx: if it ended before the lease arrived, the slot would stay taken.
 	leasing, cancelLease := context.WithTimeout(context.WithoutCancel(ctx), launchTime)
 	defer cancelLease()
 	lease, err := l.Client.AcquireServer(leasing)
@@ -74,6 +73,7 @@ func (l *Sandbox) open(
 	if err != nil {
 		return nil, err
 	}
+	// The program outlives this call, so ctx must not end its stream; Stop does.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	s := &sandboxSlot{launcher: l, api: api, lease: lease, end: end}
 	defer func() {
@@ -85,6 +85,7 @@ func (l *Sandbox) open(
 	if err := l.Control.Register(asking, lease.Slot, reg); err != nil {
 		return nil, fmt.Errorf("registering the server: %w", err)
 	}
+	// The start itself is bounded. After it, asking's end must not stop the program any more.
 	stop := context.AfterFunc(asking, end)
 	s.stream, err = l.Client.Server(life, lease.Generation, head)
 	if !stop() && err == nil {
@@ -119,6 +120,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	lines := bufio.NewScanner(s.stream)
+	// A line beyond the buffer ends the scan, not the installation: the rest is discarded below.
 	lines.Buffer(nil, frame.MaxLog)
 	last := ""
 	for lines.Scan() {
@@ -145,7 +147,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	return errors.New(clean(exit.Detail) + s.blocked(ctx))
 }
 
-// blocked is what the proxy says about why an installation could not reach the package registry.
+// blocked returns the proxy's explanation why an installation could not reach the package registry, or "".
 func (s *sandboxSlot) blocked(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
@@ -171,7 +173,7 @@ type sandboxSlot struct {
 	launcher *Sandbox
 	api      controlapi.API
 	lease    runapi.Lease
-	stream   *runapi.Stream // nil: the program was not started
+	stream   *runapi.Stream // nil if the program was not started
 	end      context.CancelFunc
 	closing  sync.Once
 	closed   error
@@ -201,8 +203,8 @@ func (s *sandboxSlot) Start() frame.Start {
 	return start
 }
 
-// inHome is a value of a config.json, in which a leading ~/ stands for the server's home: its path is not known before
-// the server has a slot.
+// inHome returns a value of a config.json with a leading ~/ replaced by the server's home. The home's path is unknown
+// until the server has a slot.
 func inHome(value, home string) string {
 	if rest, ok := strings.CutPrefix(value, "~/"); ok {
 		return home + "/" + rest
@@ -210,21 +212,22 @@ func inHome(value, home string) string {
 	return value
 }
 
-// installed is what is installed for npm:NAME@VERSION/PROGRAM: all that the package has.
+// installed returns the package to install for npm:NAME@VERSION/PROGRAM. One installation serves all programs of a
+// package.
 func installed(pkg string) string {
 	at := strings.LastIndex(pkg, "@")
 	version, _, _ := strings.Cut(pkg[at+1:], "/")
 	return pkg[:at+1] + version
 }
 
-// denoCommand is the command line of a package: Deno with the narrowest flags. They are not the boundary, which is the
-// slot; they are what a server's own mistakes run into first.
+// denoCommand returns the command line of a package: Deno with the narrowest flags. The boundary is the slot; the flags
+// only catch a server's own mistakes earlier.
 func denoCommand(api controlapi.API, dir, home string) []string {
 	argv := []string{
 		"deno", "run", "--no-prompt", "--cached-only", "--no-config", "--lock=" + dir + "/deno.lock", "--frozen",
-		"--no-code-cache", // it could not be kept
+		"--no-code-cache", // the cache could not be stored
 	}
-	if slices.Contains(api.Server.Permissions, "run") { // a program that it starts can do what the slot can
+	if slices.Contains(api.Server.Permissions, "run") { // a program that Deno starts has all rights of the slot anyway
 		argv = append(argv, "--allow-all")
 	} else {
 		argv = append(argv, "--allow-env", "--allow-sys", "--allow-read="+dir+","+home, "--allow-write="+home)
@@ -255,13 +258,15 @@ func (s *sandboxSlot) Close() error {
 		s.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), unwindTime)
 		defer cancel()
+		// Unregistered before the slot is released: the next holder must not send with this server's rights.
 		receipt, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
 		if s.launcher.Sent != nil && len(receipt.Exchanges) > 0 {
 			s.launcher.Sent(receipt.Exchanges)
 		}
 		if errors.Is(err, controlapi.ErrFenced) {
-			err = nil // it was never registered, or the proxy was started anew
+			err = nil // it was never registered, or the proxy restarted
 		}
+		// A new time limit: a slow proxy must not keep the slot from being released.
 		ctx, cancel = context.WithTimeout(context.Background(), unwindTime)
 		defer cancel()
 		s.closed = errors.Join(err, s.launcher.Client.Release(ctx, s.lease.Generation))

@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// maxTools is how many tools of one server are known, and maxName how long a tool's name may be.
+	// maxTools bounds the tools of one server. maxName bounds a tool's name, in bytes.
 	maxTools = 2000
 	maxName  = 256
-	// maxDefinition and maxDefinitions bound one definition of a tool and all of a server, which are kept, in bytes.
+	// maxDefinition and maxDefinitions bound one definition of a tool, and all definitions of a server, in bytes.
 	maxDefinition  = 256 << 10
 	maxDefinitions = 8 << 20
-	// listTime is the time for a server's list of tools in addition to the time for connecting: CodeForge may have to
-	// install its package first.
+	// listTime is added to the time for connecting when a server lists its tools: CodeForge may have to install its
+	// package first.
 	listTime = 30 * time.Second
 )
 
-// server is a server of the catalog, as it is configured now. A changed configuration is another server.
+// server is a server of the catalog with its present configuration. A changed configuration makes another server.
 type server struct {
 	broker *Broker
 	api    controlapi.API
 	spec   controlapi.Server
 	digest string
 
-	keeping sync.Mutex    // what is known of the tools is being written
+	keeping sync.Mutex    // held while the tools are written to the cache
 	turns   chan struct{} // one for each call that may be in flight
 
 	// Guarded by Broker.mu.
@@ -42,24 +42,24 @@ type server struct {
 	breaker   breaker
 	notBefore time.Time // of the next start
 	tools     []*tool
-	known     bool        // tools are what the server said, perhaps before its last start
-	recalled  bool        // what was remembered has been read
-	fresh     bool        // tools are what the server says now
+	known     bool        // tools are the server's, perhaps from before its last start
+	recalled  bool        // the cache has been read
+	fresh     bool        // tools are the server's present ones
 	asked     time.Time   // when the tools were last listed
-	again     *time.Timer // until they may be listed again
+	again     *time.Timer // runs until the tools may be listed again
 	listing   *listing    // the listing in progress
 	closed    bool        // no longer in the catalog
-	problem   string      // of the last call or start that the server failed; empty after a success
+	problem   string      // the last failed call or start; empty after a success
 }
 
-// tool is a tool as the server declares it.
+// tool is a tool that the server declares.
 type tool struct {
 	signature.Tool
 	raw        json.RawMessage
-	held       string // why code may not call it until the user has seen it, or empty
+	held       string // why code may not call it until the user has reviewed it, or empty
 	repeatable bool   // it claims that calling it twice is harmless
 	reads      bool   // it claims that it changes nothing
-	task       bool   // it runs as a task only, which is not done here
+	task       bool   // it runs only as a task, which CodeForge does not support
 }
 
 func newServer(b *Broker, api controlapi.API, digest string) *server {
@@ -108,11 +108,11 @@ func (s *server) warn(text string, attrs ...any) {
 	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
 }
 
-// listPause is the least time between two listings of a server's tools, however often it says that they changed.
+// listPause is the least time between two listings of a server's tools, regardless of how often it reports changes.
 const listPause = 2 * time.Second
 
-// changed records that an instance reports a change of the server's tools. An instance that belongs to one session or
-// run may be under its control, and does not change what the others see.
+// changed handles an instance's report that the server's tools changed. It ignores an instance of one tenant, session
+// or run: its owner may control it, and must not change the tools that others see.
 func (s *server) changed(list, key string) {
 	if list != "tools" || key != "" {
 		return
@@ -128,18 +128,18 @@ func (s *server) changed(list, key string) {
 	s.fresh = false
 }
 
-// stale lets the next call ask for the tools.
+// stale makes the next call list the tools again.
 func (s *server) stale() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	s.fresh, s.again = false, nil
 }
 
-// noticeTime is within which a change that a server reports with its answer is known here: the bridge gathers them.
+// noticeTime is the longest delay of a change that a server reports with an answer: the bridge gathers such reports.
 const noticeTime = 200 * time.Millisecond
 
-// listAgain lists the tools for a call of one that list does not have, since another call may just have added it. It
-// is nil where the server does not run, or was asked within listPause and has reported no change since.
+// listAgain lists the tools again for a call of an unknown tool, since another call may just have added it. It returns
+// nil if the server does not run, or if it was asked within listPause and has reported no change since.
 func (s *server) listAgain(ctx context.Context) ([]*tool, *failure) {
 	wait, running, changed := s.nextList()
 	if running && !changed && wait > 0 { // a change may be on its way
@@ -165,8 +165,8 @@ func (s *server) listAgain(ctx context.Context) ([]*tool, *failure) {
 	return s.list(ctx)
 }
 
-// nextList is in how long the tools may be listed again, whether the server runs, and whether it has reported a change
-// since it was asked.
+// nextList returns the time until the tools may be listed again, whether the server runs, and whether it has reported a
+// change since the last listing.
 func (s *server) nextList() (wait time.Duration, running, changed bool) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
@@ -180,7 +180,7 @@ type listing struct {
 	f     *failure
 }
 
-// recall reads the tools that are remembered, once. Broker.mu is held.
+// recall reads the cached tools, once. The caller holds Broker.mu.
 func (s *server) recall() {
 	if s.recalled {
 		return
@@ -188,12 +188,13 @@ func (s *server) recall() {
 	s.recalled = true
 	if d, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
 		s.tools, s.known = definitions(d.Tools), true
+		// The cache must not count as a first declaration: no server declares these tools now.
 		s.broker.pins.examine(s, s.tools, true)
 	}
 }
 
-// learn returns the server's tools for information only: for a server that does not run, those that it had. One that
-// had none is asked again.
+// learn returns the server's tools for information only. For a server that does not run, these are the last known
+// tools. A server that had no tools is asked again.
 func (s *server) learn(ctx context.Context) ([]*tool, *failure) {
 	b := s.broker
 	b.mu.Lock()
@@ -206,8 +207,8 @@ func (s *server) learn(ctx context.Context) ([]*tool, *failure) {
 	return s.list(ctx)
 }
 
-// list returns the server's tools, and asks the server if they are not known: always the instance that all share, since
-// one that belongs to a tenant, session or run may be under its control.
+// list returns the server's tools, and asks the server if they are not fresh. It asks only the shared instance: one
+// that belongs to a tenant, session or run may be under its owner's control.
 func (s *server) list(ctx context.Context) ([]*tool, *failure) {
 	b := s.broker
 	b.mu.Lock()
@@ -219,6 +220,7 @@ func (s *server) list(ctx context.Context) ([]*tool, *failure) {
 	if l == nil && b.ctx.Err() == nil {
 		l = &listing{done: make(chan struct{})}
 		s.listing = l
+		// Not under ctx: other calls wait for the same listing.
 		b.parts.Go(func() { s.ask(l) })
 	}
 	b.mu.Unlock()
@@ -233,12 +235,13 @@ func (s *server) list(ctx context.Context) ([]*tool, *failure) {
 	}
 }
 
-// ask asks the server for its tools.
+// ask lists the server's tools for all calls that wait for l.
 func (s *server) ask(l *listing) {
 	b := s.broker
 	ctx, cancel := context.WithTimeout(b.ctx, s.connectTimeout()+connectMargin+listTime)
 	defer cancel()
 	b.mu.Lock()
+	// Set before the request, so that a change that arrives during the listing is not lost.
 	s.fresh, s.asked = true, time.Now() // a change from now on asks again
 	b.mu.Unlock()
 	raw, f := s.request(ctx, "", frame.ToolsMethod, nil, true)
@@ -269,8 +272,9 @@ func (s *server) ask(l *listing) {
 	close(l.done)
 }
 
-// remember stores what is known of the tools, for use after a restart.
+// remember writes the known tools to the cache.
 func (s *server) remember() {
+	// Without this lock an older list could overwrite a newer one on disk.
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.broker.mu.Lock()
@@ -284,8 +288,8 @@ func (s *server) remember() {
 	}
 }
 
-// definitions reads definitions of tools. It skips tools without a name and tools beyond the bounds. It ignores members
-// of a wrong type, so a tool with odd annotations counts as one without annotations.
+// definitions reads definitions of tools. It skips tools without a name or beyond the bounds. It ignores members of a
+// wrong type: a tool with odd annotations counts as one without annotations.
 func definitions(all []json.RawMessage) []*tool {
 	tools := []*tool{}
 	seen, size := map[string]bool{}, 0
@@ -293,7 +297,7 @@ func definitions(all []json.RawMessage) []*tool {
 		if len(raw) > maxDefinition {
 			continue
 		}
-		raw = canonical(raw) // encoding/json ignores the case of keys and merges those that are there twice
+		raw = canonical(raw) // encoding/json ignores the case of keys and merges duplicate keys
 		if size+len(raw) > maxDefinitions {
 			continue
 		}
@@ -325,11 +329,11 @@ func definitions(all []json.RawMessage) []*tool {
 	return tools
 }
 
-// may reports whether the configuration allows a tool, and it can be called here.
+// may reports whether the configuration allows a tool and CodeForge can call it.
 func (s *server) may(t *tool) bool { return !t.task && allowed(t.Name, s.spec.Allow, s.spec.Deny) }
 
-// request makes one request, with a turn in the queue, within ctx. It is repeated once if it was certainly not sent, or
-// if repeat allows it.
+// request makes one request within ctx, after waiting for its turn. It repeats the request once if it was certainly not
+// sent, or if repeat allows that.
 func (s *server) request(ctx context.Context, key, method string, params any, repeat bool) (json.RawMessage, *failure) {
 	select {
 	case s.turns <- struct{}{}:
@@ -339,6 +343,7 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 			hint: "Call less at once: parallel(calls, {limit: 4}).",
 		}
 	}
+	// A turn ends when the server has stopped working on the call, which may be after the answer to code.
 	release := func() { <-s.turns }
 	began := time.Now()
 	raw, f := s.once(ctx, key, method, params, release)
@@ -356,7 +361,7 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 	return s.once(ctx, key, method, params, release)
 }
 
-// once makes a request once. Release is called when the server no longer works on it.
+// once makes a request once. It calls release when the server no longer works on the request.
 func (s *server) once(ctx context.Context, key, method string, params any, release func()) (json.RawMessage, *failure) {
 	ok, probe, until := s.broker.admit(s)
 	if !ok {
@@ -376,7 +381,7 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		release()
 		return nil, f
 	}
-	if method == frame.ToolsMethod { // the call's own timeout may be much longer
+	if method == frame.ToolsMethod { // ctx may last much longer than a list needs
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.connectTimeout())
 		defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
-// newInstance makes an instance that is not yet started.
+// newInstance returns an instance that is not started yet.
 func newInstance(s *server, key string, kill context.CancelCauseFunc) *instance {
 	return &instance{
 		server: s, key: key, kill: kill, used: time.Now(),
@@ -18,8 +18,8 @@ func newInstance(s *server, key string, kill context.CancelCauseFunc) *instance 
 	}
 }
 
-// launch starts an instance's bridge in a slot: after a pause if the server failed just now, with its package installed
-// if it is missing, and in the slot of the server that was idle longest if all are taken.
+// launch starts an instance's bridge in a slot. It pauses first if the server failed just now. It installs a missing
+// package, and if all slots are taken it stops the server that was idle longest.
 func (b *Broker) launch(ctx context.Context, i *instance) (Slot, error) {
 	s := i.server
 	b.mu.Lock()
@@ -46,7 +46,7 @@ func (b *Broker) launch(ctx context.Context, i *instance) (Slot, error) {
 	return slot, nil
 }
 
-// tryLaunch tries until there is a slot, for as long as connecting may take.
+// tryLaunch tries until it gets a slot, at most as long as connecting may take.
 func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	s, tenant := i.server, b.tenantOf(i.key)
 	waiting := time.NewTimer(s.connectTimeout())
@@ -55,6 +55,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	var leaving *instance // the instance whose slot this waits for
 	for {
 		b.mu.Lock()
+		// Read before the attempt: a slot that becomes free in between closes this channel, so the wait below ends at once.
 		free := b.free
 		seated := b.seat(i, tenant)
 		b.mu.Unlock()
@@ -66,6 +67,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		case err == nil:
 			return slot, nil
 		case errors.Is(err, ErrNotInstalled) && !installed:
+			// Once only: a package that is gone directly after its installation would otherwise be installed forever.
 			installed = true
 			if err := b.install(ctx, s); err != nil {
 				return nil, &failure{
@@ -83,6 +85,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		case !errors.Is(err, ErrFull):
 			return nil, err
 		}
+		// One at a time: each pass of this loop would otherwise stop another idle server.
 		if leaving == nil || leaving.hasLeft() {
 			leaving = b.makeRoom(func(i *instance) bool { return seated || i.tenant == tenant })
 		}
@@ -100,8 +103,8 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	}
 }
 
-// seat reports whether the instance may take a slot: those of its tenant leave half of all to everybody else. b.mu is
-// held.
+// seat reports whether the instance may take a slot. The instances of one tenant leave half of all slots to the others.
+// The caller holds b.mu.
 func (b *Broker) seat(i *instance, tenant string) bool {
 	switch {
 	case tenant == "" || i.tenant != "" || b.cfg.Slots == 0:
@@ -114,8 +117,8 @@ func (b *Broker) seat(i *instance, tenant string) bool {
 	return true
 }
 
-// makeRoom begins to stop the server that was idle longest, of those that may give way, and returns it, or nil if none
-// is idle. Its slot is free only some time later, on a busy machine.
+// makeRoom begins to stop the server that was idle longest among those that may match. It returns the instance, or nil
+// if none is idle. On a busy machine the slot becomes free only some time later.
 func (b *Broker) makeRoom(may func(*instance) bool) *instance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,13 +136,13 @@ func (b *Broker) makeRoom(may func(*instance) bool) *instance {
 	return oldest
 }
 
-// installation is an installation in progress.
+// installation is an installation in progress, or one that failed within installPause.
 type installation struct {
 	done chan struct{}
 	err  error
 }
 
-// installPause is how long a failed installation is not tried again: code could keep the registry busy.
+// installPause is how long a failed installation is not repeated: code could otherwise keep the registry busy.
 const installPause = 5 * time.Second
 
 // install installs a server's package, once for all calls that wait for it.
@@ -151,6 +154,7 @@ func (b *Broker) install(ctx context.Context, s *server) error {
 		b.installs[s.spec.Package] = in
 		b.parts.Go(func() {
 			s.log("installing " + s.spec.Package)
+			// Under b.ctx, because one caller that gives up must not end the installation for the others.
 			in.err = b.cfg.Launcher.Install(b.ctx, s.api, s.log)
 			close(in.done)
 			if in.err != nil {

@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// The bounds of one session's stash, those of one tenant's together being the same, and of all together.
+	// Bounds of one session's stash, of all stashes of one tenant, and of all stashes.
 	maxKeys    = 256
 	maxStash   = 16 << 20
 	maxStashes = 64 << 20
 	maxKey     = 256
-	// stashTime is how long a value is kept if the caller does not say; maxStashTime how long at most.
+	// stashTime is how long a value is kept by default, maxStashTime how long at most.
 	stashTime    = time.Hour
 	maxStashTime = 24 * time.Hour
 )
 
-// stashes keep values of runs for later runs of the same MCP session. They are in memory alone. The zero value is
-// ready.
+// stashes keep values of runs for later runs of the same MCP session, in memory only. The zero value is ready to use.
 type stashes struct {
 	mu  sync.Mutex
 	all map[string]map[string]stashed // by session and key
@@ -68,10 +67,11 @@ func (s *stashes) do(session, op string, r stashRequest) (any, *failure) {
 	return struct{}{}, nil
 }
 
-// set keeps a value, within the bounds. s.mu is held.
+// set stores a value within the bounds. The caller holds s.mu.
 func (s *stashes) set(session string, r stashRequest) *failure {
 	ttl := stashTime
 	if r.TTL > 0 {
+		// The inner min comes first, because a large TTL times time.Millisecond would overflow.
 		ttl = min(time.Duration(min(r.TTL, maxStashTime.Milliseconds()))*time.Millisecond, maxStashTime)
 	}
 	if len(r.Value) == 0 {
@@ -85,10 +85,12 @@ func (s *stashes) set(session string, r stashRequest) *failure {
 	own, total := 0, 0
 	for name, values := range s.all {
 		for key, v := range values {
+			// The value that this one replaces does not count.
 			if name == session && key == r.Key {
 				continue
 			}
 			total += weight(key, v.value)
+			// All sessions of a tenant share one bound: a client could otherwise open many sessions and fill the memory.
 			if name == session || tenant.Of(name) != "" && tenant.Of(name) == tenant.Of(session) {
 				own += weight(key, v.value)
 			}
@@ -110,14 +112,15 @@ func (s *stashes) set(session string, r stashRequest) *failure {
 		mine = map[string]stashed{}
 		s.all[session] = mine
 	}
+	// A copy, because the value shares its array with the whole request body.
 	mine[r.Key] = stashed{slices.Clone(r.Value), s.time().Add(ttl)}
 	return nil
 }
 
-// weight is the memory that a value takes, in bytes, with its place in the maps.
+// weight returns the memory that a value takes, in bytes, with its place in the maps.
 func weight(key string, value json.RawMessage) int { return len(key) + len(value) + 256 }
 
-// expire removes what is too old. s.mu is held.
+// expire removes expired values. The caller holds s.mu.
 func (s *stashes) expire() {
 	now := s.time()
 	for session, values := range s.all {
@@ -129,7 +132,7 @@ func (s *stashes) expire() {
 	}
 }
 
-// remove removes a key, and the stash with its last key. s.mu is held.
+// remove removes a key, and the stash with its last key. The caller holds s.mu.
 func (s *stashes) remove(session, key string) {
 	delete(s.all[session], key)
 	if len(s.all[session]) == 0 {
@@ -137,7 +140,7 @@ func (s *stashes) remove(session, key string) {
 	}
 }
 
-// sweep frees the memory of what is too old.
+// sweep frees the memory of expired values.
 func (s *stashes) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// States are the servers of the catalog, in the order of their names.
+// States returns the state of each server of the catalog, sorted by name.
 func (b *Broker) States() []serverstate.Server {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()
@@ -25,7 +25,7 @@ func (b *Broker) States() []serverstate.Server {
 	return all
 }
 
-// state is the server's. Broker.mu is held.
+// state returns the server's state. The caller holds Broker.mu.
 func (s *server) state(now time.Time) serverstate.Server {
 	out := serverstate.Server{
 		Name: s.api.Name, State: serverstate.Stopped, Processes: len(s.instances), Problem: s.problem,
@@ -56,7 +56,7 @@ func (s *server) state(now time.Time) serverstate.Server {
 	return out
 }
 
-// ToolList is the tools of a server as far as they are known: the server is not started.
+// ToolList returns the known tools of a server. It does not start the server.
 func (b *Broker) ToolList(name string) ([]operatorapi.Tool, error) {
 	s := b.server(name)
 	if s == nil {
@@ -80,13 +80,13 @@ func (b *Broker) ToolList(name string) ([]operatorapi.Tool, error) {
 	return out, nil
 }
 
-// arguments are the names of a tool's arguments, with a ? after those that may be omitted.
+// arguments returns the names of a tool's arguments, with a ? after each optional one.
 func arguments(schema json.RawMessage) []string {
 	var of struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
-	_ = json.Unmarshal(schema, &of) // a server may say anything
+	_ = json.Unmarshal(schema, &of) // a server may send anything
 	out := []string{}
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
 		if !slices.Contains(of.Required, name) {

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// tidyTime is how often it is looked whether the catalog has changed. Servers that are gone need a moment to end.
+// tidyTime is the interval between checks for a new catalog. Removed servers need a moment to end.
 const tidyTime = 5 * time.Second
 
 // tidy calls Config.Tidy after changes of the catalog.
@@ -29,14 +29,15 @@ func (b *Broker) tidy() {
 		b.mu.Lock()
 		version := b.version
 		b.mu.Unlock()
+		// Not marked as done if packages were still in use: the next tick tries again.
 		if version != tidied && !b.cfg.Tidy(b.ctx) {
 			tidied = version
 		}
 	}
 }
 
-// Tidy removes the installed packages that no API names, active or not, and says what it freed. It is true when it has
-// to be called again.
+// Tidy removes the installed packages that no API names, active or not, and logs the freed space. It returns true if it
+// must be called again.
 func (l *Sandbox) Tidy(ctx context.Context, log *slog.Logger) (again bool) {
 	ctx, cancel := context.WithTimeout(ctx, launchTime)
 	defer cancel()
@@ -59,8 +60,9 @@ func (l *Sandbox) Tidy(ctx context.Context, log *slog.Logger) (again bool) {
 	return tidied.InUse > 0
 }
 
-// wanted are the packages that the folders of apis/ name. It is false where that cannot be told: a folder that cannot
-// be read may name any, and that there is no folder at all is more often a mistake than a wish.
+// wanted returns the packages that the folders of apis/ name. ok is false if the list may be incomplete, because an
+// unreadable folder may name any package. It is also false without any folder, which is more often a mistake than a
+// wish.
 func wanted(found controlapi.Inspection) (packages []string, ok bool) {
 	for _, p := range found.Problems {
 		if p.Severity == "error" {

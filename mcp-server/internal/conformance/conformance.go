@@ -1,6 +1,6 @@
-// Package conformance adds the fixtures that the MCP conformance suite asks for to a server of ours, so that the suite
-// tests the transport, the guard and the middleware that we ship. The suite prescribes the fixtures' names and texts.
-// No shipped binary contains this package.
+// Package conformance adds the fixtures of the MCP conformance suite to a CodeForge server, so that the suite tests the
+// shipped transport, guard and middleware. The suite prescribes the fixtures' names and texts. No shipped binary
+// contains this package.
 package conformance
 
 import (
@@ -17,7 +17,7 @@ import (
 // watched is the resource that changes every few seconds.
 const watched = "test://watched-resource"
 
-// New makes the server with all fixtures. The watched resource changes until ctx ends.
+// New returns the server with all fixtures. The watched resource changes until ctx ends.
 func New(ctx context.Context, log *slog.Logger) *mcp.Server {
 	server := tools.NewServer(tools.ServerConfig{
 		Version:      "1.0.0",
@@ -111,12 +111,12 @@ func embedded(uri string) *mcp.EmbeddedResource {
 	}}
 }
 
-// image is a PNG of one pixel.
+// image returns a PNG of one pixel.
 func image() []byte {
 	return decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==")
 }
 
-// silence is a WAV file without samples.
+// silence returns a WAV file without samples.
 func silence() []byte {
 	return decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=")
 }

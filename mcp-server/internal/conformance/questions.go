@@ -66,7 +66,7 @@ func sample(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	return say("LLM response without text")
 }
 
-// question is a sampling request.
+// question returns a sampling request.
 //
 //nolint:staticcheck // as above
 func question(prompt string, tokens int64) *mcp.CreateMessageParams {
@@ -103,12 +103,12 @@ var (
 	confirmForm = schema("ok", `{"ok":{"type":"boolean"}}`)
 )
 
-// ask is a result that requests input.
+// ask returns a result that requests input.
 func ask(state string, requests mcp.InputRequestMap) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{InputRequests: requests, RequestState: state}, nil
 }
 
-// accepted is what the user filled in, or nil.
+// accepted returns the user's input, or nil.
 func accepted(responses mcp.InputResponseMap, key string) map[string]any {
 	if r, ok := responses[key].(*mcp.ElicitResult); ok && r != nil && r.Action == "accept" {
 		return r.Content
@@ -193,7 +193,7 @@ func confirmed(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult
 	return ask(state, mcp.InputRequestMap{"confirm": form("Please confirm", confirmForm)})
 }
 
-// multiple asks for three things at once.
+// multiple requests three inputs at once.
 func multiple(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name, _ := accepted(req.Params.InputResponses, "user_name")["name"].(string)
 	greeting, greeted := sampled(req.Params.InputResponses, "greeting")
@@ -208,7 +208,7 @@ func multiple(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	})
 }
 
-// rounds asks twice; the state carries the answer of the first round.
+// rounds asks twice. The state carries the answer of the first round.
 func rounds(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name, second := strings.CutPrefix(req.Params.RequestState, "second:")
 	switch {
@@ -222,7 +222,7 @@ func rounds(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, e
 	return say("%s likes %v", name, accepted(req.Params.InputResponses, "step2")["color"])
 }
 
-// capable asks only for what the client can answer.
+// capable requests only input that the client supports.
 func capable(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	requests, caps := mcp.InputRequestMap{}, req.ClientCapabilities()
 	if len(req.Params.InputResponses) > 0 || caps == nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// answer is a tool's result with the contents.
+// answer returns a tool's result with the contents.
 func answer(contents ...mcp.Content) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{Content: contents}, nil
 }
 
-// say is a tool's result with one text.
+// say returns a tool's result with one text.
 func say(format string, args ...any) (*mcp.CallToolResult, error) {
 	return answer(text(fmt.Sprintf(format, args...)))
 }
 
-// says is a tool that gives every call the same answer.
+// says returns a tool that answers every call alike.
 func says(contents ...mcp.Content) mcp.ToolHandler {
 	return func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return answer(contents...) }
 }
@@ -128,7 +128,7 @@ func addContents(server *mcp.Server) {
 	})
 }
 
-// logTo sends a log message, which the SDK drops where the client did not ask for it.
+// logTo sends a log message, which the SDK drops if the client did not ask for it.
 func logTo(ctx context.Context, req *mcp.CallToolRequest, text string) {
 	message := &mcp.LoggingMessageParams{Level: "info", Data: text} //nolint:staticcheck // deprecated, but tested
 	_ = req.Session.Log(ctx, message)                               //nolint:staticcheck // as above

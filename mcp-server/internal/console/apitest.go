@@ -14,7 +14,7 @@ import (
 // testTime bounds the test of an API.
 const testTime = 20 * time.Second
 
-// testAPI sends one request that changes nothing to an API, from a run that has no other, as codeforge api test does.
+// testAPI sends one harmless request to an API, from a run with only this API, like codeforge api test.
 func (c *Console) testAPI(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), testTime)
 	defer cancel()

@@ -1,13 +1,15 @@
-// Package console serves the web console at /console: a shell of static files that reveals nothing, and an API below
-// /console/api/ that answers whoever has signed in.
+// Package console serves the web console at /console: a shell of static files without private data, and an API below
+// /console/api/ for signed-in browsers.
 //
-// Threat: other web pages in the user's browser, other ports of this machine, other users of it, and the text of code,
-// APIs and models that the console shows. There is no cookie: a browser would send it to every port of this machine. A
-// session is a bearer in the tab's own storage, so that no other page can make the browser send it, and every request
-// to the API needs it, also where /mcp needs no token. It is opened with a code that the operator's socket gives, once
-// and within a minute, or with MCP_AUTH_TOKEN. The shell runs no script but its own files and makes no markup of text.
+// Threat: other web pages in the user's browser, other ports of this machine, other users of this machine, and hostile
+// text from code, APIs and models that the console shows.
 //
-// What the console shows holds no credential. It writes no configuration.
+// Contract: there is no cookie, because a browser would send it to every port of this machine. A session is a bearer in
+// the tab's storage, so that another page cannot make the browser send it. Every request to the API needs the bearer,
+// even if /mcp needs no token. A session starts with MCP_AUTH_TOKEN, or with a code from the operator's socket that
+// works once and within a minute. The shell runs only scripts from its files, and creates no markup from text.
+//
+// The console shows no credential and writes no configuration.
 package console
 
 import (
@@ -32,37 +34,37 @@ import (
 )
 
 const (
-	// Path is where the shell is, API what the paths begin with that need a session.
+	// Path is the path of the shell. API is the prefix of the paths that need a session.
 	Path = "/console"
 	API  = Path + "/api/"
-	// maxBody bounds what a request may carry.
+	// maxBody bounds a request's body, in bytes.
 	maxBody = 16 << 10
 )
 
-// Config holds what the console shows, and what it may do. Functions must not block for long.
+// Config holds the console's data sources and actions. Functions must not block for long.
 type Config struct {
 	About operatorapi.About
 	// Mode is "embedded", "docker" or "kubernetes".
 	Mode string
-	// Token reports whether a text is MCP_AUTH_TOKEN, in a time that reveals nothing about it. Nil means that none is set.
+	// Token reports whether a text is MCP_AUTH_TOKEN, in constant time. If nil, no token is set.
 	Token func(string) bool
-	// Settings are shown as they are, so they have no secret.
+	// Settings are shown unchanged, so they must contain no secret.
 	Settings []Setting
 	Proxy    Proxy
 	Catalog  func() controlapi.Catalog
-	// Ready says why runs cannot be served, or nil.
+	// Ready returns the reason why runs cannot be served, or nil.
 	Ready   func(context.Context) error
 	Load    func() Load
 	Servers Servers
 	Skills  *skill.Store
 	History History
-	// Execute runs code, as execute_code does.
+	// Execute runs code, like execute_code.
 	Execute func(context.Context, execution.Request) (execution.Outcome, error)
-	// StopRun cancels a run. It reports whether it was under way.
+	// StopRun cancels a run. It reports whether the run was in progress.
 	StopRun   func(run string) bool
 	Approvals Approvals
 	Log       *slog.Logger
-	// Stop, when closed, ends the streams.
+	// Stop ends the streams when it is closed.
 	Stop <-chan struct{}
 }
 
@@ -70,24 +72,24 @@ type Config struct {
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Default means that nobody has set it.
+	// Default means that the value is the default.
 	Default bool `json:"default"`
 }
 
-// Load is how busy CodeForge is.
+// Load is the load of CodeForge.
 type Load struct {
 	Slots   int `json:"slots"`
 	Busy    int `json:"busy"`
 	Waiting int `json:"waiting"`
 }
 
-// Proxy is what the console asks the proxy.
+// Proxy is the part of the proxy's API that the console uses.
 type Proxy interface {
 	Inspection(ctx context.Context) (controlapi.Inspection, error)
 	CheckLedger(ctx context.Context, known []controlapi.KnownHead) (controlapi.LedgerCheck, error)
 }
 
-// Servers are the MCP servers.
+// Servers gives access to the MCP servers.
 type Servers interface {
 	States() []serverstate.Server
 	Log(server string) ([]operatorapi.Line, error)
@@ -95,30 +97,30 @@ type Servers interface {
 	Restart(server string) error
 }
 
-// Console is the handler of Path and of what is below it. Make it with New.
+// Console is the handler of Path and the paths below it. Create it with New.
 type Console struct {
 	cfg      Config
 	sessions sessions
 	shell    shell
 	api      *http.ServeMux
 	decided  decisions
-	skills   atomic.Int64 // how often the skills have changed
+	skills   atomic.Int64 // counts the changes of skills
 }
 
-// New makes a console.
+// New returns a console.
 func New(cfg Config) *Console {
 	c := &Console{cfg: cfg, shell: newShell()}
 	c.api = c.routes()
 	return c
 }
 
-// Code makes a code that opens one session within a minute.
+// Code returns a new code that opens one session within a minute.
 func (c *Console) Code() string { return c.sessions.Code() }
 
-// SkillsChanged tells open pages that skills have changed.
+// SkillsChanged makes open pages load the skills again.
 func (c *Console) SkillsChanged() { c.skills.Add(1) }
 
-// routes are the paths that need a session.
+// routes returns the paths that need a session.
 func (c *Console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, h func(*http.Request) (any, error)) {
@@ -183,12 +185,13 @@ func (c *Console) routes() *http.ServeMux {
 	return mux
 }
 
-// policy is the shell's: its own files, no inline script or style, no markup made of text, in no frame.
+// policy is the shell's Content-Security-Policy: only its files, no inline script or style, no markup from text, no
+// frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// ServeHTTP answers.
+// ServeHTTP serves the shell and the API.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	//defence:console-policy
@@ -205,12 +208,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.signIn(w, r)
 	default:
 		h.Set("Cache-Control", "no-store")
+		// The bearer is checked here and not per route, so that a new route cannot forget it.
 		s, ok := c.sessions.find(bearer(r))
 		//defence:console-bearer
 		if !ok {
 			rpc.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
 			return
 		}
+		// A signed-in browser must keep its connection even if others flood the listener.
 		if !guard.Admit(r.Context(), "") {
 			rpc.Answer(w, http.StatusServiceUnavailable, refusal{guard.TooMany})
 			return
@@ -222,13 +227,13 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // sessionKey is the key of a request's session in its context.
 type sessionKey struct{}
 
-// of is the session of a request that was let through.
+// of returns the session of an accepted request.
 func of(r *http.Request) session {
 	s, _ := r.Context().Value(sessionKey{}).(session)
 	return s
 }
 
-// bearer is the bearer that a request carries, or empty.
+// bearer returns the bearer of a request, or "".
 func bearer(r *http.Request) string {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -243,6 +248,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	if !readJSON(w, r, &in) {
 		return
 	}
+	// The code is tried first, because it works only once and must be used up.
 	if in.Secret == "" || !c.sessions.use(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
 		rpc.Answer(w, http.StatusUnauthorized, refusal{
 			"This is neither the token nor a valid code. A code works once, for one minute: run codeforge console again.",
@@ -257,7 +263,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	}{b, s.Until})
 }
 
-// readJSON reads a body that a form cannot send. It reports whether it could, and answers if not.
+// readJSON reads a JSON body. If it fails, it answers the request and returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	if r.Header.Get("Content-Type") != "application/json" {
 		rpc.Answer(w, http.StatusUnsupportedMediaType, refusal{"want application/json"})
@@ -279,7 +285,7 @@ type refusal struct {
 	Error string `json:"error"`
 }
 
-// told is an error whose text the page shows, with its status.
+// told is an error with a text for the page, and a status.
 type told struct {
 	status int
 	text   string
@@ -289,9 +295,10 @@ func (e *told) Error() string { return e.text }
 
 var errNotFound = &told{http.StatusNotFound, "There is nothing of this name."}
 
-// fail answers with what an error says, where it is meant to be shown, and logs it otherwise.
+// fail answers with the text of an error. It logs an error that is not meant for the page.
 func (c *Console) fail(w http.ResponseWriter, err error) {
 	var t *told
+	// Other errors may be faults, so the log gets them too.
 	if errors.As(err, &t) {
 		rpc.Answer(w, t.status, refusal{t.text})
 		return

@@ -17,7 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// Approvals are the requests that wait for a person. The proxy lets those be decided here whose rule permits it.
+// Approvals gives access to the requests that wait for a person. The proxy accepts a decision only if the request's
+// rule permits it here.
 type Approvals interface {
 	AllHeld(ctx context.Context) ([]approvalapi.Held, error)
 	DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error)
@@ -26,17 +27,17 @@ type Approvals interface {
 	DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error)
 }
 
-// maxDecided bounds the decisions that are remembered, to show the next request beside the last one.
+// maxDecided bounds the stored decisions, which the page shows beside the waiting requests.
 const maxDecided = 50
 
-// decision is what somebody decided here.
+// decision is a decision made in the console.
 type decision struct {
 	At      time.Time        `json:"at"`
 	Approve bool             `json:"approve"`
 	Held    approvalapi.Held `json:"held"`
 }
 
-// decisions are the latest ones, the newest first. They are forgotten when mcp-server ends.
+// decisions are the latest decisions, newest first. They are lost when mcp-server ends.
 type decisions struct {
 	mu   sync.Mutex
 	list []decision
@@ -54,7 +55,7 @@ func (d *decisions) all() []decision {
 	return append([]decision{}, d.list...)
 }
 
-// heldRoutes are the page of requests that wait.
+// heldRoutes are the paths of the page of waiting requests.
 func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET held", func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
@@ -92,8 +93,9 @@ func answerOf(r *http.Request, to any) error {
 	return nil
 }
 
-// undecided is an error that says why nothing was decided, as the page shows it.
+// undecided converts the proxy's reason for refusing a decision to an error for the page.
 func undecided(err error) error {
+	// The proxy refused the decision, for example because the request no longer waits.
 	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == controlapi.StatusNotDecided {
 		return &told{http.StatusConflict, no.Text}
 	}

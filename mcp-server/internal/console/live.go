@@ -14,21 +14,21 @@ import (
 const (
 	// tick is the least time between two lines of a stream.
 	tick = 250 * time.Millisecond
-	// slowTicks is how many ticks pass between two checks of what is expensive to check.
+	// slowTicks is the number of ticks between two expensive checks.
 	slowTicks = 4
-	// keepTime is the time between lines that say nothing, which show whether the reader is still there.
+	// keepTime is the time between empty lines, which detect a reader that has gone.
 	keepTime = 15 * time.Second
-	// maxRuns bounds the runs of one line. A page that gets no more asks for the list.
+	// maxRuns bounds the runs of one line. If there are more, the page loads the list.
 	maxRuns = 50
 )
 
-// versions are of what pages show. A page that sees another one than it has asks again: nothing is lost where a stream
-// breaks and begins anew.
+// versions identify the state of the pages. A page with another version loads its data again, so an interrupted stream
+// loses no change.
 type versions struct {
 	Held    uint64 `json:"held"`
 	APIs    string `json:"apis"`
 	Servers uint64 `json:"servers"`
-	Down    int    `json:"down"` // how many of the servers are
+	Down    int    `json:"down"` // the number of servers that are down
 	Skills  int64  `json:"skills"`
 	Load    Load   `json:"load"`
 }
@@ -36,18 +36,18 @@ type versions struct {
 // news is one line of a stream.
 type news struct {
 	Versions *versions `json:"versions,omitempty"`
-	// After is where to go on if the stream breaks.
+	// After is the position from which to continue if the stream breaks.
 	After string `json:"after,omitempty"`
-	// Gap means that events are missing: whatever shows runs asks anew.
+	// Gap means that events are missing: pages that show runs load them again.
 	Gap bool `json:"gap,omitempty"`
-	// Runs are those that began or changed their state, each as it is now.
+	// Runs are the runs that started or changed, in their present state.
 	Runs []historyapi.Run `json:"runs,omitempty"`
-	// Touched means that the run that the page watches has new exchanges or output.
+	// Touched means that the watched run has new exchanges or output.
 	Touched bool `json:"touched,omitempty"`
 	Alerts  bool `json:"alerts,omitempty"`
 }
 
-// add adds an event. Watched is the run that the page shows.
+// add adds an event. watched is the run that the page shows.
 func (n *news) add(e historyapi.Event, watched string) {
 	n.After = e.Cursor
 	id := e.RunID
@@ -65,6 +65,7 @@ func (n *news) add(e historyapi.Event, watched string) {
 			break
 		}
 		id = e.Run.ID
+		// Only the latest state of a run counts, so one line has each run once.
 		for i := range n.Runs {
 			if n.Runs[i].ID == id {
 				n.Runs[i] = *e.Run
@@ -74,6 +75,7 @@ func (n *news) add(e historyapi.Event, watched string) {
 		switch {
 		case id == "":
 			id = e.Run.ID
+		// Too many runs for one line: the page loads the list.
 		case len(n.Runs) >= maxRuns:
 			n.Gap = true
 		default:
@@ -83,14 +85,15 @@ func (n *news) add(e historyapi.Event, watched string) {
 	n.Touched = n.Touched || watched != "" && id == watched
 }
 
-// live streams what changes, at most one line of JSON a tick. The browser reads it while the page is visible. The
-// parameter run is the run that the page shows, after where an earlier stream ended.
+// live streams changes, at most one JSON line per tick. The browser reads the stream while its page is visible. The
+// parameter run is the run that the page shows. after is the end of an earlier stream.
 func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	events, ended := make(chan []historyapi.Event), make(chan struct{})
 	go func() { defer close(ended); c.follow(ctx, r.URL.Query().Get("after"), events) }()
+	// The goroutine must end first, because it uses the request's context.
 	defer func() { cancel(); <-ended }()
 	watched := r.URL.Query().Get("run")
 	ticks := time.NewTicker(tick)
@@ -106,6 +109,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 			}
 			continue
 		case <-ticks.C:
+		// A session that ends must also end its streams, not only later requests.
 		case <-of(r).ended:
 			return
 		case <-c.cfg.Stop:
@@ -115,6 +119,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		}
 		c.look(ctx, &now, n%slowTicks == 0)
 		if n++; n == 1 || now != last {
+			// The first line always has the versions, so that a new page can compare its data.
 			line.Versions, last = &now, now
 		}
 		var err error
@@ -122,6 +127,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		case line.Versions != nil || line.After != "":
 			err = enc.Encode(line)
 			line, wrote = news{}, time.Now()
+		// An empty line fails if the reader has gone.
 		case time.Since(wrote) >= keepTime:
 			_, err = io.WriteString(w, "\n")
 			wrote = time.Now()
@@ -153,7 +159,7 @@ func (c *Console) follow(ctx context.Context, after string, events chan<- []hist
 	}
 }
 
-// look takes the versions, those that cost more only when all are asked for.
+// look reads the versions. It reads the expensive ones only if all is set.
 func (c *Console) look(ctx context.Context, v *versions, all bool) {
 	v.APIs, v.Skills, v.Load = c.cfg.Catalog().Version, c.skills.Load(), c.cfg.Load()
 	if !all {
@@ -167,14 +173,14 @@ func (c *Console) look(ctx context.Context, v *versions, all bool) {
 		}
 	}
 	if list, err := c.cfg.Approvals.AllHeld(ctx); err == nil {
-		plans, _ := c.cfg.Approvals.Plans(ctx) // the page says why there is none
+		plans, _ := c.cfg.Approvals.Plans(ctx) // the page shows why there are no plans
 		v.Held = sum([]any{list, plans})
 	}
 }
 
-// sum is a number that changes with a value.
+// sum returns a number that changes with a value.
 func sum(v any) uint64 {
 	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(v) // the values are of our own types, and the hash takes all
-	return h.Sum64() >> 11           // what a JavaScript number holds
+	_ = json.NewEncoder(h).Encode(v) // the values are our types, and a hash accepts all bytes
+	return h.Sum64() >> 11           // fits into a JavaScript number
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// History is what is kept of runs.
+// History is the store of runs.
 type History interface {
 	Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
 	Run(ctx context.Context, id string) (historyapi.Detail, error)
@@ -31,7 +31,7 @@ type History interface {
 	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
 }
 
-// kept turns the errors of the store into those that a page shows.
+// kept converts errors of the store to errors for the page.
 func kept[T any](v T, err error) (any, error) {
 	switch {
 	case errors.Is(err, history.ErrOff):
@@ -42,13 +42,13 @@ func kept[T any](v T, err error) (any, error) {
 	return v, err
 }
 
-// limit is how many a page is asked for, 0 for as many as the store gives by itself.
+// limit returns the requested size of a page, or 0 for the store's default.
 func limit(q url.Values) int {
 	n, _ := strconv.Atoi(q.Get("limit"))
 	return n
 }
 
-// historyRoutes are the pages of the store.
+// historyRoutes are the paths of the store's pages.
 func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET runs", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
@@ -90,14 +90,14 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 	handle("GET kept", func(r *http.Request) (any, error) { return kept(c.cfg.History.Status(r.Context())) })
 }
 
-// checkTime bounds how long the proxy may take to read its ledger, and knownHeads how many runs it is compared with.
+// checkTime bounds the proxy's check of its ledger. knownHeads bounds the runs that the check compares.
 const (
 	checkTime  = time.Minute
 	knownHeads = 200
 )
 
-// checkLedger asks the proxy whether its ledger is whole, and fits the checkpoints of the latest runs, which are kept
-// here.
+// checkLedger asks the proxy to verify its ledger, and to compare it with the checkpoints of the latest runs in the
+// store.
 func (c *Console) checkLedger(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
 	defer cancel()
@@ -116,7 +116,7 @@ func (c *Console) checkLedger(r *http.Request) (any, error) {
 	return found, err
 }
 
-// Sums are for a number of hours, in steps that make about a hundred bars.
+// steps maps a period to its length and to the step of its sums, about a hundred bars per period.
 var steps = map[string]struct{ time, step time.Duration }{
 	"1h":  {time.Hour, 15 * time.Minute},
 	"24h": {24 * time.Hour, 15 * time.Minute},
@@ -124,7 +124,7 @@ var steps = map[string]struct{ time, step time.Duration }{
 	"90d": {90 * 24 * time.Hour, 24 * time.Hour},
 }
 
-// ledger sums up what left in a time.
+// ledger sums up the traffic of a period.
 func (c *Console) ledger(r *http.Request) (any, error) {
 	s, ok := steps[r.URL.Query().Get("time")]
 	if !ok {

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// codeTime is how long a code may be exchanged, sessionTime how long the session that it opens lasts.
+	// codeTime is how long a code is valid. sessionTime is how long a session lasts.
 	codeTime    = time.Minute
 	sessionTime = 12 * time.Hour
-	// maxCodes and maxSessions bound what is kept; the oldest gives way.
+	// maxCodes and maxSessions bound the stored codes and sessions. A new one replaces the oldest.
 	maxCodes    = 16
 	maxSessions = 32
-	// maxAgent bounds what a browser says of itself.
+	// maxAgent bounds the browser's User-Agent, in bytes.
 	maxAgent = 200
 )
 
-// digest is what is kept of a code or a bearer: who reads this memory later cannot sign in with it.
+// digest is the stored form of a code or a bearer, so that a reader of this memory cannot sign in.
 type digest [sha256.Size]byte
 
-// sessions are the codes and bearers that are good now. The zero value is ready.
+// sessions are the valid codes and bearers. The zero value is ready to use.
 type sessions struct {
 	now func() time.Time // nil: time.Now
 
 	mu    sync.Mutex
 	codes []code
-	open  []session // the oldest first
+	open  []session // oldest first
 }
 
 type code struct {
@@ -36,17 +36,17 @@ type code struct {
 	until  time.Time
 }
 
-// session is one browser that has signed in.
+// session is one signed-in browser.
 type session struct {
 	bearer digest
 	ID     string    `json:"id"`
 	Opened time.Time `json:"opened"`
 	Until  time.Time `json:"until"`
-	// Agent is what the browser said of itself.
+	// Agent is the browser's User-Agent.
 	Agent string `json:"agent"`
-	// This marks the session that asks.
+	// This marks the session of the request.
 	This bool `json:"this,omitempty"`
-	// ended is closed when the session is, so that its streams end.
+	// ended is closed with the session, so that its streams end.
 	ended chan struct{}
 }
 
@@ -57,12 +57,13 @@ func (s *sessions) time() time.Time {
 	return time.Now()
 }
 
-// Code makes a code that opens one session within a minute.
+// Code returns a new code that opens one session within a minute.
 func (s *sessions) Code() string {
 	text := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
+	// The oldest code gives way, so that a new one always works.
 	if len(s.codes) >= maxCodes {
 		s.codes = s.codes[1:]
 	}
@@ -70,12 +71,13 @@ func (s *sessions) Code() string {
 	return text
 }
 
-// use reports whether a code is good, and uses it up.
+// use reports whether a code is valid, and removes it.
 func (s *sessions) use(text string) bool {
 	sum := digest(sha256.Sum256([]byte(text)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
+	// Comparing digests reveals no part of the code by its time.
 	i := slices.IndexFunc(s.codes, func(c code) bool { return c.digest == sum })
 	if i < 0 {
 		return false
@@ -92,6 +94,7 @@ func (s *sessions) begin(agent string) (bearer string, opened session) {
 	defer s.mu.Unlock()
 	s.sweep()
 	if len(s.open) >= maxSessions {
+		// Its streams must end with it.
 		close(s.open[0].ended)
 		s.open = slices.Delete(s.open, 0, 1)
 	}
@@ -120,7 +123,7 @@ func (s *sessions) find(bearer string) (session, bool) {
 	return s.open[i], true
 }
 
-// end closes a session by its id.
+// end closes a session by its ID.
 func (s *sessions) end(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +138,7 @@ func (s *sessions) end(id string) bool {
 	return true
 }
 
-// list lists the sessions, marking one.
+// list returns the sessions, and marks one.
 func (s *sessions) list(this string) []session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +150,7 @@ func (s *sessions) list(this string) []session {
 	return out
 }
 
-// sweep forgets what is over. The caller holds the lock.
+// sweep removes expired codes and sessions. The caller holds the lock.
 func (s *sessions) sweep() {
 	now := s.time()
 	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return over(now, c.until) })
@@ -161,6 +164,6 @@ func (s *sessions) sweep() {
 	})
 }
 
-// over reports whether a time is over by either clock: the monotonic one stands still while a machine sleeps, and the
-// other one can be set back.
+// over reports whether a time has passed on either clock. The monotonic clock stops while a machine sleeps, and the
+// wall clock can be set back.
 func over(now, until time.Time) bool { return !now.Before(until) || !now.Round(0).Before(until) }

@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// files are the shell.
+// files are the files of the shell.
 //
 //go:embed web
 var files embed.FS
 
-// types are the content types of the shell's files. Others are not served.
+// types are the content types of the shell's files. Other files are not served.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8",
 }
 
-// file is one of them.
+// file is one file of the shell.
 type file struct {
 	content []byte
 	kind    string
 	tag     string
 }
 
-// shell serves static files, by their paths below Path; "" is the page.
+// shell serves static files by their paths below Path. "" is the page.
 type shell map[string]file
 
 func newShell() shell {
@@ -45,15 +45,16 @@ func newShell() shell {
 	return s
 }
 
-// ServeHTTP serves a file. A browser keeps it, and asks each time whether it is still the same.
+// ServeHTTP serves a file. A browser caches it, and asks each time whether it has changed.
 func (s shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Path), "/")
 	f, ok := s[name]
 	switch {
+	// A file of an unknown type is not served, because a browser could guess its type.
 	case !ok || f.kind == "":
 		http.Error(w, "CodeForge: the console is at "+Path, http.StatusNotFound)
 	case name == "" && r.URL.Path != Path:
-		http.Redirect(w, r, Path, http.StatusMovedPermanently) // the page's own addresses start there
+		http.Redirect(w, r, Path, http.StatusMovedPermanently) // the page's addresses start there
 	default:
 		w.Header().Set("Content-Type", f.kind)
 		w.Header().Set("Cache-Control", "no-cache")

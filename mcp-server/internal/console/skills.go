@@ -25,11 +25,11 @@ type listed struct {
 	Deleted     bool      `json:"deleted,omitempty"`
 	// Last is the latest recorded change.
 	Last *historyapi.SkillVersion `json:"last,omitempty"`
-	// Use is how often runs imported it, nil where that is not known.
+	// Use counts the runs that imported the skill. It is nil if the count is unknown.
 	Use *historyapi.SkillUse `json:"use,omitempty"`
 }
 
-// changed is the time of its latest recorded change, or zero if there is none.
+// changed returns the time of the skill's latest recorded change, or zero.
 func (l listed) changed() time.Time {
 	if l.Last == nil {
 		return time.Time{}
@@ -37,7 +37,7 @@ func (l listed) changed() time.Time {
 	return l.Last.At
 }
 
-// listSkills lists the skills with how often they were used, the last changed first.
+// listSkills lists the skills with their uses, last changed first.
 func (c *Console) listSkills(r *http.Request) (any, error) {
 	l, err := c.cfg.Skills.List()
 	if err != nil {
@@ -49,8 +49,9 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 		uses[known[i].Skill] = &known[i]
 	}
 	versions, noStore := c.cfg.History.SkillVersions(r.Context(), "")
+	// Reading the skills must work without a history.
 	if noStore != nil {
-		versions = nil // without a store there are none
+		versions = nil // without a store, no versions are known
 	}
 	last := map[string]*historyapi.SkillVersion{}
 	for i, v := range versions { // the latest first
@@ -64,6 +65,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 			Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name],
 			Last: last[k.Name], Pinned: c.cfg.Skills.Pinned(k.Name),
 		}
+		// Known uses without an entry mean that no run imported the skill.
 		if err == nil && one.Use == nil {
 			one.Use = &historyapi.SkillUse{Skill: k.Name}
 		}
@@ -83,10 +85,11 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	}, nil
 }
 
-// readSkill is one skill with its source, its versions, and the source of the version before.
+// readSkill returns one skill with its source and its versions.
 func (c *Console) readSkill(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	k, source, err := c.cfg.Skills.Read(name)
+	// A deleted skill is still shown if the history has its versions.
 	gone := errors.Is(err, skill.ErrNotFound)
 	if errors.Is(err, skill.ErrName) {
 		return nil, errNotFound
@@ -96,7 +99,7 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	}
 	versions, err := c.cfg.History.SkillVersions(r.Context(), name)
 	if err != nil {
-		versions = nil // without a store there are none
+		versions = nil // without a store, no versions are known
 	}
 	if gone && len(versions) == 0 {
 		return nil, errNotFound
@@ -108,7 +111,7 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	}, nil
 }
 
-// skillVersion is the source of one version.
+// skillVersion returns the source of one version.
 func (c *Console) skillVersion(r *http.Request) (any, error) {
 	n, err := strconv.Atoi(r.PathValue("version"))
 	if err != nil {
@@ -134,6 +137,7 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 		return nil, err
 	}
 	i := slices.IndexFunc(versions, func(v historyapi.SkillVersion) bool { return v.Version == n })
+	// A source with removed REDACTING_STRINGS or credentials is not the module that once worked.
 	if i < 0 || versions[i].SHA != skill.Sum(source) {
 		return nil, &told{http.StatusConflict, "This version is not kept as it was: REDACTING_STRINGS were taken out."}
 	}
@@ -152,6 +156,7 @@ func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 		if !pin {
 			err = c.cfg.Skills.Unpin(name)
 		} else if err = answerOf(r, &seen); err == nil {
+			// The sum ensures that the user pins the source that the page showed, not a later one.
 			done, err = "pinned", c.cfg.Skills.Pin(name, seen.Sum)
 		}
 		if err == nil {
@@ -171,21 +176,21 @@ func (c *Console) deleteSkill(r *http.Request) (any, error) {
 	return struct{}{}, skillError(err)
 }
 
-// skillDone stores a change that was made to a skill here.
+// skillDone stores a change of a skill that was made in the console.
 func (c *Console) skillDone(r *http.Request, what string, v historyapi.SkillVersion, source string) {
 	v.By = historyapi.ByHand
 	c.cfg.History.Skill(v, source)
 	c.tell(r, what, v.Skill)
 }
 
-// tell logs what somebody did to a skill here, and notifies open pages.
+// tell logs a change of a skill, and notifies open pages.
 func (c *Console) tell(r *http.Request, what, name string) {
 	c.cfg.Log.Info("somebody in the console changed a skill", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("skill", name), slog.String("what", what))
 	c.SkillsChanged()
 }
 
-// skillError turns errors of skills into those that a page shows.
+// skillError converts errors of skills to errors for the page.
 func skillError(err error) error {
 	switch {
 	case err == nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// askTime bounds how long another daemon may take to answer the console.
+// askTime bounds the answer of another daemon to the console.
 const askTime = 3 * time.Second
 
 // check is the result of one check: whether a part answers, and how fast.
@@ -20,7 +20,7 @@ type check struct {
 	Text string `json:"text"`
 }
 
-// status reports what runs here, and whether it works.
+// status reports the running parts and their health.
 func (c *Console) status(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
@@ -53,7 +53,7 @@ func (c *Console) status(r *http.Request) (any, error) {
 	}{c.cfg.About, c.cfg.Mode, c.cfg.Load(), []check{proxy, sandbox, kept}}, nil
 }
 
-// apis is apis/ as the proxy loaded it, and the traffic of a day.
+// apis returns apis/ as the proxy loaded it, and the traffic of the last day.
 func (c *Console) apis(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
@@ -72,7 +72,7 @@ func (c *Console) apis(r *http.Request) (any, error) {
 	}{in, hours}, nil
 }
 
-// servers are the MCP servers: which ones run, and how each is started or reached.
+// servers returns the MCP servers: their states, and how each is started or reached.
 func (c *Console) servers(*http.Request) (any, error) {
 	type server struct {
 		Name   string             `json:"name"`

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// addressTime is how long the addresses of a name are used, resolveTime bounds one look-up.
+	// addressTime is how long the addresses of a name are cached. resolveTime bounds one look-up.
 	addressTime = 15 * time.Second
 	resolveTime = 2 * time.Second
 )
 
-// addresses remembers what the name of Postgres resolves to.
+// addresses caches the addresses of Postgres.
 type addresses struct {
 	mu    sync.Mutex
 	list  []netip.AddrPort
 	until time.Time
 }
 
-// Addresses returns the addresses of Postgres, which code must not reach. If its name does not resolve now, these are
-// the earlier ones. A nil DB and SQLite have none.
+// Addresses returns the addresses of Postgres, which code must not reach. If its name does not resolve now, it returns
+// the earlier addresses. A nil DB and SQLite have none.
 func (db *DB) Addresses(ctx context.Context) []netip.AddrPort {
 	if db == nil || !db.Postgres {
 		return nil
@@ -36,6 +36,7 @@ func (db *DB) Addresses(ctx context.Context) []netip.AddrPort {
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", db.config.Host)
+	// Also after an error: each run asks, and a dead resolver must not delay each of them.
 	a.until = time.Now().Add(addressTime)
 	if err != nil {
 		return a.list

@@ -1,10 +1,10 @@
-// Package database opens mcp-server's database: a file of SQLite on one machine, or Postgres for several replicas.
+// Package database opens mcp-server's database: a SQLite file on one machine, or Postgres for several replicas.
 //
-// Both take the same SQL. Placeholders are $1, $2 and so on. An upsert names its columns: ON CONFLICT (a) DO UPDATE.
-// The few statements that differ ask DB.Postgres. Later features that keep state, such as files of runs, long runs and
+// Both accept the same SQL. Placeholders are $1, $2 and so on. An upsert names its columns: ON CONFLICT (a) DO UPDATE.
+// The few statements that differ check DB.Postgres. Later features with state, such as files of runs, long runs and
 // logins, append their tables to Migrations (schema.go).
 //
-// Threat: the URL of Postgres has a password. Errors of this package name neither the URL nor a part of it.
+// Threat: the URL of Postgres contains a password. Contract: errors of this package contain no part of the URL.
 package database
 
 import (
@@ -27,23 +27,23 @@ import (
 )
 
 const (
-	// connectTime bounds an attempt to connect, statementTime one statement, idleTime a transaction without a statement:
-	// a replica that hangs must not hold the locks of others.
+	// connectTime bounds an attempt to connect, statementTime one statement, and idleTime a transaction without a
+	// statement. A replica that hangs must not hold locks that others need.
 	connectTime   = 5 * time.Second
 	statementTime = "60s"
 	idleTime      = "60s"
-	// maxConnections is how many connections one replica opens, apart from that of Listen.
+	// maxConnections bounds the connections of one replica, without Listen's connection.
 	maxConnections = 8
-	// schema is where the tables are.
+	// schema is the schema of the tables.
 	schema = "codeforge"
 )
 
-// The keys of the advisory locks. Each is held until the end of a transaction.
+// Keys of the advisory locks. Each lock is held until the end of a transaction.
 const (
 	lockMigration = 0x636f6465 + iota
-	// LockEvents orders the commits of transactions that write events: a reader never skips one that commits late.
+	// LockEvents orders the commits of transactions that write events, so that a reader never skips a late commit.
 	LockEvents
-	// LockTidy lets one replica at a time remove what is too old.
+	// LockTidy lets one replica at a time remove old data.
 	LockTidy
 	// LockReplicas guards the list of replicas.
 	LockReplicas
@@ -52,7 +52,7 @@ const (
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	*sql.DB
-	// Postgres is false for a file of SQLite.
+	// Postgres is false for SQLite.
 	Postgres bool
 
 	config    *pgx.ConnConfig // of Postgres
@@ -60,11 +60,12 @@ type DB struct {
 	listeners listeners       // to Postgres
 }
 
-// OpenPostgres prepares connections to Postgres. The address is a URL as package settings completes it. The first use
-// connects.
+// OpenPostgres prepares connections to Postgres. The address is a URL that package settings has completed. The first
+// use connects.
 func OpenPostgres(address secret.Value) (*DB, error) {
 	config, err := pgx.ParseConfig(address.Reveal())
 	if err != nil {
+		// The error of pgx contains the URL, so it is not wrapped.
 		return nil, errors.New("the database's URL has a parameter with a mistake, or names a file that cannot be read")
 	}
 	config.ConnectTimeout = connectTime
@@ -100,7 +101,7 @@ func Lock(ctx context.Context, tx *sql.Tx, key int64) error {
 	return err
 }
 
-// IsUnreachable reports whether an error says that Postgres does not answer now: a retry may succeed.
+// IsUnreachable reports whether an error means that Postgres does not answer now, so that a retry may succeed.
 func IsUnreachable(err error) bool {
 	var connect *pgconn.ConnectError
 	var server *pgconn.PgError
@@ -108,15 +109,15 @@ func IsUnreachable(err error) bool {
 		// Connection exceptions, too many connections, shutdown, and a lost race with another transaction.
 		return slices.ContainsFunc([]string{"08", "53", "57", "40"}, func(class string) bool {
 			return strings.HasPrefix(server.Code, class)
-		}) && server.Code != "57014" // one statement took too long: the next attempt would too
+		}) && server.Code != "57014" // one statement took too long: a retry would, too
 	}
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone) ||
-		err != nil && strings.Contains(err.Error(), "conn closed") // of pgx, which has no value for it
+		err != nil && strings.Contains(err.Error(), "conn closed") // pgx has no exported error for this
 }
 
-// IsMistake reports whether only the operator can mend an error: a wrong password, a missing right or a database that a
+// IsMistake reports whether only the operator can fix an error: a wrong password, a missing right, or a database that a
 // newer CodeForge wrote.
 func IsMistake(err error) bool {
 	var server *pgconn.PgError
@@ -124,7 +125,7 @@ func IsMistake(err error) bool {
 		strings.Contains(err.Error(), "x509: ")
 }
 
-// Explain returns an error without the host, the user and the database that errors of pgx name.
+// Explain returns an error without the host, the user and the database, which errors of pgx contain.
 func Explain(err error) error {
 	var connect *pgconn.ConnectError
 	var server *pgconn.PgError

@@ -6,26 +6,26 @@ import (
 	"errors"
 )
 
-// The versions that Write and Remove take besides one of Document.
+// Versions for Write and Remove besides a Document's version.
 const (
 	Absent int64 = 0
 	Any    int64 = -1
 )
 
 var (
-	// ErrNotFound is for a document that does not exist.
+	// ErrNotFound means that a document does not exist.
 	ErrNotFound = errors.New("no such document")
-	// ErrConflict is for a document whose version is another one by now.
+	// ErrConflict means that a document has another version by now.
 	ErrConflict = errors.New("the document was changed in the meantime")
 )
 
-// Document describes a file that replicas share. A version is never used twice.
+// Document describes a file that replicas share. Each version is used only once.
 type Document struct {
 	Name          string
 	Version, Size int64
 }
 
-// The folders of documents. A folder of TenantSkills ends in the name of the tenant.
+// Folders of documents. A TenantSkills folder ends in the tenant's name.
 const (
 	Skills       = "skills"
 	SkillPins    = "pins"
@@ -39,7 +39,7 @@ type Documents struct {
 	Folder string
 }
 
-// List lists the documents, sorted by name.
+// List returns the documents, sorted by name.
 func (d Documents) List(ctx context.Context) (list []Document, err error) {
 	rows, err := d.DB.QueryContext(ctx, `SELECT name, version, octet_length(data) FROM document WHERE folder = $1
 		ORDER BY name COLLATE "C"`, d.Folder)
@@ -67,7 +67,7 @@ func (d Documents) Read(ctx context.Context, name string) (data []byte, version 
 	return data, version, err
 }
 
-// Write writes a document in place of a version, Absent or Any, and returns the new version.
+// Write replaces a version of a document, Absent or Any, and returns the new version.
 func (d Documents) Write(ctx context.Context, name string, data []byte, of int64) (version int64, err error) {
 	const insert = `INSERT INTO document (folder, name, data) VALUES ($1, $2, $3) ON CONFLICT (folder, name) `
 	const set = `version = nextval('document_version'), data = $3, changed = now()`
@@ -96,7 +96,7 @@ func (d Documents) Write(ctx context.Context, name string, data []byte, of int64
 	return version, err
 }
 
-// Remove removes a version of a document, or Any. If the document does not have that version, the error is ErrConflict.
+// Remove removes a version of a document, or Any. If the document has another version, the error is ErrConflict.
 func (d Documents) Remove(ctx context.Context, name string, of int64) error {
 	return d.DB.Transact(ctx, func(tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `DELETE FROM document WHERE folder = $1 AND name = $2 AND (version = $3 OR $3 < 0)`,
@@ -112,10 +112,11 @@ func (d Documents) Remove(ctx context.Context, name string, of int64) error {
 	})
 }
 
-// Update replaces a document by what change returns for it: nil before the first version. The row stays locked
-// meanwhile, so no other replica changes it.
+// Update replaces a document by the result of change, which gets the old document, empty before the first version. The
+// row stays locked meanwhile, so that other replicas cannot change it.
 func (d Documents) Update(ctx context.Context, name string, change func(old []byte) ([]byte, error)) error {
 	return d.DB.Transact(ctx, func(tx *sql.Tx) error {
+		// The row must exist before FOR UPDATE can lock it.
 		if _, err := tx.ExecContext(ctx, `INSERT INTO document (folder, name, data) VALUES ($1, $2, '')
 			ON CONFLICT (folder, name) DO NOTHING`, d.Folder, name); err != nil {
 			return err

@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// channel is where replicas notify each other, pollTime how often a replica looks without a notification.
+	// channel is the channel on which replicas notify each other. pollTime is the interval of checks without a
+	// notification.
 	channel  = "codeforge"
 	pollTime = 2 * time.Second
-	// retryTime is the pause before another attempt to connect.
+	// retryTime is the pause before the next attempt to connect.
 	retryTime = time.Second
 )
 

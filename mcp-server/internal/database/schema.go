@@ -10,12 +10,12 @@ import (
 // Migration is one step of the schema in the SQL of each database. If Postgres is empty, Postgres skips the step.
 type Migration struct{ SQLite, Postgres string }
 
-// Migrations bring an empty database to the current schema: one of version n needs those from n on. Never change one
-// that was released; append.
+// Migrations bring an empty database to the current schema. A database of version n needs the migrations from n on.
+// Never change a released migration; append a new one.
 //
-// A value that queries search has a column. The rest of a run or an exchange is in data, as JSON of historyapi, so that
-// a new field needs no migration. Numbers are microseconds since 1970. A row of total sums up a quarter of an hour of
-// one kind (history/ledger.go says what source and target are). A fact is an API, a host or a skill of a run.
+// Each value that queries search has a column. The rest of a run or an exchange is in data, as JSON of historyapi, so
+// that a new field needs no migration. Numbers are microseconds since 1970. A row of total sums up a quarter of an hour
+// of one kind; history/ledger.go explains source and target. A fact is an API, a host or a skill of a run.
 //
 // Only Postgres has the tables from event on: with SQLite, followers are in one process, and skills, pins and alarms
 // are files. writer is the process that wrote an event, process the one that has the number of a replica. A document is
@@ -104,7 +104,7 @@ CREATE TRIGGER checkpoint_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON che
 	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 `}}
 
-// ErrNewer is for a database that a later CodeForge wrote. It is neither read nor changed.
+// ErrNewer means that a newer CodeForge wrote the database. The database is neither read nor changed.
 var ErrNewer = errors.New("a newer CodeForge wrote it")
 
 // rowQuerier is a database or a transaction.
@@ -112,7 +112,7 @@ type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// version returns the schema's version. It must not be newer than the list of migrations.
+// version returns the schema's version. It fails if the version is newer than the list of migrations.
 func (db *DB) version(ctx context.Context, q rowQuerier, list []Migration) (have int, err error) {
 	query := `PRAGMA user_version`
 	if db.Postgres {
@@ -151,8 +151,8 @@ func (db *DB) Migrate(ctx context.Context, list []Migration) error {
 	return err
 }
 
-// step applies the next migration that a file lacks, unless another process has done so in the meantime: the
-// transaction locks the file from its beginning. It returns the file's new version.
+// step applies the next missing migration of a file, unless another process has done so meanwhile. The transaction
+// locks the file from its start. step returns the file's new version.
 func (db *DB) step(ctx context.Context, list []Migration) (have int, err error) {
 	err = db.Transact(ctx, func(tx *sql.Tx) error {
 		if have, err = db.version(ctx, tx, list); err != nil || have == len(list) {
@@ -167,14 +167,14 @@ func (db *DB) step(ctx context.Context, list []Migration) (have int, err error) 
 	return have, err
 }
 
-// migratePostgres applies all migrations that are lacking. Replicas that start together wait for each other.
+// migratePostgres applies all missing migrations. Replicas that start together wait for each other.
 func (db *DB) migratePostgres(ctx context.Context, tx *sql.Tx, list []Migration) error {
 	if err := Lock(ctx, tx, lockMigration); err != nil {
 		return err
 	}
 	var is bool
 	err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&is)
-	if err == nil && !is { // IF NOT EXISTS would ask for the right to create one
+	if err == nil && !is { // IF NOT EXISTS would require the right to create one
 		_, err = tx.ExecContext(ctx, `CREATE SCHEMA `+schema)
 	}
 	if err == nil {

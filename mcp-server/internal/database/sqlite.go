@@ -14,17 +14,18 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Name is the name of SQLite's file in its folder.
+// Name is the name of the SQLite file in its folder.
 const Name = "runs.db"
 
-// maxReaders is how many connections read a file at once. Each has a cache of its own.
+// maxReaders bounds the connections that read a file at once. Each has a separate cache.
 const maxReaders = 4
 
-// dsn returns how a connection to a file is opened. first are pragmas that go before the others.
+// dsn returns the data source name of a file. first are pragmas that go before the others.
 func dsn(path string, write bool, first ...string) string {
 	v := url.Values{"_pragma": append(first,
 		"busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)")}
 	if write {
+		// secure_delete overwrites removed rows: code and output must not stay readable in the file.
 		v["_pragma"] = append(v["_pragma"], "journal_mode(WAL)", "synchronous(1)", "secure_delete(1)",
 			"journal_size_limit(4194304)")
 		v.Set("_txlock", "immediate")
@@ -35,13 +36,13 @@ func dsn(path string, write bool, first ...string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: v.Encode()}).String()
 }
 
-// OpenFile opens the file of a folder for one writer, and brings its schema to the latest version.
+// OpenFile opens the file of a folder for one writer, and migrates its schema.
 func OpenFile(dir string, list []Migration) (*DB, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of the history: %w", err)
 	}
 	path := filepath.Join(dir, Name)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for everybody
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for all users
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}
@@ -50,14 +51,14 @@ func OpenFile(dir string, list []Migration) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}
-	if info.Size() > 0 { // a newer one is not touched
+	if info.Size() > 0 { // a newer file stays untouched
 		if err := checkFile(dir, list); err != nil {
 			return nil, fmt.Errorf("opening %s: %w", Name, err)
 		}
 	}
 	var first []string
 	if info.Size() == 0 {
-		first = []string{"auto_vacuum(2)"} // it has no effect on a file with tables
+		first = []string{"auto_vacuum(2)"} // this has no effect on a file with tables
 	}
 	inner, err := sql.Open("sqlite", dsn(path, true, first...))
 	if err != nil {
@@ -94,7 +95,7 @@ func OpenReader(dir string) (*DB, error) {
 	return &DB{DB: db}, nil
 }
 
-// IsDamaged reports whether an error says that a file is not a sound database.
+// IsDamaged reports whether an error means that a file is not a valid database.
 func IsDamaged(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -104,17 +105,17 @@ func IsDamaged(err error) bool {
 	return code == lib.SQLITE_CORRUPT || code == lib.SQLITE_NOTADB
 }
 
-// IsGeneral reports whether an error would affect other statements too: a full disk, a damaged or locked file, or a
+// IsGeneral reports whether an error would affect other statements, too: a full disk, a damaged or locked file, or a
 // Postgres that does not answer.
 func IsGeneral(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff != lib.SQLITE_CONSTRAINT || IsUnreachable(err)
 }
 
-// SetAside renames the file of a folder, and replaces one that was set aside before.
+// SetAside renames the file of a folder, and replaces an earlier renamed file.
 func SetAside(dir string) error {
 	path := filepath.Join(dir, Name)
-	for _, suffix := range []string{"-wal", "-shm"} { // of no use without it, and a new file must not find them
+	for _, suffix := range []string{"-wal", "-shm"} { // useless without the file, and a new file must not find them
 		_ = os.Remove(path + suffix)
 	}
 	return os.Rename(path, path+".damaged")

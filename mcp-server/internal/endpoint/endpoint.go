@@ -1,5 +1,4 @@
-// Package endpoint is where mcp-server listens: which addresses, who may connect there, and what is served at which
-// path.
+// Package endpoint opens mcp-server's addresses, decides who may connect, and serves the paths.
 package endpoint
 
 import (
@@ -30,30 +29,30 @@ import (
 
 // Config configures an Endpoint.
 type Config struct {
-	// Listen are addresses, host:port. 127.0.0.1 stands for [::1] too, with the same port, if that can be opened.
+	// Listen are addresses, host:port. 127.0.0.1 also means [::1] with the same port, if that can be opened.
 	Listen []string
-	// Socket is the path of a unix socket that serves the same, or empty. Only the owner may open it (0600), so its
-	// clients need no token.
+	// Socket is the path of a unix socket that serves the same, or "". Only its owner may open it (0600), so its clients
+	// need no token.
 	Socket string
 	Guard  *guard.Guard
 	// HasToken means that a bearer token is required.
 	HasToken bool
-	// Container means that the process runs in a container whose port is published on loopback only: it may listen
-	// everywhere without a token, and cannot see whose connections it accepts.
+	// Container means that the process runs in a container whose port is published only on loopback. Then it may listen on
+	// all addresses without a token, and cannot see whose connections it accepts.
 	Container bool
 	// UIDs are the users whose connections are accepted without a token, outside a container.
 	UIDs []int
 	// MCP serves /mcp.
 	MCP http.Handler
-	// Ready says why the system cannot serve runs, or nil.
+	// Ready returns why the system cannot serve runs, or nil.
 	Ready func(context.Context) error
-	// Servers are the MCP servers, for GET /servers. Nil means that there is no such path.
+	// Servers returns the MCP servers for GET /servers. If nil, there is no such path.
 	Servers func() []serverstate.Server
-	// Console serves console.Path and what is below it. It does not admit anybody by itself. Nil means none.
+	// Console serves console.Path and the paths below it, and checks its sessions itself. Nil means no console.
 	Console http.Handler
-	// Operator serves operatorapi.Prefix, on the socket alone. Nil means that nothing does.
+	// Operator serves operatorapi.Prefix on the socket only. Nil means no operator's API.
 	Operator http.Handler
-	// Metrics are mcp-server's. MoreMetrics returns those of another daemon as text, and may be nil.
+	// Metrics are mcp-server's metrics. MoreMetrics returns the metrics of another daemon as text, and may be nil.
 	Metrics     *prometheus.Registry
 	MoreMetrics func(context.Context) (string, error)
 	Log         *slog.Logger
@@ -62,7 +61,7 @@ type Config struct {
 // maxConnections bounds the connections of each listener.
 const maxConnections = 8192
 
-// Endpoint listens and serves. Make it with Open.
+// Endpoint listens and serves. Create it with Open.
 type Endpoint struct {
 	cfg       Config
 	listeners []net.Listener
@@ -93,7 +92,7 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-// serverOf makes a server.
+// serverOf returns an HTTP server.
 func serverOf(cfg Config, mux *http.ServeMux) *http.Server {
 	return &http.Server{
 		Handler:           cfg.Guard.Local(mux),
@@ -111,12 +110,13 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("--listen %q: want host:port, e.g. 127.0.0.1:8080", addr)
 	}
+	// The token protects against other machines; without it, /proc shows only local users.
 	if !isLoopback(host) && !e.cfg.HasToken && !e.cfg.Container {
 		return fmt.Errorf("listening on %s would let other machines in: set MCP_AUTH_TOKEN, or listen on 127.0.0.1", addr)
 	}
 	for _, l := range e.listeners {
 		if l.Addr().String() == addr {
-			return nil // opened with 127.0.0.1
+			return nil // opened together with 127.0.0.1
 		}
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -131,6 +131,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
+	// Without [::1], clients that resolve localhost to it would not connect.
 	six, err := new(net.ListenConfig).Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
 	if err != nil {
 		e.cfg.Log.Info("not listening on [::1] as well", logline.Tag("mcp"), slog.String("reason", err.Error()))
@@ -142,6 +143,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 
 func (e *Endpoint) add(l net.Listener) {
 	l = guard.Limit(l, maxConnections)
+	// In a container, all connections come from the engine, so their users are unknown.
 	if !e.cfg.HasToken && !e.cfg.Container {
 		l = &guard.Listener{Listener: l, UIDs: e.cfg.UIDs, Log: e.cfg.Log}
 	}
@@ -156,7 +158,7 @@ func isLoopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// Addrs are the addresses listened on.
+// Addrs returns the addresses that the endpoint listens on.
 func (e *Endpoint) Addrs() []net.Addr {
 	var out []net.Addr
 	for _, l := range e.listeners {
@@ -165,8 +167,8 @@ func (e *Endpoint) Addrs() []net.Addr {
 	return out
 }
 
-// routes maps paths to handlers. Those that reveal something require the token, which passes says of a request; clients
-// is who may use MCP.
+// routes maps paths to handlers. Paths that reveal data require the token; passes reports whether a request has it.
+// clients decides who may use MCP.
 func (e *Endpoint) routes(
 	clients, token func(http.Handler) http.Handler, passes func(*http.Request) bool,
 ) *http.ServeMux {
@@ -192,7 +194,7 @@ func (e *Endpoint) routes(
 	return mux
 }
 
-// localRoutes are the routes of the socket: without a token, and with those for the operator.
+// localRoutes are the routes of the socket: without a token, and with the operator's API.
 func (e *Endpoint) localRoutes() *http.ServeMux {
 	open := func(next http.Handler) http.Handler { return next }
 	mux := e.routes(open, open, func(*http.Request) bool { return true })
@@ -202,7 +204,7 @@ func (e *Endpoint) localRoutes() *http.ServeMux {
 	return mux
 }
 
-// ready answers 200 if runs can be served. The reason why not is told only to who may see what requires the token.
+// ready answers 200 if runs can be served. Only a request that passes the token check learns the reason why not.
 func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request, tell bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -217,9 +219,10 @@ func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request, tell bool) {
 	rpc.Answer(w, http.StatusOK, map[string]any{"ready": true})
 }
 
-// metrics answers with our own metrics, then with those of the other daemon, if it responds.
+// metrics answers with mcp-server's metrics, then with those of the other daemon, if it responds.
 func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 	more := ""
+	// The other daemon may hang, and a scrape must not.
 	if e.cfg.MoreMetrics != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
@@ -228,13 +231,14 @@ func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	own := &capture{header: http.Header{}}
+	// An own request, because the client's headers could ask for another format.
 	plain := &http.Request{Method: http.MethodGet, Header: http.Header{}}
 	promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(own, plain)
 	w.Header().Set("Content-Type", own.header.Get("Content-Type"))
-	_, _ = w.Write(append(own.body.Bytes(), more...)) // the client has gone
+	_, _ = w.Write(append(own.body.Bytes(), more...)) // an error means that the client has gone
 }
 
-// capture keeps a response in memory.
+// capture stores a response in memory.
 type capture struct {
 	header http.Header
 	body   bytes.Buffer
@@ -244,8 +248,8 @@ func (c *capture) Header() http.Header         { return c.header }
 func (c *capture) WriteHeader(int)             {}
 func (c *capture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
-// Retire closes every connection after the answer that is on its way, and serves what comes nevertheless: clients
-// connect again, where another server takes over.
+// Retire closes every connection after its next answer, and still serves requests that arrive. Clients reconnect to
+// another server that takes over.
 func (e *Endpoint) Retire() { e.server.SetKeepAlivesEnabled(false) }
 
 // Serve serves until Close. It returns the first error of a listener.
@@ -263,17 +267,19 @@ func (e *Endpoint) Serve() error {
 	for range serving {
 		if err := <-errs; first == nil && !errors.Is(err, http.ErrServerClosed) {
 			first = err
+			// The other listeners must end too, or Serve would wait for them forever.
 			_ = e.closeListeners()
 		}
 	}
 	return first
 }
 
-// Close stops listening, waits for open requests until ctx ends, and closes what is left.
+// Close stops listening, waits for open requests until ctx ends, and closes the rest.
 func (e *Endpoint) Close(ctx context.Context) {
 	var servers sync.WaitGroup
 	for _, s := range []*http.Server{e.server, e.local} {
 		servers.Go(func() {
+			// Shutdown waits for event streams, which may last, so Close ends them after ctx.
 			if s.Shutdown(ctx) != nil {
 				_ = s.Close()
 			}
@@ -293,12 +299,13 @@ func (e *Endpoint) closeListeners() error {
 	return errors.Join(errs...)
 }
 
-// Health asks the endpoint at addr whether it is ready.
+// Health checks whether the endpoint at addr is ready.
 func Health(ctx context.Context, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("--listen %q: want host:port", addr)
 	}
+	// An address for listening, such as 0.0.0.0, is no address to connect to.
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
 		host = "127.0.0.1"
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// FrozenError is for a run of a session that an alarm has frozen, perhaps the run's own.
+// FrozenError is the error of a run whose session an alarm has frozen. The alarm may come from the same run.
 type FrozenError struct{ Alarm operatorapi.Alarm }
 
 // Error implements error.
@@ -13,14 +13,16 @@ func (e *FrozenError) Error() string {
 	return "the session is frozen: " + e.Alarm.What() + " was to be sent"
 }
 
-// Alarm freezes the session of a run and stops all its runs.
+// Alarm freezes the session of a run and stops all runs of the session.
 func (e *Executor) Alarm(a controlapi.Alarm) {
 	r, ok := e.runs.Load(a.Run)
 	if !ok {
+		// The run may have ended, or may belong to another mcp-server; the alarm is stored in any case.
 		e.cfg.Alarms.Add(a, nil, "")
 		return
 	}
 	run := r.(active)
+	// Frozen before the runs are stopped: otherwise the session could start another run in between.
 	e.cfg.Alarms.Add(a, &run.Session, run.Client)
 	e.runs.Range(func(_, other any) bool {
 		//defence:alarm-ends-run
@@ -31,7 +33,7 @@ func (e *Executor) Alarm(a controlapi.Alarm) {
 	})
 }
 
-// frozen is the error for a run whose session is frozen, or nil.
+// frozen returns the error for a run whose session is frozen, or nil.
 func (e *Executor) frozen(session string) error {
 	if a, ok := e.cfg.Alarms.Frozen(session); ok {
 		return &FrozenError{a}

@@ -1,8 +1,8 @@
 // Package execution executes runs, from lease to receipt.
 //
-// The order keeps runs apart: a slot is leased, the proxy learns which run holds it, the code runs, the proxy ends the
-// registration (which cuts requests in flight and returns the receipt), and only then is the slot free again. However a
-// run ends, these steps are undone in reverse, even if the caller has gone.
+// The order keeps runs apart. A slot is leased, the proxy learns which run holds it, and the code runs. Then the proxy
+// ends the registration, which cuts requests in flight and returns the receipt. Only then is the slot free again.
+// However a run ends, these steps are undone in reverse, even if the caller has gone.
 package execution
 
 import (
@@ -34,61 +34,62 @@ import (
 )
 
 const (
-	// startMargin is how long after a run's timeout the proxy ends its registration: enough for a cold start and for
-	// sandboxd's cleanup.
+	// startMargin is the time between a run's timeout and the end of its registration at the proxy. It covers a cold start
+	// and sandboxd's cleanup.
 	startMargin = 10 * time.Second
-	// unwindTime bounds each step that undoes something.
+	// unwindTime bounds each step that undoes another one.
 	unwindTime = 10 * time.Second
-	// readyTime is how long a run waits for the proxy and the sandbox when the system has only just started.
+	// readyTime is how long a run waits for the proxy and the sandbox after the system's start.
 	readyTime = 15 * time.Second
-	// leaseTries is how many leases are tried if they turn out to be over before the code is started.
+	// leaseTries is the number of tries if a lease ends before the code has started.
 	leaseTries = 3
-	// permissionTries is how often a run is tried if sandboxd has another permission set. Every change of an API makes
-	// a new one.
+	// permissionTries is the number of tries if sandboxd has another permission set. Every change of an API makes a new
+	// set.
 	permissionTries = 10
-	// maxClient bounds what the ledger records of a client, in bytes.
+	// maxClient bounds the client's name in the ledger, in bytes.
 	maxClient = 200
-	// namesBudget bounds the names of tools that a run is given, as runapi.MaxServers counts them. Servers whose tools do
-	// not fit are given without names; code can ask such a server.
+	// namesBudget bounds the names of tools that a run gets, counted like runapi.MaxServers. A server whose tools do not
+	// fit is passed without names; code can ask that server.
 	namesBudget = 32 << 10
 )
 
-// Servers is what is known of the tools of MCP servers.
+// Servers gives access to the tools and calls of MCP servers.
 type Servers interface {
-	// Tools are the tools of a server that code may call. Known is false when the server was never asked.
+	// Tools returns the known tools of a server that code may call. known is false if the server was never asked.
 	Tools(server string) (tools []signature.Tool, known bool)
-	// Caused is what the calls of a run made servers send. It is asked once, when the run is over.
+	// Caused returns the requests that servers sent for a run's calls. It is called once, after the run.
 	Caused(run string) []controlapi.Caused
-	// Pause stops the time limits of a run's calls, or lets them go on.
+	// Pause stops or resumes the time limits of a run's calls.
 	Pause(run string, paused bool)
 }
 
 // Config configures an Executor.
 type Config struct {
 	Queue *queue.Queue
-	// Catalog says what runs may use. Each sandbox has a catalog of its own besides.
+	// Catalog is the catalog that runs use. Each sandbox also has a separate catalog for its permissions.
 	Catalog *published.Watcher
-	// Servers may be nil: no tool is known.
+	// Servers may be nil: then no tools are known.
 	Servers Servers
 	Sources
-	// Alarms freeze sessions. With nil nothing does.
+	// Alarms freeze sessions. If nil, sessions are never frozen.
 	Alarms *alarm.Book
-	// Database is the Postgres that code must not reach, or nil.
+	// Database is the Postgres database that code must not reach, or nil.
 	Database *database.DB
 	Log      *slog.Logger
 }
 
 // Sources provide the modules and skills that runs import.
 type Sources struct {
-	// Modules, if not nil, are the typed clients that code of TypeScript imports.
+	// Modules, if not nil, returns the typed clients that TypeScript code imports.
 	Modules func(ctx context.Context, code string) []runapi.Module
-	// Skills, if not nil, returns the files that code imports from /skills, by name. Runs are private then.
+	// Skills, if not nil, returns the files that code imports from /skills, by name. It makes runs private.
 	Skills func(code string) map[string]string
-	// Pins, if not nil, returns files by name. Runs that are not private import them instead of those in /skills.
+	// Pins, if not nil, returns files by name. Runs that are not private import these files instead of the ones in
+	// /skills.
 	Pins func(python bool) (map[string]string, error)
 }
 
-// Tenant is one of several clients, with sources of its own.
+// Tenant is one of several clients, with separate sources.
 type Tenant struct {
 	*tenant.Tenant
 	Sources
@@ -97,19 +98,19 @@ type Tenant struct {
 // Executor executes runs. It is safe for concurrent use.
 type Executor struct {
 	cfg  Config
-	runs sync.Map // the active of each run, by the run's id, while it runs
+	runs sync.Map // the active of each run, by the run's ID, while it runs
 }
 
-// active is a run under way.
+// active is a run in progress.
 type active struct {
 	Request
 	stop context.CancelFunc
 }
 
-// New makes an executor.
+// New returns an executor.
 func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
 
-// Session is the session of a run, as its Request names it, from the run's registration to its end.
+// Session returns the session of a run, as named in its Request, from the run's start to its end.
 func (e *Executor) Session(run string) (session string, ok bool) {
 	r, ok := e.runs.Load(run)
 	if !ok {
@@ -118,7 +119,7 @@ func (e *Executor) Session(run string) (session string, ok bool) {
 	return r.(active).Session, true
 }
 
-// Ask puts a question to the user of the client that a run belongs to.
+// Ask puts a question to the user of the client that started a run.
 func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (question.Answer, error) {
 	r, ok := e.runs.Load(run)
 	if !ok || r.(active).Ask == nil {
@@ -127,14 +128,14 @@ func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (qu
 	return r.(active).Ask(ctx, q)
 }
 
-// Progress tells the client that a run belongs to how far a call of it is.
+// Progress reports the progress of a run's call to the client that started the run.
 func (e *Executor) Progress(run, text string) {
 	if r, ok := e.runs.Load(run); ok && r.(active).Progress != nil {
 		r.(active).Progress(text)
 	}
 }
 
-// Stop cancels a run, as its client could. It reports whether the run was under way.
+// Stop cancels a run, as its client could. It reports whether the run was in progress.
 func (e *Executor) Stop(run string) bool {
 	r, ok := e.runs.Load(run)
 	if ok {
@@ -143,7 +144,7 @@ func (e *Executor) Stop(run string) bool {
 	return ok
 }
 
-// StopTenant cancels all runs of a tenant, also those that wait for an answer of its user.
+// StopTenant cancels all runs of a tenant, including runs that wait for an answer of its user.
 func (e *Executor) StopTenant(t *Tenant) {
 	e.runs.Range(func(_, r any) bool {
 		if a := r.(active); a.Tenant == t {
@@ -153,7 +154,7 @@ func (e *Executor) StopTenant(t *Tenant) {
 	})
 }
 
-// Active is how many runs are under way, with those that wait for a slot.
+// Active returns the number of runs in progress, including runs that wait for a slot.
 func (e *Executor) Active() (n int) {
 	e.runs.Range(func(_, _ any) bool { n++; return true })
 	return n
@@ -161,37 +162,38 @@ func (e *Executor) Active() (n int) {
 
 // Request is one run.
 type Request struct {
-	// ID is that of the run: one of NewID.
+	// ID is the run's ID, from NewID.
 	ID string
-	// Session is whose turn in the queue the run takes.
+	// Session is the session whose turn in the queue the run takes.
 	Session string
 	Code    string
-	// Python means that the code is Python and not TypeScript.
+	// Python means that the code is Python instead of TypeScript.
 	Python bool
-	// APIs narrows the run. Empty means all active ones, or all of the tenant's.
+	// APIs narrows the run to these APIs. Empty means all active ones, or all of the tenant's.
 	APIs []string
-	// Tenant is whose run it is. Nil means the operator's.
+	// Tenant owns the run. Nil means the operator.
 	Tenant  *Tenant
 	Timeout time.Duration
-	// DryRun records what would change something in a plan: see controlapi.Registration.
+	// DryRun records writes in a plan instead of sending them: see controlapi.Registration.
 	DryRun bool
-	// Client is the name and version of the MCP client, and Traceparent that of its request; both may be empty.
+	// Client is the name and version of the MCP client. Traceparent is the one of its request. Both may be empty.
 	Client      string
 	Traceparent string
-	// Started, if not nil, is called when the wait for a slot is over.
+	// Started, if not nil, is called when the run gets its slot.
 	Started func(runapi.Lease)
-	// Ask asks the client's user. Nil means that nobody can be asked.
+	// Ask asks the client's user. If nil, the user cannot be asked.
 	Ask question.Asker
-	// Approve, if not nil, asks the user about a request of the run that a rule holds. It is called in goroutines of its
-	// own; its context ends when the request no longer waits.
+	// Approve, if not nil, asks the user about a request of the run that a rule holds. Each call has a separate goroutine.
+	// Its context ends when the request no longer waits.
 	Approve func(context.Context, approvalapi.Held) Answer
-	// Waiting, if not nil, is called when requests of the run begin to wait for a person, and when none does any more.
+	// Waiting, if not nil, is called with true when requests of the run start to wait for a person, and with false when
+	// the last one stops waiting.
 	Waiting func(bool)
-	// Progress, if not nil, is called with what an MCP server reports of a call.
+	// Progress, if not nil, is called with an MCP server's progress reports.
 	Progress func(text string)
 }
 
-// lease is the language of the lease, as runapi.LeaseRequest has it.
+// lease returns the language of the lease, as runapi.LeaseRequest names it.
 func (r Request) lease() string {
 	if r.Python {
 		return runapi.LanguagePython
@@ -199,8 +201,9 @@ func (r Request) lease() string {
 	return ""
 }
 
-// summary is what the ledger learns of a run.
+// summary returns the ledger's record of a run.
 func (r Request) summary(o Outcome) controlapi.Summary {
+	// The ledger identifies the code by a digest, and does not store it.
 	digest := sha256.Sum256([]byte(r.Code))
 	return controlapi.Summary{
 		Language: cmp.Or(r.lease(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
@@ -210,27 +213,28 @@ func (r Request) summary(o Outcome) controlapi.Summary {
 	}
 }
 
-// Outcome is the result of a run. After an error it contains what was known until then.
+// Outcome is the result of a run. After an error it contains the part that was known by then.
 type Outcome struct {
 	Run     string
 	Waited  time.Duration
 	Exit    runapi.Exit
 	Receipt controlapi.Receipt
-	// Modules are the typed clients that the code was given.
+	// Modules are the typed clients that the code got.
 	Modules []runapi.Module
 	// Lost means that the code may have run, but the proxy could not return a receipt.
 	Lost bool
 }
 
-// NewID makes the id of a run.
+// NewID returns a new ID for a run.
 func NewID() string { return "r" + strings.ToLower(rand.Text()[:12]) }
 
-// Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free,
-// ctx's error that the run was cancelled, runapi.ErrInterrupted that the connection to the sandbox broke.
+// Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free.
+// ctx's error means that the run was cancelled. runapi.ErrInterrupted means that the connection to the sandbox broke.
 func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
 	o := Outcome{Run: cmp.Or(r.ID, NewID())}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	// Stored before the check, so that an alarm that comes in between finds and stops this run.
 	e.runs.Store(o.Run, active{r, stop})
 	defer e.runs.Delete(o.Run)
 	if err := e.frozen(r.Session); err != nil {
@@ -249,24 +253,27 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	if err != nil {
 		return o, err
 	}
+	// Before the lease: reading the APIs' documents may take seconds, in which the slot would be idle.
 	if from := e.sources(r); from.Modules != nil && !r.Python {
 		o.Modules = from.Modules(ctx, r.Code)
 	}
 	for try := 1; ; try++ {
 		err = e.leased(ctx, r, closed, &o, on)
+		// Both errors mean that the lease ended before the code started, so a repetition runs nothing twice.
 		over := errors.Is(err, controlapi.ErrFenced) || errors.Is(err, runapi.ErrLeaseGone)
 		if !over || try == leaseTries {
 			break
 		}
 	}
 	e.log(o, err)
+	// An alarm ends a run by cancelling it, and the client must learn the reason.
 	if frozen := e.frozen(r.Session); frozen != nil {
 		return o, frozen
 	}
 	return o, err
 }
 
-// sources are those of the run's tenant, or the operator's.
+// sources returns the sources of the run's tenant, or the operator's.
 func (e *Executor) sources(r Request) Sources {
 	if r.Tenant == nil {
 		return e.cfg.Sources
@@ -311,15 +318,17 @@ func (e *Executor) registered(
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
 	}
-	// After an error too: the registration may have arrived even if its answer did not.
+	// After an error, too: the registration may have arrived although its answer did not.
 	defer func() {
+		// Without ctx's end: the slot must not become free with a registered run, even if the caller has gone.
 		unwind, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwindTime)
 		defer cancel()
 		receipt, uerr := l.Of.Control.Unregister(unwind, l.Slot, l.Generation, r.summary(*o))
-		if e.cfg.Servers != nil { // in any case: it is forgotten with that
+		if e.cfg.Servers != nil { // always, because Caused also forgets the run
 			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
 		}
 		if receipt.Alarm != nil {
+			// The receipt has the alarm too, because watching the proxy's events can miss it.
 			e.Alarm(*receipt.Alarm)
 		}
 		if uerr == nil {
@@ -331,6 +340,7 @@ func (e *Executor) registered(
 	if err != nil {
 		return fmt.Errorf("registering the run: %w", err)
 	}
+	// Most runs have no rule that asks a person, and save this request to the proxy.
 	if e.holds(r.APIs) {
 		watch, stop := context.WithCancel(ctx)
 		watched := make(chan struct{})
@@ -340,7 +350,7 @@ func (e *Executor) registered(
 	return e.run(ctx, l, r, o, on)
 }
 
-// run runs the code. It tries again if sandboxd has another permission set, in which case nothing has run.
+// run runs the code. It tries again if sandboxd has another permission set, because then no code has run.
 func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
 	skills, err := e.skills(r)
 	if err != nil {
@@ -378,6 +388,7 @@ func (e *Executor) skills(r Request) (map[string]string, error) {
 	case from.Skills != nil:
 		return from.Skills(r.Code), nil
 	case from.Pins != nil:
+		// An unreadable pin is an error: the run would otherwise import a source that the user has not pinned.
 		files, err := from.Pins(r.Python)
 		if err != nil {
 			return nil, fmt.Errorf("reading the pinned skills: %w", err)
@@ -387,7 +398,7 @@ func (e *Executor) skills(r Request) (map[string]string, error) {
 	return nil, nil
 }
 
-// servers are the MCP servers that a run narrowed to these APIs may call, with the names of the tools that are known.
+// servers returns the MCP servers that a run narrowed to these APIs may call, with the names of their known tools.
 func (e *Executor) servers(apis []string) map[string][]string {
 	var out map[string][]string
 	room := namesBudget
@@ -408,7 +419,7 @@ func (e *Executor) servers(apis []string) map[string][]string {
 	return out
 }
 
-// toolNames are the names of a server's tools that are known, and their size as runapi.MaxServers counts it.
+// toolNames returns the names of a server's known tools, and their size counted like runapi.MaxServers.
 func (e *Executor) toolNames(server string) (names []string, size int) {
 	names = []string{}
 	if e.cfg.Servers == nil {
@@ -422,7 +433,7 @@ func (e *Executor) toolNames(server string) (names []string, size int) {
 	return names, size
 }
 
-// log writes one line about a run: sizes, never code or output.
+// log writes one line about a run, with sizes, and never code or output.
 func (e *Executor) log(o Outcome, err error) {
 	attrs := []any{
 		logline.Tag("sandbox"), slog.String("run", o.Run),

@@ -12,15 +12,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Answer is a person's decision about a request that a rule holds. The zero Answer leaves it waiting.
+// Answer is a person's decision about a request that a rule holds. The zero Answer leaves the request waiting.
 type Answer uint8
 
-// The answers.
+// Answers of a person.
 const (
 	Unanswered Answer = iota
 	Approved
 	Refused
-	// ApprovedPath and ApprovedRule approve more of the run: see approvalapi.Scope.
+	// ApprovedPath and ApprovedRule approve further requests of the run: see approvalapi.Scope.
 	ApprovedPath
 	ApprovedRule
 )
@@ -32,7 +32,7 @@ func (e *Executor) holds(apis []string) bool {
 	})
 }
 
-// watchHeld works until ctx ends. While requests that the run may have caused wait for a person, it stops the time
+// watchHeld runs until ctx ends. While requests that the run may have caused wait for a person, it stops the time
 // limits of the run and of its calls. It asks the user about each request that belongs to the run.
 func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, run string) {
 	var asking sync.WaitGroup
@@ -55,11 +55,12 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 		}
 		for id, cancel := range asked {
 			if !slices.ContainsFunc(list, func(h approvalapi.Held) bool { return h.ID == id }) {
-				cancel() // decided in another way, or given up
+				cancel() // decided elsewhere, or given up
 				delete(asked, id)
 			}
 		}
 		for _, h := range list {
+			// A request of a server may belong to another run that uses the same server, so its user must not decide.
 			if asked[h.ID] != nil || h.Operator || r.Approve == nil || h.Run != run {
 				continue
 			}
@@ -68,9 +69,11 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 			asking.Go(func() { e.ask(ctx, l, r, h) })
 		}
 	})
+	// The forms must close before asking.Wait, which would otherwise wait for a person.
 	for _, cancel := range asked {
 		cancel()
 	}
+	// Resumed here if the watch broke while a request waited: the calls' limits must not stay stopped.
 	if waits && e.cfg.Servers != nil {
 		e.cfg.Servers.Pause(run, false)
 	}
@@ -80,7 +83,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 	}
 }
 
-// ask asks about one request, and takes the answer to the proxy.
+// ask asks about one request, and sends the answer to the proxy.
 func (e *Executor) ask(ctx context.Context, l sandbox.Lease, r Request, h approvalapi.Held) {
 	answer := r.Approve(ctx, h)
 	if answer == Unanswered {

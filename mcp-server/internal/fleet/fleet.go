@@ -1,10 +1,10 @@
-// Package fleet follows the sandboxes behind a Kubernetes service, and picks the one that gets a run.
+// Package fleet follows the sandboxes behind a Kubernetes service, and selects one for each run.
 //
-// Each pod itself decides whether it has a free slot, so no state is shared, and several mcp-servers need not know of
-// each other. Of two pods picked at random the less loaded one is asked first; if it is full and refuses, the least
-// loaded one of all is asked.
+// Each pod decides itself whether it has a free slot. So no state is shared, and several mcp-servers need not know each
+// other. Of two random pods the less loaded one is asked first. If it is full and refuses, the least loaded pod is
+// asked.
 //
-// Threat: a pod that only claims to be a sandbox. Connections to pods are made with package internal/mtls.
+// Threat: a pod that only claims to be a sandbox. Contract: connections to pods use package internal/mtls.
 package fleet
 
 import (
@@ -34,9 +34,9 @@ type Config struct {
 	Follow func(ctx context.Context, on func([]Place)) error
 	// Dial connects to an address of a pod, host:port.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Proxy connects to the control API of the proxy that all pods share. It is nil if each pod has its own.
+	// Proxy connects to the control API of the proxy that all pods share. It is nil if each pod has a separate proxy.
 	Proxy func(ctx context.Context) (net.Conn, error)
-	// Joined, if not nil, runs in a goroutine of its own for each pod, until its context ends.
+	// Joined, if not nil, runs in a separate goroutine for each pod, until its context ends.
 	Joined func(context.Context, *sandbox.Sandbox)
 	Log    *slog.Logger
 }
@@ -51,23 +51,23 @@ func Dial(id *mtls.Identity, role string) func(ctx context.Context, address stri
 }
 
 const (
-	// dialTime bounds connecting to a pod: one that is gone does not refuse the connection.
+	// dialTime bounds connecting to a pod, because a pod that is gone does not refuse the connection.
 	dialTime = 3 * time.Second
-	// pingEvery is the time between two pings. A run on a pod that is gone is known to be lost after at most twice that.
+	// pingEvery is the time between two pings. A lost pod's runs are known to be lost after at most two of them.
 	pingEvery = 5 * time.Second
-	// tries is how many pods are asked for one lease.
+	// tries bounds the pods that are asked for one lease.
 	tries = 3
-	// believed is how long a pod's answer counts: how many of its slots others have, or that none is free.
+	// believed is how long a pod's answer counts: the number of slots that others use, or that no slot is free.
 	believed = 10 * time.Second
-	// firstPause and lastPause bound the pauses between attempts to ask the API server.
+	// firstPause and lastPause bound the pauses between attempts to reach the API server.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// errNone is what a run gets when there is no sandbox.
+// errNone is the error of a run if there is no sandbox.
 var errNone = errors.New("no sandbox is ready: see kubectl get pods in the namespace of the sandboxes")
 
-// Fleet is the sandboxes. Make it with New, call Run, and end it with Close. It is safe for concurrent use.
+// Fleet is a set of sandboxes. Create it with New and call Run. It is safe for concurrent use.
 type Fleet struct {
 	cfg  Config
 	work sync.WaitGroup
@@ -81,14 +81,14 @@ type pod struct {
 	sandbox.Sandbox
 	place Place
 	leave context.CancelFunc
-	gone  bool // no longer in any slice
-	// own is how many leases we have there, others how many more there were when the pod last said so.
+	gone  bool // in no slice any more
+	// own is the number of this process's leases there. others is the number of further leases in the pod's last answer.
 	own, others int
 	said        time.Time
-	refused     time.Time // when it had no slot, or did not answer; zero: it has granted one since
+	refused     time.Time // when it had no slot or did not answer; zero if it has granted a lease since
 }
 
-// New makes a fleet without sandboxes.
+// New returns a fleet without sandboxes.
 func New(c Config) *Fleet { return &Fleet{cfg: c, pods: map[string]*pod{}} }
 
 // Run follows the pods until ctx ends.
@@ -99,6 +99,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
+		// A stream that lasted was no failure, so the pauses start again from the shortest.
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
@@ -109,11 +110,12 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+	// Runs until all pods have left, so that no goroutine outlives Run.
 	f.set(ctx, nil)
 	f.work.Wait()
 }
 
-// set makes the fleet consist of these pods. A pod that is no longer in any slice is removed after its last run.
+// set replaces the pods of the fleet. A pod that is in no slice any more is removed after its last run.
 func (f *Fleet) set(ctx context.Context, list []Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,6 +133,7 @@ func (f *Fleet) set(ctx context.Context, list []Place) {
 	}
 	for id, p := range f.pods {
 		if !now[id] {
+			// Its runs go on; part removes it after the last one.
 			p.gone = true
 			f.part(p)
 		}
@@ -157,16 +160,17 @@ func (f *Fleet) join(ctx context.Context, place Place) *pod {
 	return p
 }
 
-// control is a client of a pod's proxy.
+// control returns a client of a pod's proxy.
 func (f *Fleet) control(place Place) *controlapi.Client {
 	if f.cfg.Proxy != nil {
+		// All pods share the proxy, which tells them apart by their address.
 		host, _, _ := net.SplitHostPort(place.Runs) // a place has an address
 		return controlapi.NewClientOver(f.cfg.Proxy).Of(host)
 	}
 	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
 }
 
-// part removes a pod that is gone, unless it has runs. The caller holds mu.
+// part removes a pod that is gone, unless it still has runs. The caller holds mu.
 func (f *Fleet) part(p *pod) {
 	if !p.gone || p.own > 0 || f.pods[p.place.ID] != p {
 		return
@@ -181,8 +185,8 @@ func (f *Fleet) part(p *pod) {
 // usable reports whether a pod may get a lease. The caller holds mu.
 func (p *pod) usable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
 
-// load is how many slots of a pod are probably taken. For a pod that has just refused it exceeds that of any other. The
-// caller holds mu.
+// load returns the probable number of a pod's used slots. A pod that has just refused counts as more loaded than all
+// others. The caller holds mu.
 func (p *pod) load() int {
 	switch {
 	case time.Since(p.refused) < believed:
@@ -193,7 +197,8 @@ func (p *pod) load() int {
 	return p.own
 }
 
-// pick is the pod to ask, or nil: first the less loaded of two random ones, then the least loaded one not yet asked.
+// pick returns the next pod to ask, or nil. First it is the less loaded of two random pods, then the least loaded one
+// not asked yet.
 func (f *Fleet) pick(asked []*pod) *pod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,11 +216,13 @@ func (f *Fleet) pick(asked []*pod) *pod {
 	if len(asked) == 0 {
 		list = list[:min(len(list), 2)] //nolint:mnd // the power of two choices
 	}
+	// Always taking the least loaded pod would send the runs of all mcp-servers to the same pod at once.
 	return slices.MinFunc(list, func(a, b *pod) int { return cmp.Compare(a.load(), b.load()) })
 }
 
-// Acquire implements sandbox.Source. On many pods no lease is taken ahead.
+// Acquire implements sandbox.Source. It refuses leases ahead, because the next run may get another pod.
 func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+	// The next run may get another pod, so a lease here could stay unused.
 	if r.Ahead {
 		return sandbox.Lease{}, runapi.ErrBusy
 	}
@@ -226,10 +233,12 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 		if p == nil {
 			break
 		}
+		// Counted before the request, so that concurrent runs see the load.
 		f.count(p, 1)
 		l, err := p.Acquire(ctx, r)
 		if err == nil {
 			f.heard(p, l.Taken)
+			// The load counts until the lease has ended.
 			l.Released = func() { f.count(p, -1) }
 			return l, nil
 		}
@@ -239,7 +248,7 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 	if len(asked) == 0 {
 		return sandbox.Lease{}, errNone
 	}
-	for _, err := range failed { // a slot may be free there soon; what failed will be seen again
+	for _, err := range failed { // a slot may become free there soon; other failures will occur again
 		if errors.Is(err, runapi.ErrBusy) {
 			return sandbox.Lease{}, err
 		}
@@ -247,7 +256,7 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 	return sandbox.Lease{}, errors.Join(failed...)
 }
 
-// count changes how many leases we have in a pod.
+// count changes the number of this process's leases in a pod.
 func (f *Fleet) count(p *pod, by int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,7 +264,7 @@ func (f *Fleet) count(p *pod, by int) {
 	f.part(p)
 }
 
-// heard records how many slots of a pod are taken, ours included.
+// heard records the number of a pod's used slots, including this process's.
 func (f *Fleet) heard(p *pod, taken int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -270,7 +279,7 @@ func (f *Fleet) refused(p *pod) {
 	f.count(p, -1)
 }
 
-// Sizes are how many pods may get leases, and how many leases there are.
+// Sizes returns the number of pods that may get leases, and the number of leases.
 func (f *Fleet) Sizes() (pods, leases int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -283,8 +292,8 @@ func (f *Fleet) Sizes() (pods, leases int) {
 	return pods, leases
 }
 
-// DialRuns and DialControl connect to one pod, for what is the same in all, such as the catalog: of those that are
-// ready, the first by ID.
+// DialRuns and DialControl connect to one pod for data that all pods share, such as the catalog. They choose the first
+// ready pod by ID.
 func (f *Fleet) DialRuns(ctx context.Context) (net.Conn, error) {
 	return f.dial(ctx, func(p Place) string { return p.Runs })
 }

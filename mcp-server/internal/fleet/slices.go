@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// Slices lists and watches the EndpointSlices of a service, which is all that CodeForge needs of the API server.
+// Slices lists and watches the EndpointSlices of a service. CodeForge needs no other part of the API server, and
 // client-go would more than double the size of mcp-server.
 type Slices struct {
-	// Namespace and Service name the sandboxes' service.
+	// Namespace and Service name the service of the sandboxes.
 	Namespace, Service string
-	// Server is the URL of the API server, Account the folder of the service account: token and ca.crt. The token is read
-	// for each request, because Kubernetes replaces it.
+	// Server is the URL of the API server. Account is the folder of the service account, with token and ca.crt. The token
+	// is read for each request, because Kubernetes replaces it.
 	Server, Account string
 	// Shared means that the pods share a proxy.
 	Shared bool
 }
 
-// InCluster are the slices of a service, followed with the pod's own account.
+// InCluster returns the slices of a service, followed with the pod's account.
 func InCluster(getenv func(string) string, namespace, service string) (*Slices, error) {
 	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT_HTTPS")
 	if port == "" {
@@ -44,7 +44,7 @@ func InCluster(getenv func(string) string, namespace, service string) (*Slices, 
 	}, nil
 }
 
-// The limits of a watch. The API server ends one after watchTime, and begins another one from there.
+// Bounds of a watch. The API server ends a watch after watchTime, and the next one continues from there.
 const (
 	watchTime = 5 * time.Minute
 	askTime   = 15 * time.Second
@@ -53,15 +53,15 @@ const (
 
 // Place is a pod as the slices describe it.
 type Place struct {
-	// ID is never used again for another pod.
+	// ID is never reused for another pod.
 	ID string
-	// Runs and Control are addresses, host:port. Where pods share a proxy, Control is of no use: its port is 0.
+	// Runs and Control are addresses, host:port. If pods share a proxy, Control is unused: its port is 0.
 	Runs, Control string
 	// Ready means that the pod may get new leases.
 	Ready bool
 }
 
-// slice is what is read of an EndpointSlice.
+// slice is the needed part of an EndpointSlice.
 type slice struct {
 	Metadata struct {
 		Name            string `json:"name"`
@@ -84,13 +84,13 @@ type slice struct {
 	} `json:"ports"`
 }
 
-// The names of the service's ports.
+// Names of the service's ports.
 const (
 	portRuns    = "runs"
 	portControl = "control"
 )
 
-// places are the pods of a slice. Endpoints without an address, a port or a pod are left out. Pods that share a proxy
+// places returns the pods of a slice. It omits endpoints without an address, a port or a pod. Pods that share a proxy
 // have no control port.
 func (s slice) places(shared bool) []Place {
 	ports := map[string]int{}
@@ -99,6 +99,7 @@ func (s slice) places(shared bool) []Place {
 			ports[*p.Name] = *p.Port
 		}
 	}
+	// Without these ports the pods cannot be reached.
 	if s.AddressType != "IPv4" || ports[portRuns] == 0 || ports[portControl] == 0 && !shared {
 		return nil
 	}
@@ -109,6 +110,7 @@ func (s slice) places(shared bool) []Place {
 		}
 		at := func(port int) string { return net.JoinHostPort(e.Addresses[0], fmt.Sprint(port)) }
 		ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+		// A pod that ends still serves its runs, but gets no new ones.
 		leaves := e.Conditions.Terminating != nil && *e.Conditions.Terminating
 		out = append(out, Place{
 			ID: e.TargetRef.UID, Runs: at(ports[portRuns]), Control: at(ports[portControl]), Ready: ready && !leaves,
@@ -117,7 +119,7 @@ func (s slice) places(shared bool) []Place {
 	return out
 }
 
-// Follow calls on with all pods, at first and after every change, until ctx ends or the API server cannot be asked. The
+// Follow calls on with all pods, at first and after every change, until ctx ends or the API server does not answer. The
 // error is never nil.
 func (s *Slices) Follow(ctx context.Context, on func([]Place)) error {
 	client, err := s.client()
@@ -133,6 +135,7 @@ func (s *Slices) Follow(ctx context.Context, on func([]Place)) error {
 		}
 		on(list)
 	}
+	// The list gives the version from which the watch misses no change.
 	version, err := s.list(ctx, client, all)
 	if err != nil {
 		return err
@@ -145,7 +148,7 @@ func (s *Slices) Follow(ctx context.Context, on func([]Place)) error {
 	}
 }
 
-// client trusts the cluster's authority.
+// client returns an HTTP client that trusts only the cluster's authority.
 func (s *Slices) client() (*http.Client, error) {
 	pool := x509.NewCertPool()
 	ca, err := os.ReadFile(filepath.Join(s.Account, "ca.crt"))
@@ -158,12 +161,12 @@ func (s *Slices) client() (*http.Client, error) {
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
 		ResponseHeaderTimeout: askTime, TLSHandshakeTimeout: askTime, ForceAttemptHTTP2: true,
-		// So that a dead connection to the API server is noticed.
+		// Pings detect a dead connection to the API server.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: askTime, PingTimeout: askTime},
 	}}, nil
 }
 
-// get asks for the service's slices.
+// get requests the service's slices.
 func (s *Slices) get(ctx context.Context, client *http.Client, more url.Values) (*http.Response, error) {
 	more.Set("labelSelector", "kubernetes.io/service-name="+s.Service)
 	at := s.Server + "/apis/discovery.k8s.io/v1/namespaces/" + url.PathEscape(s.Namespace) + "/endpointslices?" +
@@ -213,10 +216,11 @@ func (s *Slices) list(ctx context.Context, client *http.Client, all map[string]s
 	return list.Metadata.ResourceVersion, nil
 }
 
-// watch follows changes after a version until the API server ends the watch, and returns the version to go on from.
+// watch follows changes after a version until the API server ends the watch. It returns the version to continue from.
 func (s *Slices) watch(
 	ctx context.Context, client *http.Client, version string, all map[string]slice, tell func(),
 ) (string, error) {
+	// A dead watch must end: without a bound, a pod that is gone would stay in the fleet.
 	ctx, cancel := context.WithTimeout(ctx, watchTime+askTime)
 	defer cancel()
 	resp, err := s.get(ctx, client, url.Values{

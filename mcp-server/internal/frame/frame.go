@@ -1,8 +1,8 @@
-// Package frame is what mcp-server's broker and the bridge in a server slot say to each other: one JSON object a line,
-// over the bridge's standard input and output.
+// Package frame defines the messages between mcp-server's broker and the bridge in a server slot. Each frame is one
+// JSON object on one line, over the bridge's standard input and output.
 //
-// The bridge shares its slot with a server that is not trusted, so the broker trusts what it reads no more than it
-// trusts the server: lines, their depth and their meaning are bounded on reading.
+// Threat: the bridge shares its slot with an untrusted server, which can write frames itself. Contract: the reader
+// bounds each line, its depth and its meaning, and the broker trusts a frame no more than the server.
 package frame
 
 import (
@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// MaxMessage is the largest message of a server, and the largest result, in bytes.
+	// MaxMessage bounds a server's message and a result, in bytes.
 	MaxMessage = 16 << 20
-	// MaxLine is the longest line, in bytes without its end: a message, and what a frame adds to it.
+	// MaxLine bounds a line, in bytes without its end: a message, and the frame around it.
 	MaxLine = MaxMessage + 64<<10
-	// MaxDepth is how deep a message may nest.
+	// MaxDepth bounds the nesting of a message.
 	MaxDepth = 512
-	// MaxLog is the longest text of one log frame, in bytes.
+	// MaxLog bounds the text of one log frame, in bytes.
 	MaxLog = 4 << 10
 )
 
-// The methods of a request.
+// Methods of a request.
 const (
 	ToolsMethod     = "tools"     // no params -> Tools
 	CallMethod      = "call"      // Call -> the CallToolResult
@@ -36,44 +36,44 @@ const (
 	PromptMethod    = "prompt"    // Prompt -> the GetPromptResult
 )
 
-// The codes of Error and Failed.
+// Codes of Error and Failed.
 const (
 	ServerError    = "server_error"     // the server answered with an error; Data is its JSON-RPC error
 	ResultTooLarge = "result_too_large" // the answer is larger than MaxMessage, or nests deeper than MaxDepth
-	Cancelled      = "cancelled"        // the call was cancelled, and the server answered, or has no process to end
-	Abandoned      = "abandoned"        // the call was cancelled; the server lives, but does not say whether it stopped
-	Hung           = "hung"             // the call was cancelled, and the server answers nothing
+	Cancelled      = "cancelled"        // the call was cancelled, and the server answered or has no process to end
+	Abandoned      = "abandoned"        // the call was cancelled; the server lives, but does not report whether it stopped
+	Hung           = "hung"             // the call was cancelled, and the server does not answer
 	Gone           = "gone"             // the connection to the server ended; the call may have been carried out
 	NotSent        = "not_sent"         // the call was certainly not sent
-	BadRequest     = "bad_request"      // the frame makes no sense
+	BadRequest     = "bad_request"      // the frame is invalid
 	NotStarted     = "not_started"      // the server's process could not be started, or ended before it was connected
-	NotConnected   = "not_connected"    // the server did not answer in time, or not as a server does
+	NotConnected   = "not_connected"    // the server did not answer in time, or not as an MCP server
 	Refused        = "refused"          // the server answered 401 or 403
 )
 
-// ToBridge is a frame to the bridge. The first one has Start and nothing else.
+// ToBridge is a frame to the bridge. The first frame has only Start.
 type ToBridge struct {
 	Start *Start `json:"start,omitempty"`
-	// ID numbers requests from 1. Each is answered once.
+	// ID numbers requests from 1. The bridge answers each once.
 	ID     uint64          `json:"id,omitempty"`
 	Method string          `json:"method,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
-	// Cancel is the ID of a request that is no longer wanted. The request is still answered.
+	// Cancel is the ID of a request that is no longer wanted. The bridge still answers that request.
 	Cancel uint64 `json:"cancel,omitempty"`
 	// Answer is the answer to a Question.
 	Answer *Answer `json:"answer,omitempty"`
 }
 
-// Start says which server, and how. Exactly one of Command and URL is set.
+// Start names the server and how to reach it. Exactly one of Command and URL is set.
 type Start struct {
 	Command []string `json:"command,omitempty"`
-	// Env is added to the bridge's own environment, for the server and for the bridge.
+	// Env is added to the environment of the bridge and of the server.
 	Env     map[string]string `json:"env,omitempty"`
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"` // of requests to URL's host
-	// Transport of a URL: "http", "sse", or "auto" and empty for the first of these that works.
+	// Transport of a URL: "http", "sse", or "auto". "auto" and empty mean the first of the two that works.
 	Transport string `json:"transport,omitempty"`
-	// Protocol is a revision to use without negotiation, or empty.
+	// Protocol is a protocol version to use without negotiation, or empty.
 	Protocol         string `json:"protocol,omitempty"`
 	ConnectTimeoutMS int64  `json:"connect_timeout_ms"`
 }
@@ -95,7 +95,7 @@ type Prompt struct {
 	Arguments map[string]string `json:"arguments,omitempty"`
 }
 
-// Tools is the result of ToolsMethod. Truncated says that the server has more pages than the bridge follows.
+// Tools is the result of ToolsMethod. Truncated means that the server has more pages than the bridge reads.
 type Tools struct {
 	Tools     []json.RawMessage `json:"tools"`
 	Truncated bool              `json:"truncated,omitempty"`
@@ -114,25 +114,25 @@ type Prompts struct {
 	Truncated bool              `json:"truncated,omitempty"`
 }
 
-// FromBridge is a frame from the bridge: Ready or Failed once, then answers. Failed may also come later, as the last
-// frame.
+// FromBridge is a frame from the bridge. The first one has Ready or Failed, later ones are answers. Failed may also
+// come later, as the last frame.
 type FromBridge struct {
 	Ready  *Ready          `json:"ready,omitempty"`
 	Failed *Failed         `json:"failed,omitempty"`
 	ID     uint64          `json:"id,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
-	// Log is what the server printed on its standard error, or a remark of the bridge.
+	// Log is output of the server on its standard error, or a remark of the bridge.
 	Log string `json:"log,omitempty"`
-	// Changed is "tools", "resources" or "prompts": the server's list has changed.
+	// Changed names a list of the server that has changed: "tools", "resources" or "prompts".
 	Changed string `json:"changed,omitempty"`
-	// Question is what the server asks the user during a request.
+	// Question is a question of the server to the user during a request.
 	Question *Question `json:"question,omitempty"`
-	// Progress is how far the server is with a request.
+	// Progress is the progress of a request.
 	Progress *Progress `json:"progress,omitempty"`
 }
 
-// Progress is what the server reported last of a request.
+// Progress is the server's last report about a request.
 type Progress struct {
 	Request uint64  `json:"request"`
 	Done    float64 `json:"done"`
@@ -140,26 +140,26 @@ type Progress struct {
 	Message string  `json:"message,omitempty"`
 }
 
-// Question is a form that the server wants filled in.
+// Question is a form that the server asks the user to fill in.
 type Question struct {
-	// ID numbers questions from 1. Each is answered once.
+	// ID numbers questions from 1. The broker answers each once.
 	ID uint64 `json:"id"`
-	// Request is the ID of the request that it is part of; 0: the server does not say.
+	// Request is the ID of the request that the question belongs to. 0 means that the server does not name it.
 	Request uint64          `json:"request,omitempty"`
 	Message string          `json:"message"`
 	Schema  json.RawMessage `json:"schema,omitempty"`
 }
 
-// Answer is what the user did.
+// Answer is the user's reaction to a question.
 type Answer struct {
 	ID      uint64          `json:"id"`
 	Action  string          `json:"action,omitempty"`
 	Content json.RawMessage `json:"content,omitempty"`
-	// Refused is why the user was not asked. Then there is no Action.
+	// Refused is the reason why the user was not asked. If set, Action is empty.
 	Refused string `json:"refused,omitempty"`
 }
 
-// Ready is what the server said about itself.
+// Ready is the server's description of itself.
 type Ready struct {
 	Protocol     string          `json:"protocol"`
 	Name         string          `json:"name,omitempty"`
@@ -168,13 +168,13 @@ type Ready struct {
 	Capabilities json.RawMessage `json:"capabilities,omitempty"`
 }
 
-// Failed is why the bridge ends.
+// Failed is the reason why the bridge ends.
 type Failed struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Error is why a request has no result.
+// Error is the reason why a request has no result.
 type Error struct {
 	Code    string          `json:"code"`
 	Message string          `json:"message"`
@@ -183,7 +183,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// The mistakes of a line, after which nothing more is read.
+// Errors of a line. The reader reads no further lines after them.
 var (
 	ErrTooLong = fmt.Errorf("a frame is longer than %d bytes", MaxLine)
 	ErrTooDeep = fmt.Errorf("a frame nests deeper than %d", MaxDepth)
@@ -195,10 +195,10 @@ type Reader struct {
 	err   error
 }
 
-// NewReader makes a Reader of frames from r.
+// NewReader returns a Reader of frames from r.
 func NewReader(r io.Reader) *Reader { return &Reader{lines: bufio.NewReaderSize(r, 32<<10)} }
 
-// Read reads the next frame into a ToBridge or FromBridge. io.EOF is the end between two frames.
+// Read reads the next frame into a ToBridge or FromBridge. io.EOF means the end between two frames.
 func (r *Reader) Read(into any) error {
 	if r.err == nil {
 		r.err = r.next(into)
@@ -211,6 +211,7 @@ func (r *Reader) next(into any) error {
 	if err != nil {
 		return err
 	}
+	// Checked before decoding: the bound of encoding/json, 10,000 levels, is far above MaxDepth.
 	if Depth(line) > MaxDepth {
 		return ErrTooDeep
 	}
@@ -220,16 +221,18 @@ func (r *Reader) next(into any) error {
 	return nil
 }
 
-// readLine reads a line of at most limit bytes, and gives it without its end.
+// readLine reads a line of at most limit bytes, and returns it without its end.
 func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
+		// Checked for each part, so that a line without an end does not fill the memory.
 		if len(line)+len(part) > limit+1 {
 			return nil, ErrTooLong
 		}
 		switch {
 		case err == nil && line == nil:
+			// A copy, because the part is in the reader's buffer, which the next read overwrites.
 			return bytes.TrimSuffix(bytes.Clone(part), []byte("\n")), nil
 		case errors.Is(err, bufio.ErrBufferFull):
 			line = append(line, part...)
@@ -243,7 +246,7 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// Depth is how deep a JSON text nests. Of what is no JSON it is some number.
+// Depth returns the nesting depth of a JSON text. For another text the result has no meaning.
 func Depth(text []byte) int {
 	depth, deepest := 0, 0
 	quoted, escaped := false, false
@@ -252,6 +255,7 @@ func Depth(text []byte) int {
 		case escaped:
 			escaped = false
 		case quoted:
+			// Brackets in a string do not count, so the scan follows quotes and escapes.
 			escaped, quoted = b == '\\', b != '"'
 		case b == '"':
 			quoted = true
@@ -272,10 +276,10 @@ type Writer struct {
 	err error
 }
 
-// NewWriter makes a Writer of frames to w.
+// NewWriter returns a Writer of frames to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes one frame. ErrTooLong means that nothing was written; after any other error nothing more is.
+// Write writes one frame. After ErrTooLong, which writes no byte, the Writer stays usable. Other errors are final.
 func (w *Writer) Write(frame any) error {
 	line, err := Encode(frame)
 	if err != nil {
@@ -286,14 +290,15 @@ func (w *Writer) Write(frame any) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// An incomplete line would join with the next one, so a failed Writer stays closed.
 	if w.err == nil {
 		_, w.err = w.w.Write(line)
 	}
 	return w.err
 }
 
-// Encode is a value as one line of JSON with its end, in which <, > and & stand as they are: escaped, they would take
-// six times the room.
+// Encode returns a value as one line of JSON with its end. It does not escape <, > and &, which would take six times
+// the space.
 func Encode(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -1,9 +1,10 @@
 // Package guard decides which clients may use the MCP endpoint.
 //
-// Threat: a web page open in the user's browser can send requests to 127.0.0.1, even under a host name of its own that
-// resolves to it (DNS rebinding); another user of the machine can connect to it. So on every address the Host must be
-// an allowed one, an Origin must match the Host, and a request needs the bearer token if one is set. Without a token
-// only connections of the owner and root are accepted (see Listener).
+// Threat: a web page in the user's browser can send requests to 127.0.0.1, even under the page's host name if that
+// resolves to 127.0.0.1 (DNS rebinding). Another user of the machine can connect as well.
+//
+// Contract: on every address the Host must be an allowed one, and an Origin must match the Host. A request needs the
+// bearer token if one is set. Without a token, only connections of the owner and root are accepted (see Listener).
 package guard
 
 import (
@@ -23,32 +24,32 @@ import (
 
 // Config configures a Guard.
 type Config struct {
-	// AllowedHosts are host names allowed in addition to localhost, 127.0.0.1 and [::1]. If one has a port, the Host
-	// must have it too.
+	// AllowedHosts are host names that are allowed besides localhost, 127.0.0.1 and [::1]. If a name has a port, the Host
+	// must have the same port.
 	AllowedHosts []string
-	// Token is the bearer token. Empty: none is required.
+	// Token is the bearer token. If empty, the operator has no token.
 	Token secret.Value
-	// Required means that a token is required even if Token is empty: then only tenants have one.
+	// Required means that a token is required even if Token is empty: then only tenants have tokens.
 	Required bool
-	// Tenant returns, for a token other than Token, whose it is and where its requests go; nil if it is nobody's. It takes
-	// the same time for every token.
+	// Tenant returns the owner of a token other than Token, and the handler of the owner's requests. The handler is nil if
+	// the token is unknown. Tenant takes the same time for every token.
 	Tenant func(token string) (name string, own http.Handler)
-	// Page is the path of a page that a link of any web page may open, because it is the same for everybody. Empty: there
-	// is none.
+	// Page is the path of a page that any web page may link to, because its content is the same for all users. If empty,
+	// there is no such page.
 	Page string
 }
 
-// Guard checks requests. Make it with New.
+// Guard checks requests. Create it with New.
 type Guard struct {
 	hosts  []string
 	token  [sha256.Size]byte
-	has    bool // there is a token
+	has    bool // a token is required
 	needs  bool // one is required
 	tenant func(token string) (name string, own http.Handler)
 	page   string
 }
 
-// New makes a guard.
+// New returns a guard.
 func New(cfg Config) *Guard {
 	g := &Guard{
 		hosts: []string{"localhost", "127.0.0.1", "::1"}, has: !cfg.Token.Empty(),
@@ -64,6 +65,7 @@ func New(cfg Config) *Guard {
 // Local passes requests whose Host is allowed and that do not come from a foreign web page.
 func (g *Guard) Local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Deferred before the checks, so that a refused request also costs the connection its place.
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 			defer c.served()
 		}
@@ -80,13 +82,13 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 	})
 }
 
-// Bearer passes requests that carry the token, and takes the same time whatever they carry. Sessions are bound to the
-// token they began with. Without a token in the configuration every request passes.
+// Bearer passes requests with the token, and takes the same time for every token. A session is bound to the token of
+// its first request. If no token is required, every request passes.
 func (g *Guard) Bearer(next http.Handler) http.Handler {
 	if !g.needs {
 		return admitting("", next)
 	}
-	// The SDK's own check comes second, since it is what binds a session to a user.
+	// The SDK's check comes second. It binds a session to a user.
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: "bearer"}, nil
 	}
@@ -106,7 +108,8 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	})
 }
 
-// Clients is Bearer for the MCP endpoint, which tenants have too: their requests go to where Config.Tenant says.
+// Clients is Bearer for the MCP endpoint, which tenants use too. A tenant's requests go to the handler from
+// Config.Tenant.
 func (g *Guard) Clients(next http.Handler) http.Handler {
 	operator := g.Bearer(next)
 	if g.tenant == nil {
@@ -123,7 +126,7 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 	})
 }
 
-// admitting passes requests whose connection may stay.
+// admitting passes requests whose connection Admit accepts.
 func admitting(tenant string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !Admit(r.Context(), tenant) {
@@ -135,10 +138,10 @@ func admitting(tenant string, next http.Handler) http.Handler {
 	})
 }
 
-// TooMany is what a request is told that Admit refuses.
+// TooMany is the answer to a request that Admit refuses.
 const TooMany = "too many connections: use fewer, and keep them"
 
-// bearer is the token that a request carries.
+// bearer returns the token of a request.
 func bearer(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
@@ -155,21 +158,22 @@ func (g *Guard) carriesToken(r *http.Request) bool {
 	return g.IsToken(token) && ok
 }
 
-// IsToken reports whether a text is the token; never, if none is set. It compares hashes, so that the time reveals
-// neither how much of the token was right nor its length.
+// IsToken reports whether a text is the token. It is always false if no token is set. It compares hashes, so that the
+// time reveals neither a correct prefix of the token nor its length.
 func (g *Guard) IsToken(text string) bool {
 	sum := sha256.Sum256([]byte(text))
 	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
 }
 
-// opens reports whether a request only opens the page, in a tab or window of its own.
+// opens reports whether a request only opens the page in a new tab or window.
 func (g *Guard) opens(r *http.Request) bool {
+	// Only a navigation of a whole tab counts. A frame or a fetch would still serve the foreign page.
 	return g.page != "" && r.Method == http.MethodGet && r.URL.Path == g.page && r.URL.RawQuery == "" &&
 		len(r.Header.Values("Origin")) == 0 &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// ourHost reports whether a Host header names us.
+// ourHost reports whether a Host header names this server.
 func (g *Guard) ourHost(host string) bool {
 	host = strings.ToLower(host)
 	name := host
@@ -178,11 +182,13 @@ func (g *Guard) ourHost(host string) bool {
 	} else {
 		name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 	}
+	// Only configured names may have a port; the first three entries are the local names.
 	return slices.Contains(g.hosts, name) || slices.Contains(g.hosts[3:], host)
 }
 
-// ownOrigin reports whether a request does not come from a web page, or comes from one of our own host and port.
+// ownOrigin reports whether a request comes from this server's host and port, or not from a web page at all.
 func ownOrigin(r *http.Request) bool {
+	// Browsers send Sec-Fetch-Site even with requests that have no Origin.
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 	default:
@@ -196,5 +202,6 @@ func ownOrigin(r *http.Request) bool {
 		u, err := url.Parse(origins[0])
 		return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
 	}
+	// Several Origin headers come from no browser, and checking only one of them would let the other decide.
 	return false
 }

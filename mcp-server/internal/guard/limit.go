@@ -7,26 +7,28 @@ import (
 	"sync"
 )
 
-// Limit bounds the connections of a listener. When all are taken, a new one takes the place of the oldest on which no
-// request was admitted, so that nobody without the token can keep out those who have it. If every connection has had
-// such a request, new ones wait. A tenant has at most half of them. A connection loses its place with a request that
-// is not admitted: its token may have been taken away. It needs ConnContext in the http.Server, and Guard.Local.
+// Limit bounds the connections of a listener. If all places are taken, a new connection replaces the oldest one without
+// an admitted request. So a client without the token cannot keep out clients with the token.
+//
+// If every connection has had an admitted request, new ones wait. A tenant has at most half of the places. A connection
+// loses its place with a request that is not admitted, because its token may have been revoked. Limit needs ConnContext
+// in the http.Server, and Guard.Local.
 func Limit(l net.Listener, most int) net.Listener {
 	return &limited{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{}), tenants: map[string]int{}}
 }
 
 type limited struct {
 	net.Listener
-	room   chan struct{} // has an element per connection
+	room   chan struct{} // has one element for each connection
 	once   sync.Once
 	closed chan struct{}
 
 	mu        sync.Mutex
-	strangers list.List      // of *conn, the oldest first
-	tenants   map[string]int // how many connections have had a request of theirs, by name
+	strangers list.List      // of *conn, oldest first
+	tenants   map[string]int // the number of connections of each tenant, by name
 }
 
-// Accept waits for a connection and for room.
+// Accept waits for a connection and for a place.
 func (l *limited) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
@@ -35,6 +37,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	select {
 	case l.room <- struct{}{}:
 	default:
+		// The evicted connection frees its place in Close, so the wait below is short.
 		l.evict()
 		select {
 		case l.room <- struct{}{}:
@@ -50,7 +53,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close stops listening. Accepted connections stay.
+// Close stops listening. Accepted connections stay open.
 func (l *limited) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
@@ -62,9 +65,10 @@ func (l *limited) evict() {
 	oldest := l.strangers.Front()
 	if oldest != nil {
 		oldest.Value.(*conn).known()
-		oldest.Value.(*conn).gone = true // a request that comes now is not served
+		oldest.Value.(*conn).gone = true // a request that arrives now is not served
 	}
 	l.mu.Unlock()
+	// Outside the lock, which Close takes.
 	if oldest != nil {
 		_ = oldest.Value.(*conn).Close()
 	}
@@ -77,13 +81,13 @@ type conn struct {
 	once sync.Once
 
 	// of.mu guards these.
-	place    *list.Element // among the strangers, or nil
-	tenant   string        // whose the last request was, empty for the operator's
-	admitted bool          // the request that is being served
+	place    *list.Element // in the list of strangers, or nil
+	tenant   string        // the tenant of the last request; empty for the operator
+	admitted bool          // the current request was admitted
 	gone     bool
 }
 
-// known takes the connection from the strangers. of.mu is held.
+// known removes the connection from the strangers. The caller holds of.mu.
 func (c *conn) known() {
 	if c.place != nil {
 		c.of.strangers.Remove(c.place)
@@ -91,7 +95,7 @@ func (c *conn) known() {
 	}
 }
 
-// served is called after each request. One that was not admitted makes the connection a stranger's again.
+// served is called after each request. A request that was not admitted makes the connection a stranger's again.
 func (c *conn) served() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -102,9 +106,10 @@ func (c *conn) served() {
 	c.admitted = false
 }
 
-// Close closes the connection and gives its place away.
+// Close closes the connection and frees its place.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
+	// net/http may close a connection more than once, but the place must be freed once.
 	c.once.Do(func() {
 		c.of.mu.Lock()
 		c.gone = true
@@ -116,7 +121,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// count changes how many connections a tenant has. l.mu is held.
+// count changes the number of a tenant's connections. The caller holds l.mu.
 func (l *limited) count(tenant string, by int) {
 	if tenant == "" {
 		return
@@ -126,10 +131,11 @@ func (l *limited) count(tenant string, by int) {
 	}
 }
 
-// admit takes the connection from the strangers, unless its tenant has enough.
+// admit removes the connection from the strangers, unless its tenant has enough connections.
 func (c *conn) admit(tenant string) bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
+	// evict has already given the place to another connection.
 	if c.gone {
 		return false
 	}
@@ -153,9 +159,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Admit keeps the connection of a request that carries a token: it makes room for no other. The tenant is empty for the
-// operator. False means that the request must not be served: its connection has made room already, or the tenant has
-// too many.
+// Admit protects the connection of a request with a valid token from eviction. tenant is empty for the operator. If
+// Admit returns false, the request must not be served: the connection was evicted, or the tenant has too many.
 func Admit(ctx context.Context, tenant string) bool {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	return !ok || c.admit(tenant)

@@ -19,20 +19,20 @@ import (
 // Listener accepts TCP connections only from certain users of this machine.
 type Listener struct {
 	net.Listener
-	// UIDs are the users whose connections are accepted, as /proc shows them to this process. In a user namespace, those
-	// are mapped uids; users who are not mapped all appear as the overflow uid.
+	// UIDs are the users whose connections are accepted, as /proc shows them to this process. In a user namespace these
+	// are mapped UIDs. All users without a mapping appear as the overflow UID.
 	UIDs []int
 	Log  *slog.Logger
 
-	logged  time.Time // when a refusal was last logged; only Accept's goroutine uses it
-	refused int       // since then
+	logged  time.Time // the last logged refusal; only for Accept's goroutine
+	refused int       // refusals since then
 }
 
-// logEvery bounds how often refusals are logged: another user could cause any number of them.
+// logEvery bounds the rate of logged refusals, because another user could cause any number.
 const logEvery = time.Second
 
-// Accept waits for a connection from an accepted user and closes others unread. It also closes a connection whose user
-// cannot be found, because the peer has already gone or is not on this machine.
+// Accept waits for a connection from an accepted user, and closes others unread. It also closes a connection whose user
+// cannot be found, because the peer has disconnected or is not on this machine.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -62,7 +62,7 @@ func (l *Listener) log(uid int, err error) {
 	l.logged, l.refused = time.Now(), 0
 }
 
-// PeerUID is the user who owns the other end of a TCP connection within this machine, or -1.
+// PeerUID returns the user who owns the other end of a TCP connection on this machine, or -1.
 func PeerUID(c net.Conn) (int, error) {
 	us, peer := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
 	if !us.IsValid() || !peer.IsValid() {
@@ -91,15 +91,18 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
-// established is the state in which /proc shows a socket's owner. After its process closed it, it shows uid 0.
+// established is the socket state in which /proc shows the owner. After the process has closed the socket, /proc shows
+// UID 0.
 const established = "01"
 
-// findUID finds the owner of the established socket from local to remote in a table of /proc/net, or returns -1.
+// findUID finds the owner of the established socket from local to remote in a table of /proc/net. It returns -1 if
+// there is none.
 func findUID(table io.Reader, local, remote netip.AddrPort) (int, error) {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
 		// sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
 		f := strings.Fields(lines.Text())
+		// An inode of 0 means that the process has closed the socket: its UID 0 must not count as root.
 		if len(f) < 10 || f[3] != established || f[9] == "0" {
 			continue
 		}
@@ -112,8 +115,8 @@ func findUID(table io.Reader, local, remote netip.AddrPort) (int, error) {
 	return -1, lines.Err()
 }
 
-// parseAddr reads an address of /proc/net: 32-bit words in the machine's byte order (little endian on all supported
-// machines), a colon, and the port.
+// parseAddr parses an address of /proc/net: 32-bit words in the machine's byte order, a colon, and the port. All
+// supported machines are little endian.
 func parseAddr(s string) (netip.AddrPort, bool) {
 	hexAddr, hexPort, ok := strings.Cut(s, ":")
 	port, err := strconv.ParseUint(hexPort, 16, 16)
@@ -129,5 +132,6 @@ func parseAddr(s string) (netip.AddrPort, bool) {
 		b = append(b, byte(w), byte(w>>8), byte(w>>16), byte(w>>24))
 	}
 	a, ok := netip.AddrFromSlice(b)
+	// An IPv4 connection of an IPv6 socket is listed with a mapped address.
 	return netip.AddrPortFrom(a.Unmap(), uint16(port)), ok
 }

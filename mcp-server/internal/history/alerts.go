@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// AddAlert stores an alert, with its number and time, and notifies followers.
+// AddAlert stores an alert with a number and the time, and notifies followers.
 func (s *Store) AddAlert(a historyapi.Alert) {
 	if s.off() {
 		return
@@ -30,6 +30,7 @@ const groupTime = time.Minute
 
 // putAlert stores an alert, or adds it to an unseen alert with the same cause.
 func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
+	// Several followers report one cause within moments, and a person needs only one alert for it.
 	first := a
 	var data string
 	err := tx.QueryRowContext(ctx, `SELECT data FROM alert WHERE seen = 0 AND number > $1 AND kind = $2 AND
@@ -40,6 +41,7 @@ func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 		if err = json.Unmarshal([]byte(data), &first); err != nil {
 			return err
 		}
+		// Titles are bounded, because code can cause any number of alerts.
 		if first.Further++; len(first.Titles) < historyapi.MaxTitles {
 			first.Titles = append(first.Titles, a.Title)
 		}
@@ -55,13 +57,13 @@ func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
 	return err
 }
 
-// isOfNetwork reports whether alerts of a kind that come at once have one cause: the network, or the machine. Alerts of
-// other kinds have one cause if they are of one run.
+// isOfNetwork reports whether simultaneous alerts of a kind have one cause: the network or the machine. Alerts of other
+// kinds have one cause if they belong to one run.
 func isOfNetwork(kind string) bool {
 	return kind == historyapi.AlertAPI || kind == historyapi.AlertServer
 }
 
-// Alerts lists the latest alerts, latest first; only those that nobody has seen if unseen is set.
+// Alerts lists the latest alerts, latest first. If unseen is set, it lists only unseen alerts.
 func (s *Store) Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error) {
 	out := []historyapi.Alert{}
 	err := s.each(ctx, func(row *sql.Rows) error {

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// half is how many bytes of a text are kept of its beginning, and of its end.
+	// half is the size of the stored start, and of the stored end, of a text, in bytes.
 	half = 64 << 10
-	// margin is how many bytes more are scrubbed on each side of a cut. It is six times the longest credential, which may
-	// stand there as \u00XX. A credential that the cut splits is in the margin, and trim removes that.
+	// margin is the extra size that is scrubbed on each side of a cut. It is six times the longest credential, which may
+	// be written as \u00XX. A credential that the cut splits lies in the margin, and trim removes the margin.
 	margin = 6 * 8 << 10
 	most   = half + margin
-	// maxPrints bounds the pieces of each half of an output, joinMS and joinBytes those that are joined.
+	// maxPrints bounds the pieces of each half of an output. joinMS and joinBytes bound the pieces that are joined.
 	maxPrints = 2000
 	joinMS    = 10
 	joinBytes = 4 << 10
 )
 
-// content is what is kept of a run's code and output.
+// content is the stored code and output of a run.
 type content struct {
 	Code   historyapi.Text   `json:"code"`
 	Output historyapi.Output `json:"output"`
@@ -40,7 +40,7 @@ type content struct {
 	Exit   string            `json:"exit,omitempty"`
 }
 
-// size is its approximate size in bytes.
+// size returns the approximate size in bytes.
 func (c content) size() int64 {
 	n := len(c.Code.Head) + len(c.Code.Tail) + len(c.Answer.Head) + len(c.Answer.Tail) + len(c.Exit)
 	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
@@ -49,9 +49,10 @@ func (c content) size() int64 {
 	return int64(n)
 }
 
-// clean is the content without what must not be stored. An output that was kept whole becomes one half: what is to be
-// removed may span both.
+// clean returns the content without text that must not be stored. The two halves of a complete output become one,
+// because a text to remove may span both.
 func (c content) clean(clean func(string) string) content {
+	// A piece of the head and a piece of the tail may hold the two halves of one string.
 	if c.Output.Omitted == 0 {
 		c.Output.Head, c.Output.Tail = slices.Concat(c.Output.Head, c.Output.Tail), nil
 	}
@@ -63,13 +64,15 @@ func (c content) clean(clean func(string) string) content {
 	return c
 }
 
-// trim cuts scrubbed and cleaned content to what is stored: the margins go.
+// trim cuts scrubbed and cleaned content to the stored size: it removes the margins.
 func (c content) trim() content {
 	c.Code, c.Answer = trimText(c.Code), trimText(c.Answer)
 	o := &c.Output
+	// Sizes are taken after scrubbing: a token name is shorter or longer than its credential.
 	before := sizeOf(o.Head) + sizeOf(o.Tail)
 	switch {
 	case o.Omitted > 0:
+		// The margin at the cut may hold half of a credential, which scrubbing did not find.
 		o.Head = firstOf(o.Head, min(half, sizeOf(o.Head)-margin))
 		o.Tail = lastOf(o.Tail, min(half, sizeOf(o.Tail)-margin))
 	case before > 2*half:
@@ -93,7 +96,7 @@ func trimText(t historyapi.Text) historyapi.Text {
 	return t
 }
 
-// sizeOf returns how many bytes were printed.
+// sizeOf returns the number of printed bytes.
 func sizeOf(list []historyapi.Print) (n int) {
 	for _, p := range list {
 		n += len(p.Text)
@@ -101,7 +104,7 @@ func sizeOf(list []historyapi.Print) (n int) {
 	return n
 }
 
-// firstOf returns the first n bytes of what was printed, in whole characters.
+// firstOf returns the first n bytes of the output, in whole characters.
 func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 	out := []historyapi.Print{}
 	for _, p := range list {
@@ -109,6 +112,7 @@ func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 		if p.Text = visible.Cut(p.Text, max(0, n), ""); p.Text != "" {
 			out = append(out, p)
 		}
+		// The rest of a cut piece must not be followed by later pieces.
 		if len(p.Text) < whole {
 			break
 		}
@@ -117,7 +121,7 @@ func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 	return out
 }
 
-// lastOf returns the last n bytes of what was printed, in whole characters.
+// lastOf returns the last n bytes of the output, in whole characters.
 func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
 	for _, p := range slices.Backward(list) {
 		whole := len(p.Text)
@@ -133,10 +137,10 @@ func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
 	return out
 }
 
-// scrubTime bounds how long the proxy may take to scrub the texts of one run.
+// scrubTime bounds the proxy's scrubbing of one run's texts.
 const scrubTime = 2 * time.Second
 
-// scrub returns a text and the content of a run, in which the proxy replaced the credentials. It returns an error if
+// scrub returns a text and a run's content after the proxy has replaced the credentials in them. It returns an error if
 // the proxy does not answer. The content may be nil.
 func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *content, error) {
 	if s.cfg.Scrub == nil || text == "" && c == nil {
@@ -144,6 +148,7 @@ func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *co
 	}
 	texts := []string{text}
 	if c != nil {
+		// clean visits each text in turn; this pass only collects them for one request to the proxy.
 		c.clean(func(text string) string {
 			texts = append(texts, text)
 			return text
@@ -158,6 +163,7 @@ func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *co
 	if err != nil {
 		return "", nil, fmt.Errorf("scrubbing the texts of a run: %w", err)
 	}
+	// The content goes through clean in the same order again, so each text finds its scrubbed form.
 	if c != nil {
 		scrubbed := map[string]string{}
 		for i, text := range texts {
@@ -175,7 +181,7 @@ func (s *Store) logUnscrubbed(err error) {
 		slog.String("error", err.Error()))
 }
 
-// cleanPrints cleans what was printed. If something to be removed spans two pieces, all become one piece.
+// cleanPrints cleans the output. If a text to remove spans two pieces, all pieces become one.
 func cleanPrints(list []historyapi.Print, clean func(string) string) []historyapi.Print {
 	var whole, parts strings.Builder
 	out := make([]historyapi.Print, len(list))
@@ -185,13 +191,14 @@ func cleanPrints(list []historyapi.Print, clean func(string) string) []historyap
 		parts.WriteString(p.Text)
 		out[i] = p
 	}
+	// Cleaning the joined text finds strings that two prints have split.
 	if text := clean(whole.String()); text != parts.String() {
 		return []historyapi.Print{{MS: list[0].MS, Text: text}}
 	}
 	return out
 }
 
-// words are the texts in it.
+// words returns the texts of the content.
 func (c content) words() string {
 	var b strings.Builder
 	for _, t := range []string{c.Code.Head, c.Code.Tail, c.Exit} {
@@ -219,7 +226,7 @@ func putContent(ctx context.Context, tx *transaction, number int64, c content) e
 	return err
 }
 
-// packers are reused writers: a new one clears more than a megabyte.
+// packers are reused writers, because a new writer clears more than a megabyte.
 var packers = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level exists
 	return w
@@ -228,6 +235,7 @@ var packers = sync.Pool{New: func() any {
 // pack encodes and compresses a value for unpack.
 func pack(v any) ([]byte, error) {
 	var b bytes.Buffer
+	// Returned to the pool even after an error: Reset starts it afresh.
 	w, _ := packers.Get().(*gzip.Writer)
 	defer packers.Put(w)
 	w.Reset(&b)
@@ -251,7 +259,7 @@ func unpack(data []byte, v any) error {
 	return nil
 }
 
-// halves keeps the beginning and the end of a text, with margins.
+// halves returns the start and the end of a text, with margins.
 func halves(text string) historyapi.Text {
 	if len(text) <= 2*most {
 		return historyapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
@@ -260,11 +268,12 @@ func halves(text string) historyapi.Text {
 	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
 }
 
-// last is the end of a text: at most n bytes of whole characters.
+// last returns the end of a text: at most n bytes of whole characters.
 func last(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
+	// A cut within a character would give invalid UTF-8.
 	at := len(text) - n
 	for at < len(text) && !utf8.RuneStart(text[at]) {
 		at++
@@ -272,18 +281,19 @@ func last(text string, n int) string {
 	return text[at:]
 }
 
-// capture keeps the beginning and the end of what is printed, with margins.
+// capture collects the start and the end of the output, with margins.
 type capture struct {
 	head, tail           []historyapi.Print
 	headBytes, tailBytes int
 	omitted              int64
 }
 
-// add adds what was printed.
+// add adds a piece of output.
 func (c *capture) add(p historyapi.Print) {
 	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
 		first.Text = visible.Cut(p.Text, most-c.headBytes, "")
+		// Without this, every later print would try the head again.
 		if len(first.Text) < len(p.Text) && first.Text == "" {
 			c.headBytes = most // no room for a whole character
 		}
@@ -299,6 +309,7 @@ func (c *capture) add(p historyapi.Print) {
 	c.tailBytes += len(p.Text)
 	for c.tailBytes > most || len(c.tail) > maxPrints {
 		first := &c.tail[0]
+		// Only as much as exceeds the bound is dropped from the oldest piece.
 		keep := last(first.Text, max(0, len(first.Text)-(c.tailBytes-most)))
 		if len(c.tail) > maxPrints || c.tailBytes-len(first.Text) >= most {
 			keep = ""
@@ -306,6 +317,7 @@ func (c *capture) add(p historyapi.Print) {
 		gone := len(first.Text) - len(keep)
 		c.omitted += int64(gone)
 		c.tailBytes -= gone
+		// A copy, so that the dropped part of the piece can be freed.
 		first.Text = strings.Clone(keep)
 		if keep == "" {
 			c.tail = c.tail[1:]
@@ -313,7 +325,8 @@ func (c *capture) add(p historyapi.Print) {
 	}
 }
 
-// joined appends what was printed: to the last piece if that one is recent and short, or if there are many.
+// joined appends a piece of output. It joins the piece to the last one if that is recent and short, or if there are
+// many pieces.
 func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	if n := len(list) - 1; n >= 0 {
 		l := &list[n]
@@ -326,7 +339,7 @@ func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	return append(list, p)
 }
 
-// output is what was kept.
+// output returns the collected output.
 func (c *capture) output() historyapi.Output {
 	return historyapi.Output{
 		Head: append([]historyapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]historyapi.Print(nil), c.tail...),

@@ -10,15 +10,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// maxEvents is how many events a reader may lag behind, maxEventBytes how many bytes of output they hold in all.
+// maxEvents is the number of events that a reader may lag behind. maxEventBytes bounds the output in all these events.
 const (
 	maxEvents     = 4096
 	maxEventBytes = 4 << 20
 )
 
-// feed keeps the latest events for readers, each with a cursor of its own. A publisher waits for nobody.
+// feed stores the latest events for readers, each with a cursor. A publisher never waits for a reader.
 type feed struct {
-	era string // tells the numbers of one process from those of another
+	era string // distinguishes the numbers of two processes
 
 	mu     sync.Mutex
 	events []historyapi.Event
@@ -45,6 +45,7 @@ func (f *feed) end() {
 func (f *feed) publish(e historyapi.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// end has closed more, and a second close would panic.
 	if f.over {
 		return
 	}
@@ -53,12 +54,14 @@ func (f *feed) publish(e historyapi.Event) {
 	f.events = append(f.events, e)
 	f.bytes += weight(e)
 	drop := 0
+	// A slow reader loses events and gets a gap: it must not hold the memory or the publisher.
 	for len(f.events)-drop > maxEvents || f.bytes > maxEventBytes && drop < len(f.events)-1 {
 		f.bytes -= weight(f.events[drop])
 		f.events[drop] = historyapi.Event{} // for the garbage collector
 		drop++
 	}
 	f.events = f.events[drop:]
+	// Closing the channel wakes all readers at once; the next event needs a new channel.
 	close(f.more)
 	f.more = make(chan struct{})
 }
@@ -72,12 +75,13 @@ func weight(e historyapi.Event) int {
 
 func (f *feed) cursor(n uint64) string { return f.era + "." + strconv.FormatUint(n, 10) }
 
-// from returns the events after a cursor and a channel that is closed when there are more.
+// from returns the events after a cursor, and a channel that is closed with the next event.
 func (f *feed) from(cursor string) ([]historyapi.Event, <-chan struct{}, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first := f.next - uint64(len(f.events))
 	at, known := f.place(cursor)
+	// The era differs after a restart, so an old cursor never matches by chance.
 	switch {
 	case !known || at < first:
 		gap := historyapi.Event{Kind: historyapi.EventGap, Cursor: f.cursor(first - 1)}
@@ -88,21 +92,21 @@ func (f *feed) from(cursor string) ([]historyapi.Event, <-chan struct{}, bool) {
 	return nil, f.more, f.over
 }
 
-// place is the number of the event that comes after a cursor.
+// place returns the number of the event after a cursor.
 func (f *feed) place(cursor string) (uint64, bool) {
 	era, text, _ := strings.Cut(cursor, ".")
 	n, err := strconv.ParseUint(text, 10, 64)
 	return n + 1, era == f.era && err == nil && n+1 <= f.next
 }
 
-// now is the cursor of the latest event.
+// now returns the cursor of the latest event.
 func (f *feed) now() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cursor(f.next - 1)
 }
 
-// Now is a cursor from which Follow continues with what happens from now on.
+// Now returns a cursor from which Follow continues with future events.
 func (s *Store) Now() string {
 	if s == nil {
 		return ""
@@ -110,9 +114,9 @@ func (s *Store) Now() string {
 	return s.feed.now()
 }
 
-// Follow waits for events after the cursor and returns them, at least one. The cursor to continue with is the last
-// event's. A reader whose next events are no longer kept, or whose cursor is from before mcp-server's start, first gets
-// an EventGap. The error is ErrOff if there will be no events, and context.Canceled also when the store closes.
+// Follow waits for events after the cursor and returns at least one. Continue with the cursor of the last event. If the
+// next events were dropped, or the cursor is older than mcp-server's start, the first event is an EventGap. The error
+// is ErrOff if the store is off, and context.Canceled if ctx ends or the store closes.
 func (s *Store) Follow(ctx context.Context, cursor string) ([]historyapi.Event, error) {
 	if s.off() {
 		return nil, ErrOff

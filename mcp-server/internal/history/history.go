@@ -1,14 +1,14 @@
-// Package history is the store of runs: a file of SQLite, or Postgres, which several replicas share (replica.go). One
-// goroutine writes from a bounded queue. mcp-server/historyapi describes the content.
+// Package history is the store of runs: a SQLite file, or a Postgres database that several replicas share (replica.go).
+// One goroutine writes from a bounded queue. mcp-server/historyapi describes the content.
 //
 // Contract: a run never waits for the store. The store drops and counts jobs that do not fit in the queue or on the
 // disk, first code and output, then the rest. It sets a damaged file aside and creates a new one. While Postgres does
 // not answer, jobs stay in the queue.
 //
-// Threat: a reader of the database learns what code did. The file has mode 0600 in a folder of 0700. It holds no
-// credential: code has names, and if a person put a credential itself into code, the proxy replaces it before the code
-// and its output are stored. REDACTING_STRINGS are removed here, as from log lines. SQLite overwrites removed rows;
-// Postgres overwrites them later, when it uses their place again.
+// Threat: a reader of the database learns what code did. The file has mode 0600 in a folder of mode 0700. It contains
+// no credential: code uses names, and the proxy replaces a credential that a person put into code before the code and
+// its output are stored. REDACTING_STRINGS are removed here, like from log lines. SQLite overwrites removed rows.
+// Postgres overwrites them later, when it reuses their space.
 package history
 
 import (
@@ -29,14 +29,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 )
 
-// The modes: what is kept.
+// Modes of the store.
 const (
 	Full     = "full"     // code, output and receipts
-	Receipts = "receipts" // what was sent where, without code, output and titles
+	Receipts = "receipts" // destinations and sizes of requests, without code, output and titles
 	Off      = "off"
 )
 
-// How long things are kept.
+// Ages and sizes up to which data is kept.
 const (
 	contentDays  = 7
 	contentBytes = 256 << 20
@@ -44,35 +44,35 @@ const (
 )
 
 var (
-	// ErrOff is the answer to readers when HISTORY is off.
+	// ErrOff is the readers' error if HISTORY is off.
 	ErrOff = errors.New("nothing is kept of runs: HISTORY=off")
-	// ErrUnknown is the answer for what is not in the store.
+	// ErrUnknown is the error for an entry that is not in the store.
 	ErrUnknown = errors.New("nothing is recorded of this")
 )
 
 // Config configures a Store.
 type Config struct {
-	// Dir is the folder of the file. It is made if it is not there.
+	// Dir is the folder of the file. It is created if it does not exist.
 	Dir string
-	// Database is the Postgres that replaces the file, or nil.
+	// Database is the Postgres database that replaces the file, or nil.
 	Database *database.DB
-	// Mode is one of the modes above.
+	// Mode is one of the modes.
 	Mode string
-	// Clean takes out what must not be stored. Nil takes out nothing.
+	// Clean removes text that must not be stored. Nil removes no text.
 	Clean func(string) string
 	// Scrub replaces the credentials in texts by their token names. A text is stored only if Scrub succeeds. Nil replaces
-	// nothing.
+	// no text.
 	Scrub func(context.Context, []string) ([]string, error)
 	Log   *slog.Logger
 
-	// migrations replace the real ones in tests, limits too.
+	// migrations replace the real ones in tests. So do limits.
 	migrations []database.Migration
 	limits     limits
-	now        func() time.Time // of what is removed by age
+	now        func() time.Time // the clock for removal by age
 	lost       time.Duration    // lostTime
 }
 
-// limits are how much is kept.
+// limits bound the stored data.
 type limits struct {
 	contentAge, receiptAge time.Duration
 	content, file          int64
@@ -86,34 +86,35 @@ type Store struct {
 	queue  chan job
 	sweeps chan chan error
 	queued atomic.Int64 // bytes of content in the queue
-	// waiting counts jobs that are not written yet, failed counts transactions that were rolled back.
+	// waiting counts the jobs that are not written yet. failed counts the transactions that were rolled back.
 	waiting, failed atomic.Int64
-	last            atomic.Int64 // number given last
+	last            atomic.Int64 // the last number given
 	opened          chan struct{}
 	closed          chan struct{}
 	ended           chan struct{}
 	closer          sync.Once
-	first           int64     // the number that this process began with
-	swept           time.Time // by the writer
-	ends            int64     // by the writer: dropped, when tidyEnds has looked for runs without an end
-	// reached is the time that reckon has believed, in microseconds, and reckoned when it was called last: by the writer.
-	// today is the time by which things are too old.
+	first           int64     // the first number of this process
+	swept           time.Time // only for the writer
+	ends            int64     // only for the writer: dropped at the last complete tidyEnds
+	// reached is the time that reckon accepts, in microseconds, and reckoned is its last call; both only for the writer.
+	// today is the time for removal by age.
 	reached  int64
 	reckoned time.Time
 	today    atomic.Int64
-	// replica is the number that Postgres gave to this process, below maxReplicas. It is in all numbers of the process.
+	// replica is the number that Postgres gave to this process, below maxReplicas. It is part of all numbers of the
+	// process.
 	replica atomic.Int64
-	parts   sync.WaitGroup // the goroutines besides the writer
+	parts   sync.WaitGroup // all goroutines but the writer
 	stop    context.CancelFunc
 
 	mu      sync.Mutex
-	reader  *database.DB // nil until it is open, and when it cannot be
+	reader  *database.DB // nil until it is open, or if it cannot be opened
 	problem string
 	dropped int64
 	live    map[string]*Recording
 }
 
-// Open starts a store. It returns at once: the file is opened by the writer, and readers wait for that.
+// Open starts a store and returns at once. The writer opens the file, and readers wait for that.
 func Open(cfg Config) *Store {
 	if cfg.Clean == nil {
 		cfg.Clean = func(s string) string { return s }
@@ -121,6 +122,7 @@ func Open(cfg Config) *Store {
 	if cfg.migrations == nil {
 		cfg.migrations = database.Migrations
 	}
+	// Tests set small limits.
 	if cfg.limits == (limits{}) {
 		cfg.limits = limits{
 			contentAge: contentDays * 24 * time.Hour, receiptAge: receiptDays * 24 * time.Hour,
@@ -140,6 +142,7 @@ func Open(cfg Config) *Store {
 	s.replica.Store(maxReplicas/2 + rand.Int64N(maxReplicas/2)) //nolint:gosec // a number to tell replicas apart
 	s.first = s.number()
 	s.feed.begin()
+	// A store without a place to write is off, so callers need no check.
 	if cfg.Mode == Off || cfg.Dir == "" && cfg.Database == nil {
 		s.cfg.Mode = Off
 		close(s.opened)
@@ -156,7 +159,7 @@ func Open(cfg Config) *Store {
 	return s
 }
 
-// Mode is what is kept: one of the modes.
+// Mode returns the mode.
 func (s *Store) Mode() string {
 	if s == nil {
 		return Off
@@ -164,21 +167,23 @@ func (s *Store) Mode() string {
 	return s.cfg.Mode
 }
 
-// off reports whether nothing is stored. A nil Store is off.
+// off reports whether the store is off. A nil Store is off.
 func (s *Store) off() bool { return s == nil || s.cfg.Mode == Off }
 
-// Close stores what is in the queue, as long as ctx allows, and closes the file.
+// Close writes the queued jobs, as long as ctx allows, and closes the file.
 func (s *Store) Close(ctx context.Context) {
 	if s == nil {
 		return
 	}
 	s.closer.Do(func() {
+		// The other goroutines queue jobs, so they end before the writer drains the queue.
 		if s.stop != nil {
 			s.stop()
 			s.parts.Wait()
 		}
 		close(s.closed)
 	})
+	// Readers that follow must end with the store.
 	s.feed.end()
 	select {
 	case <-s.ended:
@@ -216,11 +221,13 @@ func Read(dir string) (*Store, error) {
 	return s, nil
 }
 
-// number returns a number greater than all before it: microseconds since 1970, so that it is also a time. Its remainder
-// is the replica's number, so that two replicas never return the same.
+// number returns a number greater than all earlier ones. It is a time in microseconds since 1970. Its remainder is the
+// replica's number, so that two replicas never return the same number.
 func (s *Store) number() int64 {
+	// A loop instead of a lock: runs call this and must not wait.
 	for {
 		last, replica := s.last.Load(), s.replica.Load()
+		// Rounded down to a multiple of maxReplicas, so that the remainder is free for the replica.
 		next := max(last/maxReplicas+1, time.Now().UnixMicro()/maxReplicas)*maxReplicas + replica
 		if s.last.CompareAndSwap(last, next) {
 			return next
@@ -231,10 +238,10 @@ func (s *Store) number() int64 {
 // statusTime bounds how long Status waits for Postgres.
 const statusTime = 2 * time.Second
 
-// freshTime bounds how long a reader waits for jobs that were queued before.
+// freshTime bounds how long a reader waits for earlier jobs.
 const freshTime = 200 * time.Millisecond
 
-// db returns the connection for reading, once the writer has written the queued jobs or freshTime has passed.
+// db returns the connection for reading, after the queued jobs are written or freshTime has passed.
 func (s *Store) db(ctx context.Context) (*database.DB, error) {
 	if s.off() {
 		return nil, ErrOff
@@ -244,6 +251,7 @@ func (s *Store) db(ctx context.Context) (*database.DB, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	// A person who reads right after a run expects to see that run.
 	if s.waiting.Load() > 0 {
 		short, cancel := context.WithTimeout(ctx, freshTime)
 		_ = s.ask(short, func(context.Context, *transaction) error { return nil }) // the writer reports a problem
@@ -257,7 +265,7 @@ func (s *Store) db(ctx context.Context) (*database.DB, error) {
 	return s.reader, nil
 }
 
-// report logs a problem once, and keeps it for Status. An empty one means that it is over.
+// report logs a problem once, and stores it for Status. "" means that the problem is over.
 func (s *Store) report(problem string) {
 	s.mu.Lock()
 	was := s.problem
@@ -272,14 +280,14 @@ func (s *Store) report(problem string) {
 	}
 }
 
-// drop counts what was not stored.
+// drop counts jobs that were not stored.
 func (s *Store) drop(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropped += int64(n)
 }
 
-// Status is what is kept, and how much.
+// Status returns the mode and the amount of stored data.
 func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 	if s.off() {
 		return historyapi.Status{Mode: Off}, nil
@@ -294,7 +302,7 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		ctx, cancel = context.WithTimeout(ctx, statusTime)
 		defer cancel()
 	}
-	if s.queue != nil { // then all events before the cursor are in the lists
+	if s.queue != nil { // then the lists contain all events before the cursor
 		_ = s.ask(ctx, func(context.Context, *transaction) error { return nil }) // a problem is reported below
 	}
 	db, err := s.db(ctx)
@@ -311,6 +319,7 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		err = db.QueryRowContext(ctx, `SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
 			WHERE relnamespace = 'codeforge'::regnamespace AND relkind = 'r'`).Scan(&out.Bytes)
 	}
+	// The write-ahead log counts too: it may be larger than the file for a moment.
 	for _, suffix := range []string{"", "-wal"} {
 		if info, serr := os.Stat(out.Path + suffix); serr == nil {
 			out.Bytes += info.Size()

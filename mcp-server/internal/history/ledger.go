@@ -16,12 +16,12 @@ import (
 // quarter is the step of the sums.
 const quarter = 15 * time.Minute
 
-// The kinds of sums, and what their columns mean.
+// Kinds of sums, with the meaning of their columns.
 const (
 	sumTraffic = "traffic" // source API, target host; counted requests, denied, failed, bytes up and down
 	sumName    = "name"    // source token name, target host; counted swapped, down scrubbed
 	sumCarried = "carried" // source and target API; counted runs, bytes up
-	sumRuns    = "runs"    // counted runs, up bytes that the model was given, down sanitized, denied redacted
+	sumRuns    = "runs"    // counted runs, up bytes shown to the model, down sanitized, denied redacted
 )
 
 // sum is a row of the table total.
@@ -37,8 +37,9 @@ type sumKey struct {
 	kind, a, b string
 }
 
-// add adds to a row, at the end of the transaction.
+// add adds to a row, which is written at the end of the transaction.
 func (tx *transaction) add(s sum) {
+	// A period is a quarter of an hour, so that a store of 90 days stays small.
 	key := sumKey{s.at.Truncate(quarter).UnixMicro(), s.kind, s.a, s.b}
 	if have := tx.sums[key]; have != nil {
 		s.n, s.denied, s.failed = s.n+have.n, s.denied+have.denied, s.failed+have.failed
@@ -47,7 +48,7 @@ func (tx *transaction) add(s sum) {
 	tx.sums[key] = &s
 }
 
-// putSums writes the rows that add has collected. All replicas lock them in the same order: no two wait for each other.
+// putSums writes the collected rows. All replicas lock the rows in the same order, which prevents deadlocks.
 func (tx *transaction) putSums(ctx context.Context) error {
 	order := func(a, b sumKey) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
@@ -69,10 +70,11 @@ func (tx *transaction) putSum(ctx context.Context, key sumKey, s *sum) error {
 	return err
 }
 
-// sumExchange adds an exchange. Hosts that code made up share a row: it could make up any number of them.
+// sumExchange adds an exchange. All hosts that code invented share a row, because code could invent any number of
+// hosts.
 func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
 	if e.Outcome == controlapi.OutcomePlanned {
-		return // nothing was sent
+		return // no request was sent
 	}
 	s := sum{at: e.At, kind: sumTraffic, a: api, b: e.Host, n: 1, up: sent(e.Exchange), down: e.BytesDown}
 	if api == "" && e.Outcome != controlapi.OutcomeServed {
@@ -87,13 +89,14 @@ func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
 	tx.add(s)
 }
 
-// sent is how many bytes of a request left: its head and its body.
+// sent returns the bytes of a request that were sent: its head and its body.
 func sent(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
 
-// sum adds a run, and what it carried from one API to another. It calls alert for each new pair.
+// sum adds a run, and its transfers from one API to another. It calls alert for each new pair of APIs.
 func (s *Store) sum(
 	ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange, alert func(historyapi.Alert),
 ) error {
+	// The cache spares a query for each run, because most pairs are known.
 	for pair, bytes := range carried(list) {
 		known := tx.target.pairs[pair]
 		if !known {
@@ -105,6 +108,7 @@ func (s *Store) sum(
 			tx.target.pairs[pair] = true
 		}
 		if !known {
+			// A new flow of data between two APIs may be the work of a hostile text.
 			alert(historyapi.Alert{
 				Kind: historyapi.AlertNewPair, Run: run.ID, API: pair[1],
 				Title: "A new pair of APIs: " + pair[0] + ", then " + pair[1],
@@ -120,16 +124,18 @@ func (s *Store) sum(
 	return nil
 }
 
-// carried are the pairs of APIs of which the first had answered before something was written to the second, and how
-// much was.
+// carried returns the pairs of APIs of which the first had answered before a write to the second, with the written
+// bytes.
 func carried(list []controlapi.Exchange) map[[2]string]int64 {
 	out := map[[2]string]int64{}
 	for _, w := range list {
 		if w.Outcome != controlapi.OutcomeServed || len(w.APIs) == 0 || !writes(w) {
 			continue
 		}
+		// The proxy cannot see if code passed on an answer, so every answer before the write counts.
 		from := map[string]bool{}
 		for _, r := range list {
+			// Only a finished answer counts: code cannot have passed on an answer that it did not have yet.
 			ended := r.At.Add(time.Duration(r.Milliseconds * float64(time.Millisecond)))
 			if r.Outcome == controlapi.OutcomeServed && len(r.APIs) > 0 && r.BytesDown > 0 && !ended.After(w.At) &&
 				r.APIs[0] != w.APIs[0] {
@@ -143,12 +149,12 @@ func carried(list []controlapi.Exchange) map[[2]string]int64 {
 	return out
 }
 
-// writes reports whether an exchange may have written something.
+// writes reports whether an exchange may have changed data.
 func writes(x controlapi.Exchange) bool {
 	return x.BytesUp > 0 || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, x.Method)
 }
 
-// Ledger sums up what left in a time, in steps of a quarter of an hour.
+// Ledger sums up the traffic of a period, in steps of a quarter of an hour.
 func (s *Store) Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error) {
 	out := historyapi.Ledger{
 		Since: since, Until: until,
@@ -204,8 +210,9 @@ func enter(out *historyapi.Ledger, r sum) {
 	}
 }
 
-// Hours is the traffic by API in steps of time, multiples of a quarter of an hour, oldest first.
+// Hours returns the traffic by API in steps of a multiple of a quarter of an hour, oldest first.
 func (s *Store) Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error) {
+	// A step below a quarter would find empty sums.
 	step = max(step.Truncate(quarter), quarter)
 	out := []historyapi.Hour{}
 	err := s.each(ctx, func(row *sql.Rows) error {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// usualLimit and maxLimit bound a page, maxSpans the exchanges of a small picture.
+	// usualLimit and maxLimit bound a page. maxSpans bounds the exchanges of a small picture.
 	usualLimit = 100
 	maxLimit   = 1000
 	maxSpans   = 40
@@ -26,13 +26,13 @@ const (
 	maxWords = 16
 )
 
-// where is a condition of SQL that grows.
+// where is a growing SQL condition.
 type where struct {
 	text []string
 	args []any
 }
 
-// and adds a condition in which ? stands for each of args.
+// and adds a condition. Each ? in it stands for one of args.
 func (w *where) and(text string, args ...any) {
 	for _, a := range args {
 		text = strings.Replace(text, "?", w.place(a), 1)
@@ -53,7 +53,7 @@ func (w *where) String() string {
 	return strings.Join(w.text, " AND ")
 }
 
-// times adds bounds of a time.
+// times adds the bounds of a period.
 func (w *where) times(since, until time.Time) {
 	if !since.IsZero() {
 		w.and("number >= ?", since.UnixMicro())
@@ -63,28 +63,29 @@ func (w *where) times(since, until time.Time) {
 	}
 }
 
-// prefix adds that a column begins with a text.
+// prefix requires that a column starts with a text.
 func (w *where) prefix(column, text string) {
 	if text != "" {
+		// A range instead of LIKE: it uses the index, and % in the text has no effect.
 		w.and(column+" >= ? AND "+column+" < ?", text, text+"\U0010FFFF")
 	}
 }
 
-// same adds that a column has a value, unless it is empty.
+// same requires a value in a column, unless the value is empty.
 func (w *where) same(column, value string) {
 	if value != "" {
 		w.and(column+" = ?", value)
 	}
 }
 
-// fact adds that a run has a fact.
+// fact requires that a run has a fact.
 func (w *where) fact(kind, value string) {
 	if value != "" {
 		w.and("number IN (SELECT number FROM fact WHERE kind = ? AND value = ?)", kind, value)
 	}
 }
 
-// page reads a page of a table's JSON, latest or oldest first, and returns the cursor of the page after it.
+// page reads a page of a table's JSON, latest or oldest first, and returns the cursor of the next page.
 func page[T any](
 	ctx context.Context, q querier, table string, w where, cursor string, limit int, oldest bool, number func(T) int64,
 ) (list []T, next string, err error) {
@@ -103,6 +104,7 @@ func page[T any](
 		limit = usualLimit
 	}
 	limit = min(limit, maxLimit)
+	// One row more than the page shows, to learn whether there is a next page.
 	query := "SELECT data FROM " + table + " WHERE " + w.String() + " ORDER BY number " + order + " LIMIT " +
 		w.place(limit+1)
 	list, err = read[T](ctx, q, query, w.args...)
@@ -113,10 +115,11 @@ func page[T any](
 	return list, next, err
 }
 
-// Runs lists runs, latest first. An empty cursor begins with the latest.
+// Runs lists runs, latest first. An empty cursor starts with the latest.
 func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
 	var w where
 	w.times(f.Since, f.Until)
+	// A prefix is enough, because people copy short IDs.
 	w.prefix("id", f.Run)
 	w.same("client", f.Client)
 	w.same("session", f.Session)
@@ -132,6 +135,7 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	}
 	var out historyapi.Page
 	number := func(r historyapi.Run) int64 { return r.Number }
+	// The search needs the connection first: the two databases have different syntax.
 	db, err := s.db(ctx)
 	if err == nil && f.Grep != "" {
 		w.words(db.Postgres, f.Grep)
@@ -147,7 +151,7 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	return out, s.checked(err)
 }
 
-// words adds that a run has all words of a text. Each matches the beginning of a word, or of several words in a row.
+// words requires all words of a text in a run. Each word matches the start of one word, or of several words in a row.
 func (w *where) words(postgres bool, text string) {
 	words := strings.Fields(text)
 	words = words[:min(len(words), maxWords)]
@@ -161,16 +165,17 @@ func (w *where) words(postgres bool, text string) {
 		return
 	}
 	for i, word := range words {
+		// Quoted, so that operators of FTS5 in the text have no effect.
 		words[i] = `"` + strings.ReplaceAll(word, `"`, `""`) + `"*`
 	}
 	w.and("number IN (SELECT rowid FROM words WHERE words MATCH ?)", strings.Join(words, " AND "))
 }
 
-// maxIndexed bounds the text of a run that Postgres indexes, in bytes: a tsvector has room for 1 MiB.
+// maxIndexed bounds the text of a run that Postgres indexes, in bytes. A tsvector has room for 1 MiB.
 const maxIndexed = 512 << 10
 
-// plainWords returns the letters and digits of a text, with spaces between words. Postgres would take an address or a
-// path for one word.
+// plainWords returns the letters and digits of a text, with spaces between words. Postgres would treat an address or a
+// path as one word.
 func plainWords(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
@@ -180,7 +185,7 @@ func plainWords(text string) string {
 	}, visible.Cut(text, maxIndexed, ""))
 }
 
-// querier is the store's file, or a transaction on it.
+// querier is the store's database, or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
@@ -200,7 +205,7 @@ func each(ctx context.Context, q querier, on func(row *sql.Rows) error, query st
 	return rows.Err()
 }
 
-// each is the function each on the whole store.
+// each is the function each on the store's database.
 func (s *Store) each(ctx context.Context, on func(row *sql.Rows) error, query string, args ...any) error {
 	db, err := s.db(ctx)
 	if err == nil {
@@ -209,7 +214,7 @@ func (s *Store) each(ctx context.Context, on func(row *sql.Rows) error, query st
 	return s.checked(err)
 }
 
-// read reads rows of one column of JSON.
+// read reads rows of one JSON column.
 func read[T any](ctx context.Context, q querier, query string, args ...any) ([]T, error) {
 	out := []T{}
 	err := each(ctx, q, func(row *sql.Rows) error {
@@ -236,13 +241,14 @@ func spans(ctx context.Context, q querier, run *historyapi.Run) error {
 	return err
 }
 
-// Run is all that is kept of a run, by its id or a prefix of it; empty means the latest. ErrUnknown: there is none.
+// Run returns everything stored about a run, by its ID or a prefix. "" means the latest run. ErrUnknown means that
+// there is no such run.
 func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
 	return s.RunAfter(ctx, id, 0)
 }
 
-// RunAfter is Run for a reader that has the run up to an exchange, given by number: while the run is under way, its
-// exchanges are only those stored later.
+// RunAfter is Run for a reader that already has the exchanges up to number after. While the run is in progress, it
+// returns only later exchanges.
 func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error) {
 	var out historyapi.Detail
 	db, err := s.db(ctx)
@@ -271,6 +277,7 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 		}
 		out.Kept, out.Code, out.Output, out.Answer, out.Exit = true, c.Code, c.Output, c.Answer, c.Exit
 	}
+	// The end of a run may add earlier exchanges, so a finished run is returned as a whole.
 	if !s.underWay(&out) {
 		after = 0
 	}
@@ -280,7 +287,7 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 		return out, s.checked(err)
 	}
 	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
-	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // nobody has counted: mcp-server ended before the run
+	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // mcp-server ended before it had counted the exchanges
 		for _, x := range out.Exchanges {
 			out.Count.Add(x.Exchange)
 		}
@@ -288,7 +295,7 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 	return out, nil
 }
 
-// underWay adds the code, the output and the counts of a run that is not over. It reports whether that is one.
+// underWay adds the code, the output and the counts of a run in progress. It reports whether the run is in progress.
 func (s *Store) underWay(out *historyapi.Detail) bool {
 	s.mu.Lock()
 	r := s.live[out.ID]
@@ -296,6 +303,7 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 	if r == nil {
 		return false
 	}
+	// The recording changes while the run goes on, so its fields are copied under its lock.
 	r.mu.Lock()
 	out.Count, out.Omitted = r.count, max(0, r.kept-maxOfRun)
 	c := content{Code: halves(r.code), Output: r.output.output()}
@@ -307,7 +315,7 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 	return true
 }
 
-// Exchanges lists exchanges, with those of MCP servers and installations: latest first, or oldest first.
+// Exchanges lists exchanges, including those of MCP servers and installations, latest or oldest first.
 func (s *Store) Exchanges(
 	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
 ) (historyapi.ExchangePage, error) {
@@ -329,10 +337,10 @@ func (s *Store) Exchanges(
 	return out, s.checked(err)
 }
 
-// maxTexts is how many exchanges of a run are searched.
+// maxTexts bounds the exchanges of a run that a search covers.
 const maxTexts = 200
 
-// exchangeTexts are what a run is searched by of its exchanges.
+// exchangeTexts returns the searchable texts of a run's exchanges.
 func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, error) {
 	list, err := read[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
 	var out []string
@@ -342,7 +350,8 @@ func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, 
 	return out, err
 }
 
-// putWords makes a run findable by its words, which it was not before. Without content these are what its receipt has.
+// putWords adds a run to the full-text index. The run must not be in it yet. Without content, only its receipt is
+// indexed.
 func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []string, c *content) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, run.ID, run.Title, run.Client, run.Language, run.State, run.Reason)
@@ -357,6 +366,7 @@ func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []
 		b.WriteString(c.words())
 	}
 	if tx.target.Postgres {
+		// 'simple' does no stemming: code and URLs are no English text.
 		_, err := tx.ExecContext(ctx, `INSERT INTO words VALUES ($1, to_tsvector('simple', $2))
 			ON CONFLICT (rowid) DO UPDATE SET text = excluded.text`, run.Number, plainWords(b.String()))
 		return err

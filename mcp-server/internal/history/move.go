@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 )
 
-// tables are the tables that Move copies, by their columns. Move makes the full-text index anew.
+// tables are the tables that Move copies, with their columns. Move rebuilds the full-text index.
 var tables = []struct{ name, columns string }{
 	{"run", "number, id, state, denied, client, session, tenant, data, hints"},
 	{"content", "number, size, data"},
@@ -25,9 +25,10 @@ var tables = []struct{ name, columns string }{
 	{"alert", "number, seen, data, kind, run"},
 }
 
-// Move copies all runs from one database to another that has none, in one transaction, and returns their number.
+// Move copies all runs to another database without runs, in one transaction, and returns their number.
 func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
 	db := &target{DB: to, pairs: map[[2]string]bool{}, statements: map[string]*sql.Stmt{}}
+	// SQLite's statements are prepared on one connection; see target.
 	if !to.Postgres {
 		if db.conn, err = to.Conn(ctx); err != nil {
 			return 0, err
@@ -40,6 +41,7 @@ func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
 	}
 	tx := &transaction{Tx: inner, target: db, sums: map[sumKey]*sum{}}
 	defer func() { _ = tx.Rollback() }() // has no effect after a commit
+	// Checked in the same transaction, so that a concurrent run cannot slip in.
 	var has bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM run)`).Scan(&has); err != nil {
 		return 0, database.Explain(err)
@@ -76,7 +78,7 @@ func copyTable(ctx context.Context, tx *transaction, from *database.DB, name, co
 	}, "SELECT "+columns+" FROM "+name)
 }
 
-// indexRuns makes all runs findable by their words.
+// indexRuns adds all runs to the full-text index.
 func indexRuns(ctx context.Context, tx *transaction, from *database.DB) (n int, err error) {
 	return n, each(ctx, from, func(row *sql.Rows) error {
 		var data string

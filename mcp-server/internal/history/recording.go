@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// maxTitle bounds a title, maxField what a client says of itself, in bytes.
+	// maxTitle bounds a title, and maxField a field from the client, in bytes.
 	maxTitle = 120
 	maxField = 200
-	// maxOfRun is how many exchanges of one run are kept.
+	// maxOfRun bounds the stored exchanges of one run.
 	maxOfRun = 2000
 )
 
-// Recording stores one run while it is under way. A nil Recording stores nothing.
+// Recording stores one run while it is in progress. A nil Recording stores no data.
 type Recording struct {
 	store *Store
 	code  string
-	line  string // the first line of the code, for the title; empty if the run gets no title
+	line  string // the first line of the code, for the title; empty if the run gets none
 	began time.Time
 
 	mu      sync.Mutex
@@ -41,8 +41,8 @@ type Recording struct {
 	kept    int // exchanges
 	count   controlapi.Count
 
-	// stored are the ids of exchanges that the writer has stored, texts are their searchable texts. Only the writer uses
-	// them, and only if no transaction has failed since failed was read: it may have rolled some back.
+	// stored are the IDs of exchanges that the writer has stored, and texts are their searchable texts. Only the writer
+	// uses them, and only if failed is unchanged: a failed transaction may have rolled some back.
 	stored map[string]bool
 	texts  []string
 	failed int64
@@ -56,7 +56,8 @@ func (r *Recording) note(x controlapi.Exchange) {
 	}
 }
 
-// Begin starts to store a run: run has what is known when it begins. The Recording is nil when the store is off.
+// Begin starts to store a run. run has the fields that are known at its start. The Recording is nil if the store is
+// off.
 func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 	if s.off() {
 		return nil
@@ -81,11 +82,12 @@ func (s *Store) Begin(run historyapi.Run, code string) *Recording {
 	return r
 }
 
-// put stores the run as it is now, and notifies followers.
+// put stores the present state of the run, and notifies followers.
 func (r *Recording) put(run historyapi.Run) {
 	e := historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run}
 	r.store.feed.publish(e)
 	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
+		// Here and not in Begin: the proxy may be slow, and a run must not wait for it.
 		line, _, err := r.store.scrub(ctx, r.line, nil)
 		if err != nil {
 			r.store.logUnscrubbed(err)
@@ -97,7 +99,7 @@ func (r *Recording) put(run historyapi.Run) {
 	}})
 }
 
-// Started records that the wait for a slot is over.
+// Started records that the run has its slot.
 func (r *Recording) Started(slot int, generation uint64) {
 	if r == nil {
 		return
@@ -111,7 +113,7 @@ func (r *Recording) Started(slot int, generation uint64) {
 	r.put(run)
 }
 
-// Print stores what the code has printed.
+// Print stores output of the code.
 func (r *Recording) Print(stdout, stderr string) {
 	if r == nil {
 		return
@@ -131,21 +133,22 @@ func (r *Recording) Print(stdout, stderr string) {
 		r.mu.Lock()
 		r.output.add(p)
 		r.mu.Unlock()
+		// Followers see the piece at once, so it is cleaned alone; the stored output is cleaned as a whole at the end.
 		p.Text = r.store.cfg.Clean(p.Text)
 		r.store.feed.publish(historyapi.Event{Kind: historyapi.EventPrint, RunID: r.run.ID, Print: &p})
 	}
 }
 
-// End is what is known of a run when it is over.
+// End is the result of a run.
 type End struct {
-	// Exit has a Reason if the code was started; else Reason says why it was not.
+	// Exit has a Reason if the code was started. Otherwise Reason says why it was not.
 	Exit    runapi.Exit
 	Reason  string
 	Stopped bool // by its client, or by mcp-server's end
 	Frozen  bool // by an alarm of its session
 	Receipt controlapi.Receipt
-	Lost    bool // the receipt
-	// Answer is what the model was given, Detail why there was no exit.
+	Lost    bool // the receipt was lost
+	// Answer is the text that the model got. Detail is the reason why there was no exit.
 	Answer, Detail string
 }
 
@@ -157,6 +160,7 @@ func (r *Recording) End(e End) {
 	s := r.store
 	now := time.Now()
 	r.mu.Lock()
+	// Copied under the lock: Exchange and Print may still be called from other goroutines.
 	run, seen, started := r.run, r.count, r.started
 	output := r.output.output()
 	r.mu.Unlock()
@@ -165,7 +169,7 @@ func (r *Recording) End(e End) {
 	switch {
 	case e.Exit.Reason != "":
 		run.WallMS, run.StdoutBytes, run.StderrBytes = e.Exit.WallMS, e.Exit.StdoutBytes, e.Exit.StderrBytes
-	case started: // nobody reported its exit
+	case started: // its exit is unknown
 		run.WallMS = now.Sub(r.began).Milliseconds() - run.WaitedMS
 	}
 	run.Shown, run.Count, run.ReceiptLost = int64(len(e.Answer)), e.Receipt.Count, e.Lost
@@ -181,6 +185,7 @@ func (r *Recording) End(e End) {
 	done := job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
 		return r.end(ctx, tx, run, e.Receipt, nil)
 	}}
+	// If the queue is crowded, code and output are dropped first: they are larger than the receipts.
 	if s.cfg.Mode == Full && !s.crowded() {
 		c := content{
 			Code: halves(r.code), Output: output, Answer: halves(e.Answer), Exit: cmp.Or(e.Exit.Detail, e.Detail),
@@ -191,7 +196,7 @@ func (r *Recording) End(e End) {
 	s.put(done)
 }
 
-// state is the state of a run that is over.
+// state returns the state of a finished run.
 func state(e End) string {
 	switch {
 	case e.Frozen || e.Receipt.Alarm != nil:
@@ -204,7 +209,7 @@ func state(e End) string {
 	return historyapi.Failed
 }
 
-// usedAPIs are the APIs of exchanges, sorted.
+// usedAPIs returns the APIs of exchanges, sorted.
 func usedAPIs(list []controlapi.Exchange) []string {
 	out := []string{}
 	for _, x := range list {
@@ -214,8 +219,8 @@ func usedAPIs(list []controlapi.Exchange) []string {
 	return slices.Compact(out)
 }
 
-// Exchange stores an exchange that the proxy reports: of a run, an MCP server or an installation. What the run's
-// receipt adds is stored at its end.
+// Exchange stores an exchange that the proxy reports: of a run, an MCP server or an installation. The further data of
+// the run's receipt is stored at the run's end.
 func (s *Store) Exchange(x controlapi.Exchange) {
 	if s.off() {
 		return
@@ -225,6 +230,7 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	s.mu.Unlock()
 	full := false
 	if r != nil {
+		// Counted here and not in the writer, so that an open page sees the numbers at once.
 		r.mu.Lock()
 		r.kept++
 		r.count.Add(x)
@@ -245,7 +251,7 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 	}})
 }
 
-// Sent stores those exchanges of a receipt that the proxy has not reported, of an MCP server or an installation.
+// Sent stores the exchanges of a receipt that the proxy has not reported, of an MCP server or an installation.
 func (s *Store) Sent(list []controlapi.Exchange) {
 	s.put(job{do: func(ctx context.Context, tx *transaction) error {
 		for _, x := range list {
@@ -264,7 +270,7 @@ func (s *Store) Gap() {
 	}
 }
 
-// end stores a run that is over, with its content unless that is nil.
+// end stores a finished run, with its content unless that is nil.
 func (r *Recording) end(
 	ctx context.Context, tx *transaction, run historyapi.Run, rec controlapi.Receipt, c *content,
 ) error {
@@ -272,16 +278,18 @@ func (r *Recording) end(
 	if tx.again {
 		var stored bool
 		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM words WHERE rowid = $1)`, run.Number).Scan(&stored)
-		if err != nil || stored { // sums must not count it twice
+		if err != nil || stored { // the sums must not count it twice
 			return err
 		}
 	}
 	sure := s.failed.Load() == r.failed
+	// After a rollback the cache may name exchanges that are not in the database.
 	if !sure {
 		clear(r.stored)
 	}
 	for _, x := range rec.Exchanges {
 		for _, one := range append([]controlapi.Exchange{x}, x.Caused...) {
+			// The receipt may add causes to an exchange that was stored without them.
 			if r.stored[one.ID] && one.Among == 0 {
 				continue
 			}
@@ -348,7 +356,7 @@ func putRun(ctx context.Context, tx *transaction, run historyapi.Run, hints stri
 	return err
 }
 
-// putFacts stores what runs are searched by.
+// putFacts stores the facts that runs are searched by.
 func putFacts(ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange) error {
 	var facts [][2]string
 	for _, x := range list {
@@ -372,7 +380,7 @@ func putFacts(ctx context.Context, tx *transaction, run historyapi.Run, list []c
 	return nil
 }
 
-// putExchange stores an exchange and adds it to the sums, once. What it caused may be stored later.
+// putExchange stores an exchange and adds it to the sums, once. Its caused exchanges may be stored later.
 func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -383,6 +391,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	if len(e.APIs) > 0 {
 		api = e.APIs[0]
 	}
+	// The ID makes storing idempotent, so a missing one would hide exchanges.
 	if e.ID == "" {
 		return errors.New("an exchange without an id")
 	}
@@ -394,6 +403,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	if n, err := res.RowsAffected(); err != nil {
 		return err
 	} else if n == 0 {
+		// The proxy reports an exchange in an event and again in the receipt.
 		if e.Among == 0 {
 			return nil
 		}
@@ -413,7 +423,7 @@ func putExchange(ctx context.Context, tx *transaction, e historyapi.Exchange) er
 	return nil
 }
 
-// putCaused adds to a stored exchange what it caused.
+// putCaused adds the caused exchanges to a stored exchange.
 func putCaused(ctx context.Context, tx *transaction, e historyapi.Exchange) error {
 	list, err := read[historyapi.Exchange](ctx, tx, `SELECT data FROM exchange WHERE id = $1 AND run = $2`, e.ID, e.Run)
 	if err != nil || len(list) == 0 {
@@ -428,7 +438,7 @@ func putCaused(ctx context.Context, tx *transaction, e historyapi.Exchange) erro
 	return err
 }
 
-// putCheckpoint adds the checkpoint of the ledger that covers a run to those that Postgres never changes or removes.
+// putCheckpoint stores the ledger's checkpoint that covers a run. Postgres never changes or removes checkpoints.
 func putCheckpoint(ctx context.Context, tx *transaction, run historyapi.Run) error {
 	if !tx.target.Postgres || run.Audit == "" {
 		return nil
@@ -456,11 +466,11 @@ func (s *Store) field(text string) string {
 	return visible.Cut(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField, "")
 }
 
-// importedSkill is how code names a skill that it imports.
+// importedSkill matches an import of a skill in code.
 var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.ts["']|` +
 	`(?m)^\s*(?:from|import)\s+skills\.(\w{1,64})`)
 
-// imports are the skills that code appears to import, sorted.
+// imports returns the skills that code appears to import, sorted.
 func imports(code string) []string {
 	if !strings.Contains(code, "skills") { // much cheaper than the expression
 		return nil
@@ -476,14 +486,14 @@ func imports(code string) []string {
 	return slices.Compact(out)
 }
 
-// maxLine bounds the line from which a title is cut, in bytes. The whole line is scrubbed before the cut: a credential
-// that is cut in two would not be found.
+// maxLine bounds the line from which a title is cut, in bytes. The whole line is scrubbed before the cut, because half
+// of a credential would not be found.
 const maxLine = 64 << 10
 
 // title returns the title of a run whose code has this first line.
 func (s *Store) title(line string) string { return s.field(visible.Cut(line, maxTitle, "")) }
 
-// firstLine returns the first line of the comment that the code begins with, or else of the code.
+// firstLine returns the first line of the comment at the start of the code, or else of the code.
 func firstLine(code string) string {
 	first := ""
 	for line := range strings.Lines(code) {

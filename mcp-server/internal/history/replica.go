@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// maxReplicas bounds the numbers of replicas. Postgres gives out the lower half. A process has a random number of the
-	// upper half until Postgres answers.
+	// maxReplicas bounds the numbers of replicas. Postgres gives out the lower half. Until Postgres answers, a process has
+	// a random number of the upper half.
 	maxReplicas = 64
-	// beatTime is the time between two signs of life. A replica without one for lostTime has ended, and its unfinished
-	// runs are lost.
+	// beatTime is the time between two heartbeats. A replica without a heartbeat for lostTime has ended, and its
+	// unfinished runs are lost.
 	beatTime = 3 * time.Second
 	lostTime = 20 * time.Second
-	// retryTime is the pause before Postgres is tried again.
+	// retryTime is the pause before the next attempt to use Postgres.
 	retryTime = 500 * time.Millisecond
-	// eventsPage is how many rows of events are read at a time.
+	// eventsPage is the number of rows of events that are read at a time.
 	eventsPage = 100
 )
 
-// queueSize is how many jobs may wait for the writer.
+// queueSize returns the number of jobs that may wait for the writer.
 func queueSize(cfg Config) int {
 	if cfg.Database != nil {
 		return maxQueueAway
@@ -37,11 +37,11 @@ func queueSize(cfg Config) int {
 	return maxQueue
 }
 
-// openPostgres brings the schema of Postgres to the latest version. Nil means that Postgres cannot be used now.
+// openPostgres migrates the schema of Postgres. It returns nil if Postgres cannot be used now.
 func (s *Store) openPostgres() *target {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
 	defer cancel()
-	s.setReader(s.cfg.Database) // readers try too, and report what is wrong now
+	s.setReader(s.cfg.Database) // readers try as well, and report the present problem
 	if err := s.cfg.Database.Migrate(ctx, s.cfg.migrations); err != nil {
 		s.report(database.Explain(err).Error())
 		return nil
@@ -50,7 +50,7 @@ func (s *Store) openPostgres() *target {
 	return &target{DB: s.cfg.Database, pairs: map[[2]string]bool{}}
 }
 
-// awaitPostgres opens Postgres, and tries again until Close.
+// awaitPostgres opens Postgres, and retries until Close.
 func (s *Store) awaitPostgres() *target {
 	for {
 		db := s.openPostgres()
@@ -70,10 +70,12 @@ func (s *Store) pause() bool {
 	}
 }
 
-// transactPatiently is transact, and tries again while Postgres does not answer, until Close.
+// transactPatiently is transact, but retries while Postgres does not answer, until Close.
 func (s *Store) transactPatiently(db *target, jobs []job) error {
+	// A commit whose answer was lost may have succeeded, so jobs must know that they are repeated.
 	for again := false; ; again = true {
 		err := s.transact(db, jobs, again)
+		// Another error would occur again.
 		if !db.Postgres || !database.IsUnreachable(err) {
 			return err
 		}
@@ -84,7 +86,7 @@ func (s *Store) transactPatiently(db *target, jobs []job) error {
 	}
 }
 
-// mayTidy reports whether this replica may remove what is too old in this transaction: one does at a time.
+// mayTidy reports whether this replica may remove old data in this transaction. Only one replica does so at a time.
 func (tx *transaction) mayTidy(ctx context.Context) (mine bool, err error) {
 	if !tx.target.Postgres {
 		return true, nil
@@ -93,9 +95,10 @@ func (tx *transaction) mayTidy(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// storable returns arguments that Postgres can store: its texts are UTF-8 without NUL.
+// storable returns arguments that Postgres can store: UTF-8 without NUL.
 func storable(args []any) []any {
 	for i, arg := range args {
+		// Code prints arbitrary bytes.
 		if text, ok := arg.(string); ok {
 			args[i] = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 		}
@@ -110,6 +113,7 @@ func (tx *transaction) putEvents(ctx context.Context, writer string) error {
 	}
 	data, err := json.Marshal(tx.events)
 	if err == nil {
+		// Under the lock, numbers become visible in order: a reader would otherwise skip a lower number that commits later.
 		err = database.Lock(ctx, tx.Tx, database.LockEvents)
 	}
 	if err == nil {
@@ -121,7 +125,7 @@ func (tx *transaction) putEvents(ctx context.Context, writer string) error {
 	return err
 }
 
-// followOthers publishes the events that other replicas store, until ctx ends.
+// followOthers publishes the events of other replicas, until ctx ends.
 func (s *Store) followOthers(ctx context.Context) {
 	wake := make(chan struct{}, 1)
 	s.parts.Go(func() {
@@ -140,6 +144,7 @@ func (s *Store) followOthers(ctx context.Context) {
 			return
 		case <-wake:
 		}
+		// Events before the first look are in the lists that a reader loads.
 		if !known {
 			err := s.cfg.Database.QueryRowContext(ctx, `SELECT coalesce(max(number), 0) FROM event`).Scan(&last)
 			known = err == nil
@@ -151,8 +156,8 @@ func (s *Store) followOthers(ctx context.Context) {
 	}
 }
 
-// publishOthers publishes a page of events that other replicas have stored after a number. It returns the last number,
-// and whether there may be more.
+// publishOthers publishes a page of other replicas' events after a number. It returns the last number, and whether
+// there may be more.
 func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, more bool) {
 	last, n := after, 0
 	err := each(ctx, s.cfg.Database, func(row *sql.Rows) error {
@@ -162,6 +167,7 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 		}
 		n++
 		var events []historyapi.Event
+		// This process has published its events already.
 		if writer == s.feed.era || json.Unmarshal([]byte(data), &events) != nil {
 			return nil
 		}
@@ -173,16 +179,16 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 	return last, err == nil && n == eventsPage
 }
 
-// beat gives signs of life until ctx ends, and marks the runs of replicas that have ended as lost.
+// beat sends heartbeats until ctx ends, and marks the runs of ended replicas as lost.
 func (s *Store) beat(ctx context.Context) {
-	<-s.opened // after the attempt to make the tables
+	<-s.opened // after the attempt to create the tables
 	tick := time.NewTicker(beatTime)
 	defer tick.Stop()
-	var since time.Time // of the first success in a row
+	var since time.Time // the start of the present row of successes
 	for {
 		switch err := s.beatOnce(ctx, !since.IsZero() && time.Since(since) > s.cfg.lost); {
 		case err != nil:
-			since = time.Time{} // others may have been cut off too: give them time to come back
+			since = time.Time{} // others may have been cut off too, and need time to return
 		case since.IsZero():
 			since = time.Now()
 		}
@@ -195,7 +201,7 @@ func (s *Store) beat(ctx context.Context) {
 	}
 }
 
-// beatOnce gives a sign of life. If judge is set, replicas without one for lostTime are removed.
+// beatOnce sends a heartbeat. If judge is set, it removes replicas without a heartbeat for lostTime.
 func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 	short, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
@@ -208,12 +214,14 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 	if n, err := res.RowsAffected(); err != nil {
 		return err
 	} else if n == 0 {
+		// The row is missing at the first start, or if another replica has judged this one as ended.
 		return s.ask(short, s.register)
 	}
 	if !judge {
 		return nil
 	}
 	return s.ask(short, func(ctx context.Context, tx *transaction) error {
+		// Followers read within seconds; older events have no reader.
 		_, err := tx.ExecContext(ctx, `DELETE FROM event WHERE at < now() - interval '10 minutes'`)
 		if err == nil {
 			err = s.loseRuns(ctx, tx)
@@ -222,8 +230,9 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 	})
 }
 
-// register takes the smallest number that no replica has. Unfinished runs of an earlier owner are lost.
+// register takes the smallest free number. Unfinished runs of the number's earlier owner are lost.
 func (s *Store) register(ctx context.Context, tx *transaction) error {
+	// Two replicas that start together would otherwise take the same number.
 	if err := database.Lock(ctx, tx.Tx, database.LockReplicas); err != nil {
 		return err
 	}
@@ -250,8 +259,8 @@ func (s *Store) isLive(run string) bool {
 	return s.live[run] != nil
 }
 
-// loseRuns removes replicas that have ended, and marks the unfinished runs of all that are not registered as lost. If
-// such a replica is alive after all, it stores the end of its run over this.
+// loseRuns removes ended replicas, and marks the unfinished runs of unregistered replicas as lost. If such a replica
+// still lives, it stores the end of its run over this.
 func (s *Store) loseRuns(ctx context.Context, tx *transaction) error {
 	if err := database.Lock(ctx, tx.Tx, database.LockReplicas); err != nil {
 		return err

@@ -12,31 +12,32 @@ import (
 )
 
 const (
-	// maxFile bounds the file: beyond it the oldest runs are removed, whatever their age.
+	// maxFile bounds the file: beyond it, the oldest runs are removed regardless of age.
 	maxFile = 1 << 30
 	// sweepTime is how long the words of removed runs may stay in the full-text index.
 	sweepTime = 12 * time.Hour
-	// tidyBatch is how many runs one transaction removes, othersBatch how many exchanges of no run.
+	// tidyBatch bounds the runs, and othersBatch the exchanges without a run, that one transaction removes.
 	tidyBatch   = 100
 	othersBatch = 2000
-	// maxOthers is how many exchanges of no run of this store stay in a file that is too large, the newest: those of MCP
-	// servers, of installations, and of runs that another mcp-server with the same proxies has.
+	// maxOthers is the number of newest exchanges without a run that stay in a file that is too large. Such exchanges
+	// belong to MCP servers, to installations, and to runs of another mcp-server with the same proxies.
 	maxOthers = 5000
-	// tidyPart is the part of maxFile by which the file may grow before it is tidied, and leastGrowth the least of it in
-	// bytes: what code and servers send in tidyTime could be larger than the disk.
+	// tidyPart is the part of maxFile by which the file may grow before tidy, and leastGrowth is the least growth, in
+	// bytes. Without it, the requests of code and servers within tidyTime could fill the disk.
 	tidyPart    = 16
 	leastGrowth = 1 << 20
-	// catchUp is how many times faster than time itself the time may go by which things are too old, and startAhead how
-	// far ahead of the newest run it may begin.
+	// catchUp bounds the speed at which the time for removal follows a clock that is ahead. startAhead bounds its start
+	// ahead of the newest run.
 	catchUp    = 24
 	startAhead = 24 * time.Hour
 )
 
-// tidy removes what is too old or too much, in small steps. Waiting jobs are written between the steps.
+// tidy removes old and excess data in small steps. It writes waiting jobs between the steps.
 func (s *Store) tidy(db *target) {
 	if db == nil {
 		return
 	}
+	// Reset first: jobs written between the steps count for the next time.
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *transaction) (int, error){
@@ -48,6 +49,7 @@ func (s *Store) tidy(db *target) {
 				return
 			default:
 			}
+			// Each step is a short transaction, so that the disk can take the runs' jobs in between.
 			var n int
 			err := s.transact(db, []job{{do: func(ctx context.Context, tx *transaction) (err error) {
 				if mine, err := tx.mayTidy(ctx); err != nil || !mine {
@@ -79,8 +81,9 @@ func (s *Store) tidy(db *target) {
 	}
 }
 
-// reckon finds out by which time things are too old. A clock that is ahead is believed in steps only, so that one that
-// is a year ahead for some minutes removes what would have gone within hours; one that is behind is believed at once.
+// reckon finds the time for removal by age. It follows a clock that is ahead only slowly. So a clock that is a year
+// ahead for some minutes removes only data that would be removed within hours. It follows a clock that is behind at
+// once.
 func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
 	now := s.cfg.now().UnixMicro()
 	if s.reckoned.IsZero() {
@@ -93,6 +96,7 @@ func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
 			s.reached = min(now, newest.Int64+startAhead.Microseconds())
 		}
 	} else {
+		// It never goes back, so that a clock that jumps does not stop the removal.
 		s.reached = max(s.reached, min(now, s.reached+catchUp*time.Since(s.reckoned).Microseconds()))
 	}
 	s.reckoned = time.Now()
@@ -100,11 +104,12 @@ func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
 	return 0, nil
 }
 
-// oldest is the number of what is not too old yet, where things are kept for so long.
+// oldest returns the number of the oldest entry that is kept for this age.
 func (s *Store) oldest(age time.Duration) int64 { return s.today.Load() - age.Microseconds() }
 
-// tidyEnds marks runs of this process as lost that are over, and whose ends could not be stored: they would be shown as
-// running until the next start. The end of one that has just ended is still in the queue, and is stored over this.
+// tidyEnds marks finished runs of this process as lost if their ends could not be stored. They would otherwise look
+// running until the next start. The queue may still have the end of a run that ended just now, which then replaces this
+// state.
 func (s *Store) tidyEnds(ctx context.Context, tx *transaction) (int, error) {
 	s.mu.Lock()
 	dropped, live := s.dropped, slices.Collect(maps.Keys(s.live))
@@ -116,13 +121,13 @@ func (s *Store) tidyEnds(ctx context.Context, tx *transaction) (int, error) {
 		return run.Number >= s.first && (!tx.target.Postgres || run.Number%maxReplicas == s.replica.Load()) &&
 			!slices.Contains(live, run.ID)
 	})
-	if n == 0 && err == nil { // and what the step before has changed is stored
+	if n == 0 && err == nil { // the changes of the step before are stored, too
 		s.ends = dropped
 	}
 	return n, err
 }
 
-// markLost marks unfinished runs as lost if choose returns true, and returns their number.
+// markLost marks unfinished runs as lost if choose returns true. It returns their number.
 func markLost(ctx context.Context, tx *transaction, choose func(historyapi.Run) bool) (n int, err error) {
 	list, err := read[historyapi.Run](ctx, tx, `SELECT data FROM run WHERE state IN ('waiting', 'running')`)
 	for _, run := range list {
@@ -141,7 +146,7 @@ func markLost(ctx context.Context, tx *transaction, choose func(historyapi.Run) 
 	return n, err
 }
 
-// tidyContent removes code and output that are too old, and the oldest while there is too much.
+// tidyContent removes old code and output, and the oldest while there is too much.
 func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 	var total int64
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
@@ -168,7 +173,7 @@ func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 	return len(gone), nil
 }
 
-// dropContent removes the content of a run, and the words of that content from the index.
+// dropContent removes the content of a run, and its words from the index.
 func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM content WHERE number = $1`, number); err != nil {
 		return err
@@ -185,14 +190,15 @@ func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	if err != nil {
 		return err
 	}
+	// A contentless index cannot update a row, so the row is replaced.
 	if _, err := tx.ExecContext(ctx, "DELETE FROM words WHERE rowid = $1", run.Number); err != nil {
 		return err
 	}
 	return putWords(ctx, tx, run, texts, nil)
 }
 
-// large reports whether the file is too large, or what is stored in Postgres. The size of Postgres' own files says
-// little: it falls long after rows are removed.
+// large reports whether the file, or the data in Postgres, is too large. The size of Postgres' files is no measure,
+// because it falls long after rows are removed.
 func (s *Store) large(ctx context.Context, tx *transaction) (bool, error) {
 	if tx.target.Postgres {
 		var size int64
@@ -209,11 +215,12 @@ func (s *Store) large(ctx context.Context, tx *transaction) (bool, error) {
 			return false, err
 		}
 	}
+	// Free pages do not count: SQLite reuses them before the file grows.
 	return (pages-free)*size > s.cfg.limits.file, nil
 }
 
-// tidyOthers removes the oldest exchanges of no run if the file is too large, so that a server that sends without end
-// does not take the room of runs.
+// tidyOthers removes the oldest exchanges without a run if the file is too large. A server that sends requests without
+// end must not displace runs.
 func (s *Store) tidyOthers(ctx context.Context, tx *transaction) (int, error) {
 	large, err := s.large(ctx, tx)
 	if err != nil || !large {
@@ -229,13 +236,14 @@ func (s *Store) tidyOthers(ctx context.Context, tx *transaction) (int, error) {
 	return int(n), err
 }
 
-// tidyRuns removes runs that are too old, or the oldest if the file is too large.
+// tidyRuns removes old runs, or the oldest if the file is too large.
 func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 	large, err := s.large(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
 	oldest := s.oldest(s.cfg.limits.receiptAge)
+	// A file that is too large loses its oldest runs, whatever their age.
 	if large {
 		oldest = time.Now().UnixMicro()
 	}
@@ -258,9 +266,9 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 	return len(ids), nil
 }
 
-// tidyRest removes exchanges of MCP servers, sums and alerts that are too old, and all but the latest versions of
-// skills.
+// tidyRest removes old exchanges of MCP servers, old sums and old alerts, and all but the latest versions of skills.
 func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
+	// Removed sums may make a pair new again.
 	clear(tx.target.pairs)
 	oldest := s.oldest(s.cfg.limits.receiptAge)
 	for _, q := range []string{
@@ -275,7 +283,7 @@ func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
 	return 0, err
 }
 
-// removeRun removes a run with its content, words and exchanges. Sums keep what it sent.
+// removeRun removes a run with its content, words and exchanges. The sums still count its traffic.
 func removeRun(ctx context.Context, tx *transaction, id string) error {
 	for _, q := range []string{
 		`DELETE FROM words WHERE rowid = (SELECT number FROM run WHERE id = $1)`,
@@ -288,8 +296,8 @@ func removeRun(ctx context.Context, tx *transaction, id string) error {
 	return nil
 }
 
-// Remove removes the runs that match the filter and are over, with their content and exchanges, and returns their
-// number. Sums keep what they sent.
+// Remove removes the finished runs that match the filter, with their content and exchanges, and returns their number.
+// The sums still count their traffic.
 func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 	n := 0
 	f.Limit = maxLimit
@@ -320,13 +328,15 @@ func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
+	// A person who removes runs expects that the data is no longer on the disk.
 	return n, s.sweepNow(ctx)
 }
 
-// sweepNow overwrites what was removed, in the file and in its write-ahead log.
+// sweepNow overwrites removed data in the file and in its write-ahead log.
 func (s *Store) sweepNow(ctx context.Context) error {
 	done := make(chan error, 1)
 	for {
+		// The writer alone may use the connection for writing.
 		select {
 		case s.sweeps <- done:
 		case err := <-done:

@@ -13,15 +13,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// maxVersions is how many versions of a skill are kept.
+// maxVersions bounds the stored versions of a skill.
 const maxVersions = 50
 
-// Skill notes that a skill has this source now, or is deleted. What v says besides is who did it. Nothing is stored if
-// the latest version is the same. Changes from outside are left to the end of the runs that may have made them.
+// Skill records that a skill now has this source, or is deleted. The other fields of v name the author. It stores no
+// version equal to the latest one. While runs are in progress, it skips changes from outside: the runs' ends record
+// them.
 func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 	if s.off() {
 		return
 	}
+	// A run that ends will report its changes with its name.
 	if v.By == historyapi.ByPerson {
 		s.mu.Lock()
 		busy := len(s.live) > 0
@@ -66,6 +68,7 @@ func (s *Store) putVersion(
 		if err := json.Unmarshal([]byte(data), &before); err != nil {
 			return err
 		}
+		// The same source was stored when a tool changed it, and is now found in the folder.
 		if before.SHA == v.SHA {
 			return nil
 		}
@@ -95,7 +98,7 @@ func (s *Store) putVersion(
 	return err
 }
 
-// changedLines counts lines that are in one text and not in the other, however often they are in each.
+// changedLines counts the lines that only one text has, with their repetitions.
 func changedLines(before, after string) (added, removed int) {
 	count := map[string]int{}
 	for line := range strings.Lines(after) {
@@ -110,7 +113,7 @@ func changedLines(before, after string) (added, removed int) {
 	return added, removed
 }
 
-// SkillVersions are the versions of a skill, latest first; of all skills if the name is empty.
+// SkillVersions returns the versions of a skill, latest first. "" means all skills.
 func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.SkillVersion, error) {
 	db, err := s.db(ctx)
 	if err != nil {
@@ -123,7 +126,7 @@ func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.Sk
 	return out, s.checked(err)
 }
 
-// SkillSource is the source of a version of a skill. ErrUnknown: it is not kept.
+// SkillSource returns the source of a version of a skill, or ErrUnknown.
 func (s *Store) SkillSource(ctx context.Context, name string, version int) (string, error) {
 	db, err := s.db(ctx)
 	if err != nil {
@@ -142,7 +145,7 @@ func (s *Store) SkillSource(ctx context.Context, name string, version int) (stri
 	return source, unpack(packed, &source)
 }
 
-// SkillUses is how often skills were imported by the runs that are kept.
+// SkillUses counts the stored runs that imported each skill.
 func (s *Store) SkillUses(ctx context.Context) ([]historyapi.SkillUse, error) {
 	out := []historyapi.SkillUse{}
 	err := s.each(ctx, func(row *sql.Rows) error {

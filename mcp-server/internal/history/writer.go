@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// maxQueue bounds the jobs that wait for the writer, maxQueued the bytes of code and output in them.
+	// maxQueue bounds the jobs that wait for the writer, and maxQueued the code and output in them, in bytes.
 	maxQueue  = 8192
 	maxQueued = 32 << 20
 	// maxQueueAway bounds the jobs that wait for Postgres: about a minute of 100 runs a second.
 	maxQueueAway = 32768
-	// maxBatch bounds the jobs of one transaction, and batchTime the first job's wait for others: a transaction costs more
-	// than the statements in it.
+	// maxBatch bounds the jobs of one transaction. batchTime bounds the first job's wait for others, because a transaction
+	// costs more than its statements.
 	maxBatch  = 512
 	batchTime = 50 * time.Millisecond
-	// tidyTime is the time between two searches for what is too old.
+	// tidyTime is the time between two searches for old data.
 	tidyTime = 10 * time.Minute
 )
 
-// errClosed is for jobs while the file cannot be opened.
+// errClosed is the error of jobs while the file cannot be opened.
 var errClosed = errors.New("the history cannot be written")
 
-// job is something to write. Its size counts against maxQueued until it is written. done, if not nil, receives the
-// error. run, if not 0, is the number of the run whose row it writes: of several in one transaction only the last is
+// job is a write. size counts against maxQueued until the job is written. done, if not nil, receives the error. run, if
+// not 0, is the number of the run whose row the job writes. Of several such jobs in one transaction, only the last is
 // done.
 type job struct {
 	do   func(context.Context, *transaction) error
@@ -44,6 +44,7 @@ func (s *Store) put(j job) bool {
 	if s.off() {
 		return false
 	}
+	// Counted before the send: the writer may take the job and subtract at once.
 	s.queued.Add(j.size)
 	s.waiting.Add(1)
 	select {
@@ -57,10 +58,10 @@ func (s *Store) put(j job) bool {
 	}
 }
 
-// crowded reports whether there is no room for content in the queue.
+// crowded reports whether the queue has no room for content.
 func (s *Store) crowded() bool { return s.queued.Load() > maxQueued }
 
-// ask queues a job and waits until it is written: for people, not for runs.
+// ask queues a job and waits until it is written. Only people's requests use it, and never runs.
 func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) error) error {
 	if s.off() {
 		return ErrOff
@@ -82,15 +83,15 @@ func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) 
 	}
 }
 
-// target is the database as the writer has it.
+// target is the database of the writer.
 type target struct {
 	*database.DB
-	// conn is the only connection to SQLite's file, statements are prepared on it, by their texts. Drivers of Postgres
-	// prepare statements themselves.
+	// conn is the only connection to SQLite's file. statements are prepared on it, by text. Postgres drivers prepare
+	// statements themselves.
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt
-	pairs      map[[2]string]bool // of APIs that are known to be in total
-	grown      int64              // bytes of exchanges and runs that were written since tidy
+	pairs      map[[2]string]bool // pairs of APIs that are known to be in total
+	grown      int64              // bytes of exchanges and runs written since tidy
 }
 
 // openFile opens SQLite's file for writing.
@@ -118,7 +119,7 @@ func (t *target) Close() error {
 	return errors.Join(t.conn.Close(), t.DB.Close())
 }
 
-// begin begins a transaction.
+// begin starts a transaction.
 func (t *target) begin(ctx context.Context) (*sql.Tx, error) {
 	if t.Postgres {
 		return t.BeginTx(ctx, nil)
@@ -128,6 +129,7 @@ func (t *target) begin(ctx context.Context) (*sql.Tx, error) {
 
 // checked returns a reader's error. If the file is damaged, it notifies the writer.
 func (s *Store) checked(err error) error {
+	// Only the writer may replace the file.
 	if database.IsDamaged(err) {
 		s.put(job{do: func(context.Context, *transaction) error { return err }})
 	}
@@ -138,6 +140,7 @@ func (s *Store) checked(err error) error {
 func (s *Store) write() {
 	defer close(s.ended)
 	db := s.open(false)
+	// Other replicas' runs may still go on in Postgres, so only a file is marked here.
 	if s.cfg.Database == nil && db != nil {
 		if err := s.transact(db, []job{{do: beginFile}}, false); err != nil {
 			s.report(err.Error())
@@ -158,6 +161,7 @@ func (s *Store) write() {
 				s.shut(db)
 				db = s.open(true)
 			}
+			// Code and servers can fill the disk long before the next tick.
 			if db != nil && db.grown > max(s.cfg.limits.file/tidyPart, leastGrowth) {
 				s.tidy(db)
 			}
@@ -168,6 +172,7 @@ func (s *Store) write() {
 				db = s.open(false)
 			}
 			s.tidy(db)
+		// Jobs that were queued before Close are still written.
 		case <-s.closed:
 			for {
 				select {
@@ -181,8 +186,8 @@ func (s *Store) write() {
 	}
 }
 
-// open opens the database for writing and for reading. It starts a new file if the file is damaged. Nil means that it
-// could not, and the reason is logged.
+// open opens the database for writing and reading. It starts a new file if the file is damaged. If it fails, it logs
+// the reason and returns nil.
 func (s *Store) open(isDamaged bool) *target {
 	if s.cfg.Database != nil {
 		return s.openPostgres()
@@ -221,7 +226,7 @@ func (s *Store) setReader(reader *database.DB) (before *database.DB) {
 	return before
 }
 
-// beginFile marks the runs that were under way as lost: the process that would have stored their ends has ended.
+// beginFile marks unfinished runs as lost, because the process that would have stored their ends has ended.
 func beginFile(ctx context.Context, tx *transaction) error {
 	_, err := markLost(ctx, tx, func(historyapi.Run) bool { return true })
 	return err
@@ -237,8 +242,8 @@ func (s *Store) shut(db *target) {
 	}
 }
 
-// batch writes a job and those that follow it within batchTime in one transaction, without a wait if somebody waits for
-// the job. If one of them is at fault, each is tried on its own. The error is one that affects all of them.
+// batch writes a job, and those that follow within batchTime, in one transaction. It does not wait if a caller waits
+// for the job. If one job fails, each is tried alone. The returned error affects all jobs.
 func (s *Store) batch(db *target, first job) error {
 	jobs := []job{first}
 	timer := time.NewTimer(batchTime)
@@ -256,12 +261,14 @@ collect:
 		}
 	}
 	for _, j := range jobs {
+		// Released before the write: the memory is this function's now.
 		s.queued.Add(-j.size)
 	}
 	if db == nil {
 		return s.written(jobs, errClosed)
 	}
 	err := s.transactPatiently(db, jobs)
+	// One bad job must not lose the others; a full disk would fail each of them.
 	if err == nil || len(jobs) == 1 || database.IsGeneral(err) {
 		return s.written(jobs, err)
 	}
@@ -271,12 +278,12 @@ collect:
 	return nil
 }
 
-// sweep overwrites what was removed, in the file, its full-text index and its write-ahead log, and shrinks the file.
+// sweep overwrites removed data in the file, its full-text index and its write-ahead log, and shrinks the file.
 func sweep(db *target) error {
 	if db == nil {
 		return errClosed
 	}
-	if db.Postgres { // autovacuum frees the place of removed rows
+	if db.Postgres { // autovacuum frees the space of removed rows
 		return nil
 	}
 	_, err := db.conn.ExecContext(context.Background(), `INSERT INTO words (words) VALUES ('optimize');
@@ -284,7 +291,7 @@ func sweep(db *target) error {
 	return err
 }
 
-// written passes the error to whoever waits for the jobs, and counts and logs what was not written.
+// written passes the error to the callers that wait for the jobs, and counts and logs unwritten jobs.
 func (s *Store) written(jobs []job, err error) error {
 	s.waiting.Add(-int64(len(jobs)))
 	lost := 0
@@ -300,7 +307,7 @@ func (s *Store) written(jobs []job, err error) error {
 		return nil
 	}
 	s.drop(lost)
-	if lost > 0 && !errors.Is(err, errClosed) { // the reason why it is closed is logged already
+	if lost > 0 && !errors.Is(err, errClosed) { // the reason for errClosed is already logged
 		s.report(database.Explain(err).Error())
 	}
 	return err
@@ -312,6 +319,7 @@ func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 	defer func() {
 		if err != nil {
 			s.failed.Add(1)
+			// The rolled-back transaction may have inserted pairs that the cache calls known.
 			clear(db.pairs)
 		}
 	}()
@@ -322,6 +330,7 @@ func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 	tx := &transaction{Tx: inner, target: db, again: again, sums: map[sumKey]*sum{}}
 	latest := map[int64]int{} // job by run
 	for i, j := range jobs {
+		// Each run writes its row several times in a moment, and only the last state matters.
 		latest[j.run] = i
 	}
 	for i, j := range jobs {
@@ -344,8 +353,8 @@ func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 	return nil
 }
 
-// transaction is a transaction of the writer. Its statements stay prepared as long as the file is open: their texts are
-// constants.
+// transaction is a transaction of the writer. Its statements stay prepared while the file is open, because their texts
+// are constants.
 type transaction struct {
 	*sql.Tx
 	target *target
@@ -353,11 +362,11 @@ type transaction struct {
 	sums   map[sumKey]*sum
 	// events are for the followers at other replicas.
 	events []historyapi.Event
-	// last is done after all jobs: the full-text index is flushed by every statement after the one that changes it.
+	// last runs after all jobs, because the full-text index is flushed by each statement after the one that changes it.
 	last []func() error
 }
 
-// finish does what jobs left for the end of the transaction.
+// finish does the work that jobs left for the end of the transaction.
 func (tx *transaction) finish(ctx context.Context, writer string) error {
 	if err := tx.putSums(ctx); err != nil {
 		return err
@@ -392,7 +401,7 @@ func (tx *transaction) QueryContext(ctx context.Context, query string, args ...a
 	return st.QueryContext(ctx, args...)
 }
 
-// statement prepares a statement of SQLite, once. It runs in the transaction that the connection is in.
+// statement prepares a statement of SQLite once. The statement runs in the connection's present transaction.
 func (tx *transaction) statement(ctx context.Context, query string) (*sql.Stmt, error) {
 	if st := tx.target.statements[query]; st != nil {
 		return st, nil

@@ -14,17 +14,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// keepTime is the time between empty lines of a stream, which show whether its reader is still there.
+// keepTime is the time between empty lines of a stream, which detect a reader that has gone.
 const keepTime = 10 * time.Second
 
-// History makes the handler of what is kept of runs alone, for whoever reads it while mcp-server does not run.
+// History returns the handler of the stored runs only, for reading them while mcp-server does not run.
 func History(s *history.Store) http.Handler {
 	mux := http.NewServeMux()
 	historyRoutes(mux, s, nil)
 	return mux
 }
 
-// historyRoutes adds what is kept of runs.
+// historyRoutes adds the paths of the stored runs.
 func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 	const get, post = "GET " + operatorapi.Prefix, "POST " + operatorapi.Prefix
 	mux.HandleFunc(get+"runs", listed(s.Runs))
@@ -45,7 +45,7 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 	mux.HandleFunc(get+"events", func(w http.ResponseWriter, r *http.Request) { follow(w, r, s, stop) })
 }
 
-// listed answers with a list that has a filter.
+// listed answers with a filtered list.
 func listed[F, T any](list func(context.Context, F, string) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f, err := operatorapi.Filter[F](r.URL.Query())
@@ -58,7 +58,7 @@ func listed[F, T any](list func(context.Context, F, string) (T, error)) http.Han
 	}
 }
 
-// recorded answers with what the store says.
+// recorded answers with a result of the store.
 func recorded(w http.ResponseWriter, v any, err error) {
 	switch {
 	case errors.Is(err, history.ErrUnknown):
@@ -79,6 +79,7 @@ func follow(w http.ResponseWriter, r *http.Request, s *history.Store, stop <-cha
 		return
 	}
 	cursor := r.URL.Query().Get("cursor")
+	// Without a cursor, a reader gets only new events.
 	if cursor == "" {
 		cursor = s.Now()
 	}

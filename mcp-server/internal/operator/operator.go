@@ -1,7 +1,7 @@
-// Package operator answers whoever runs CodeForge, on the unix socket: see mcp-server/operatorapi.
+// Package operator answers the operator on the unix socket: see mcp-server/operatorapi.
 //
-// Threat: the answers tell which APIs there are and what code did. Only the socket's owner may ask, so Handler has no
-// check of its own and must not be served on an address.
+// Threat: the answers reveal the APIs and the actions of code. Contract: only the socket's owner may send requests.
+// Handler has no further check, so it must not be served on an address.
 package operator
 
 import (
@@ -15,27 +15,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Config holds what the answers come from.
+// Config holds the sources of the answers.
 type Config struct {
 	About   operatorapi.About
 	Control *controlapi.Client
-	// History is what is kept of runs.
+	// History is the store of runs.
 	History *history.Store
-	// Servers are the MCP servers. Nil means that they are not served here.
+	// Servers gives access to the MCP servers. If nil, the paths about servers do not exist.
 	Servers Servers
-	// Alarms are those of the proxy. Nil means none.
+	// Alarms are the proxy's alarms, or nil.
 	Alarms *alarm.Book
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants func() operatorapi.Tenants
 	// Database returns the state of Postgres. It is nil without the daemon.
 	Database func(context.Context) operatorapi.Database
-	// Console makes a way in to the console. Nil means none.
+	// Console returns a sign-in for the console. If nil, there is no console.
 	Console func() operatorapi.ConsoleLogin
-	// Stop, when closed, ends the streams.
+	// Stop ends the streams when it is closed.
 	Stop <-chan struct{}
 }
 
-// Handler makes the handler of operatorapi.Prefix.
+// Handler returns the handler of operatorapi.Prefix.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+operatorapi.Prefix+"about", func(w http.ResponseWriter, _ *http.Request) {
@@ -76,7 +76,7 @@ func Handler(c Config) http.Handler {
 	return mux
 }
 
-// forward answers with what the proxy says.
+// forward answers with the proxy's answer.
 func forward[T any](w http.ResponseWriter, r *http.Request, ask func(context.Context) (T, error)) {
 	v, err := ask(r.Context())
 	if err != nil {

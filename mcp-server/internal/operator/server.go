@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// Servers are the MCP servers, for the user to inspect and decide about.
+// Servers gives the operator access to the MCP servers.
 type Servers interface {
 	Review(ctx context.Context, server string) (operatorapi.Review, error)
 	Approve(ctx context.Context, server, digest string) error
@@ -17,9 +17,8 @@ type Servers interface {
 	Log(server string) ([]operatorapi.Line, error)
 }
 
-// serverRoutes adds the paths about MCP servers. Two of them change something: approving a server's tools and
-// restarting it. Whoever reaches this socket runs CodeForge, and may stop all of it anyway; code and MCP clients do not
-// reach it.
+// serverRoutes adds the paths about MCP servers. Two of them change state: approving a server's tools, and restarting a
+// server. Only the operator, who can stop all of CodeForge anyway, reaches this socket. Code and MCP clients cannot.
 func serverRoutes(mux *http.ServeMux, servers Servers) {
 	const base = operatorapi.Prefix + "server/"
 	mux.HandleFunc("GET "+base+"review", func(w http.ResponseWriter, r *http.Request) {
@@ -39,19 +38,20 @@ func serverRoutes(mux *http.ServeMux, servers Servers) {
 	})
 }
 
-// told answers with a value, or with the reason for which there is none.
+// told answers with a value, or with the error.
 func told(w http.ResponseWriter, v any, err error) {
 	if err == nil {
 		rpc.Answer(w, http.StatusOK, v)
 		return
 	}
+	// Other errors are sentences for the operator.
 	if e := (*rpc.Error)(nil); !errors.As(err, &e) {
 		err = refused(err)
 	}
 	rpc.Refuse(w, err)
 }
 
-// refused is an error whose text is for the operator.
+// refused returns an error whose text is for the operator.
 func refused(err error) error {
 	return &rpc.Error{Status: http.StatusConflict, Code: "refused", Text: err.Error()}
 }

@@ -2,11 +2,12 @@ package patch
 
 import "context"
 
-// bytesPerCheck is after how many bytes ctx is checked.
+// bytesPerCheck is the number of bytes between two checks of ctx.
 const bytesPerCheck = 64 << 10
 
-// find returns where search, which is not empty, first occurs in text at the start of a line, and how often it does,
-// overlaps included. It takes time linear in both, however repetitive they are (Knuth, Morris and Pratt).
+// find returns the first position of search in text at the start of a line, and the number of such positions, overlaps
+// included. search must not be empty. The time is linear in both, even if they are repetitive (Knuth, Morris and
+// Pratt).
 func find(ctx context.Context, text, search string) (first, count int, err error) {
 	if len(search) > len(text) {
 		return -1, 0, ctx.Err()
@@ -27,6 +28,7 @@ func find(ctx context.Context, text, search string) (first, count int, err error
 		if search[k] == text[i] {
 			k++
 		}
+		// Only whole lines match: SEARCH starts at a line start.
 		if at := i + 1 - len(search); k == len(search) && (at == 0 || text[at-1] == '\n') {
 			if count == 0 {
 				first = at

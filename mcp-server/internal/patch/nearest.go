@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The limits of what nearest compares and returns.
+// Bounds of the texts that nearest compares and returns.
 const (
 	maxSearchLines = 40
 	maxTextLines   = 5000
@@ -14,9 +14,10 @@ const (
 	maxShown       = 4 << 10
 )
 
-// nearest returns the lines of text that are most similar to search: lines that are equal except for white space count
-// most, then words in common. It is empty if nothing is similar.
+// nearest returns the lines of text that are most similar to search, or "". Lines that differ only in white space count
+// most, then common words.
 func nearest(ctx context.Context, text, search string) (string, error) {
+	// Bounded, because the texts are untrusted and this only helps to write an error.
 	want := lines(search, maxSearchLines)
 	have := lines(text, maxTextLines)
 	similar := newSimilarity(want)
@@ -39,6 +40,7 @@ func nearest(ctx context.Context, text, search string) (string, error) {
 			best, bestScore = i, sum
 		}
 	}
+	// Less similarity would show an unrelated part of the text.
 	if bestScore < 0.3 {
 		return "", ctx.Err()
 	}

@@ -1,4 +1,4 @@
-// Package patch applies SEARCH/REPLACE blocks to a text, all of them or none.
+// Package patch applies SEARCH/REPLACE blocks to a text, all or none.
 //
 //	<<<<<<< SEARCH
 //	text as it is, whole lines
@@ -6,11 +6,11 @@
 //	the new text
 //	>>>>>>> REPLACE
 //
-// Blocks are applied in order, each to the result of the ones before it. A block's SEARCH text must occur exactly once:
-// if it occurs twice, it is unclear which one is meant.
+// Blocks are applied in order, each to the result of the previous ones. A block's SEARCH text must occur exactly once,
+// because otherwise its place is ambiguous.
 //
-// Threat: both texts are untrusted. The work is linear in the patch, and for each of at most MaxBlocks blocks linear in
-// the text, however repetitive they are; it ends when ctx does.
+// Threat: both texts are untrusted. Contract: the work is linear in the patch, and for each of at most MaxBlocks blocks
+// linear in the text, even if they are repetitive. It ends when ctx ends.
 package patch
 
 import (
@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// MaxBlocks is how many blocks one patch may have: the whole text is searched for each of them.
+// MaxBlocks bounds the blocks of one patch, because the whole text is searched for each.
 const MaxBlocks = 100
 
 const (
@@ -34,13 +34,13 @@ const Example = searchMark + "\nconst limit = 10;\n" + middleMark + "\nconst lim
 // Block is one replacement. Both texts end in a line feed unless they are empty.
 type Block struct{ Search, Replace string }
 
-// Error says why a patch was refused, for the model that wrote it.
+// Error is the reason why a patch was refused, for the model that wrote the patch.
 type Error struct {
 	// Block counts from 1; zero means the patch as a whole.
 	Block int
 	// Problem is one sentence.
 	Problem string
-	// Nearest is the part of the text that is most similar to SEARCH, or empty.
+	// Nearest is the part of the text that is most similar to SEARCH, or "".
 	Nearest string
 }
 
@@ -85,17 +85,17 @@ func Parse(ctx context.Context, patch string) ([]Block, error) {
 	return r.blocks, nil
 }
 
-// linesPerCheck is after how many lines ctx is checked.
+// linesPerCheck is the number of lines between two checks of ctx.
 const linesPerCheck = 1024
 
 // reader reads a patch line by line.
 type reader struct {
 	blocks          []Block
-	part            string // the mark before the part that is being read; empty between blocks
+	part            string // the mark before the present part; empty between blocks
 	search, replace strings.Builder
 }
 
-// line reads one line. It returns false for one that may not be where it is.
+// line reads one line. It returns false if the line is misplaced.
 func (r *reader) line(line string) bool {
 	mark := strings.TrimRight(line, " \t")
 	switch {
@@ -121,14 +121,16 @@ func (r *reader) line(line string) bool {
 	return true
 }
 
-// Apply applies the blocks to text in order. On an error it returns the text unchanged, and the error says which block
-// failed, or is that of ctx. An empty SEARCH is allowed only for an empty text. The text may grow to most bytes.
+// Apply applies the blocks to text in order. On an error it returns the text unchanged. The error names the failed
+// block, or is ctx's. An empty SEARCH is allowed only for an empty text. The result may have up to most bytes.
 func Apply(ctx context.Context, text string, blocks []Block, most int) (string, error) {
 	if len(blocks) > MaxBlocks {
 		return text, &Error{Problem: fmt.Sprintf("more than %d blocks", MaxBlocks)}
 	}
+	// Models write line feeds only, so a text with CRLF would match no block.
 	out := strings.ReplaceAll(text, "\r\n", "\n")
 	crlf := out != text
+	// SEARCH ends in a line feed, so the last line of the text needs one as well.
 	if out != "" && !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
@@ -138,6 +140,7 @@ func Apply(ctx context.Context, text string, blocks []Block, most int) (string, 
 			problem.Block = i + 1
 		}
 		if err != nil {
+			// All or none: earlier blocks are dropped too.
 			return text, err
 		}
 		if len(next) > most {
@@ -145,6 +148,7 @@ func Apply(ctx context.Context, text string, blocks []Block, most int) (string, 
 		}
 		out = next
 	}
+	// The line ends of the file stay as they were.
 	if crlf {
 		out = strings.ReplaceAll(out, "\n", "\r\n")
 	}
@@ -158,7 +162,7 @@ func tooLarge(have, most int) error {
 	return &Error{Problem: fmt.Sprintf("the skill would have %d bytes, %d are allowed.", have, most)}
 }
 
-// replace applies one block. The search text is matched at line starts only, as it consists of whole lines.
+// replace applies one block. It matches the search text only at line starts, because SEARCH consists of whole lines.
 func replace(ctx context.Context, text string, b Block) (string, error) {
 	if b.Search == "" {
 		if text == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Deno is a Script that runs code in real Deno with the flags of a sandbox, without the isolation of one. Skills is the
-// directory that code knows as /skills; its path in code is replaced, since there is no mount here.
+// Deno is a Script that runs code in real Deno with a sandbox's flags, but without isolation. Skills is the directory
+// that code knows as /skills. Its path in code is replaced, because there is no mount.
 func Deno(tb testing.TB, s *Sandbox, skills string) Script {
 	tb.Helper()
 	deno := testkit.Deno(tb)

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// built is one program that a test binary builds once.
+// built is a program that a test binary builds once.
 var built struct {
 	once sync.Once
 	path string
@@ -18,7 +18,8 @@ var built struct {
 	out  []byte
 }
 
-// Hostile is the path of the MCP server that misbehaves as its arguments say: bridge/testdata/hostile. Main removes it.
+// Hostile returns the path of the MCP server that misbehaves according to its arguments: bridge/testdata/hostile. Main
+// removes the file.
 func Hostile(tb testing.TB) string {
 	tb.Helper()
 	root := testkit.Root(tb)
@@ -39,7 +40,7 @@ func Hostile(tb testing.TB) string {
 	return built.path
 }
 
-// Main runs the tests of a package that uses Hostile, and removes what was built.
+// Main runs the tests of a package that uses Hostile, and removes the built files.
 func Main(m *testing.M) int {
 	defer func() {
 		if built.path != "" {

@@ -18,7 +18,7 @@ var servers = []string{
 	"@modelcontextprotocol/server-filesystem@2026.8.31",
 }
 
-// Servers is the node_modules directory with the MCP servers above, which it installs on first use.
+// Servers returns the node_modules directory with these MCP servers. It installs them on first use.
 func Servers(tb testing.TB) string {
 	tb.Helper()
 	return testkit.NPM(tb, "servers", servers...)

@@ -20,13 +20,13 @@ import (
 
 // Proxy is a substitute for egress-proxy, with its control API only.
 type Proxy struct {
-	// Socket is where it listens.
+	// Socket is the path on which it listens.
 	Socket string
-	// Receipt makes the receipt of a run. Nil makes an empty one.
+	// Receipt returns the receipt of a run. Nil means an empty one.
 	Receipt func(controlapi.Registration) controlapi.Receipt
 	// Subscribing is called before a subscription to the events begins, if set.
 	Subscribing func()
-	// Types is the text of types.d.ts by API, and Operations that of operations.jsonl.
+	// Types and Operations are the texts of types.d.ts and operations.jsonl, by API.
 	Types, Operations map[string]string
 
 	tb     testing.TB
@@ -61,7 +61,7 @@ func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
 	return p
 }
 
-// Start listens, also after Stop.
+// Start listens, even after Stop.
 func (p *Proxy) Start() {
 	p.tb.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", p.Socket)
@@ -102,7 +102,7 @@ func (p *Proxy) Start() {
 	go func() { _ = server.Serve(l) }()
 }
 
-// Stop closes it immediately.
+// Stop closes it at once.
 func (p *Proxy) Stop() { _ = p.server.Close() }
 
 // SetCatalog publishes another catalog.
@@ -115,7 +115,7 @@ func (p *Proxy) SetCatalog(c controlapi.Catalog) {
 	p.publish(controlapi.Event{Catalog: c.Version})
 }
 
-// Publish sends an event to every subscriber there is.
+// Publish sends an event to every present subscriber.
 func (p *Proxy) Publish(e controlapi.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *Proxy) publish(e controlapi.Event) {
 	}
 }
 
-// Registered is how many runs are registered.
+// Registered returns the number of registered runs.
 func (p *Proxy) Registered() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *Proxy) Seen() []controlapi.Registration {
 	return append([]controlapi.Registration(nil), p.seen...)
 }
 
-// Journal lists what happened: "register 1", "unregister 1".
+// Journal lists the requests so far: "register 1", "unregister 1".
 func (p *Proxy) Journal() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package peertest has substitutes for the two processes that mcp-server talks to, for tests: small servers that keep
-// the contracts of runapi and controlapi, with leases, generations and registrations. Code runs in real Deno if a test
-// asks for it. Tests of the whole system use the real binaries.
+// Package peertest has substitutes for sandboxd and egress-proxy, for tests. They are small servers that keep the
+// contracts of runapi and controlapi, with leases, generations and registrations. Code runs in real Deno if a test asks
+// for it. Tests of the whole system use the real binaries.
 package peertest
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Script is what a run does: it emits output and gives the exit.
+// Script is the work of a run: it emits output and returns the exit.
 type Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
 
 // Sandbox is a substitute for sandboxd.
 type Sandbox struct {
-	// Socket is where it listens.
+	// Socket is the path on which it listens.
 	Socket string
 	// Ahead grants leases ahead as long as another slot stays free. Set it before the first lease.
 	Ahead bool
-	// Script is what every run does. Set it before the first run; with SetScript where the client is another process.
+	// Script is the work of every run. Set it before the first run, or with SetScript if the client is another process.
 	Script Script
 
 	tb     testing.TB
@@ -64,7 +64,7 @@ func NewSandbox(tb testing.TB, slots int) *Sandbox {
 	return s
 }
 
-// Start listens, also after Stop. Earlier leases, permissions and runs are gone; generations keep growing.
+// Start listens, even after Stop. Earlier leases, permissions and runs are gone. Generations keep growing.
 func (s *Sandbox) Start() {
 	s.tb.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", s.Socket)
@@ -88,7 +88,7 @@ func (s *Sandbox) Start() {
 	go func() { _ = s.server.Serve(l) }()
 }
 
-// Stop closes it immediately.
+// Stop closes it at once.
 func (s *Sandbox) Stop() { _ = s.server.Close() }
 
 // Dial connects to it, for runapi.ClientConfig.
@@ -96,7 +96,7 @@ func (s *Sandbox) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
 }
 
-// Leased is how many leases are held.
+// Leased returns the number of leases.
 func (s *Sandbox) Leased() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,21 +111,21 @@ func (s *Sandbox) Left() int {
 	return s.Leased()
 }
 
-// Most is the highest number of runs there were at once.
+// Most returns the highest number of simultaneous runs.
 func (s *Sandbox) Most() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.most
 }
 
-// Allowed is the permission set.
+// Allowed returns the permission set.
 func (s *Sandbox) Allowed() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allow
 }
 
-// Journal lists what happened: "lease 1", "run 1", "exit 1", "release 1".
+// Journal lists the requests so far: "lease 1", "run 1", "exit 1", "release 1".
 func (s *Sandbox) Journal() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package published keeps mcp-server's view of the catalog: the public catalog as the proxy last published it, and the
-// permission set that sandboxd made of it.
+// Package published holds mcp-server's view of the catalog: the public catalog that the proxy last published, and the
+// permission set that sandboxd made from it.
 package published
 
 import (
@@ -21,14 +21,14 @@ type Config struct {
 	Control *controlapi.Client
 	Sandbox *runapi.Client
 	Log     *slog.Logger
-	// Changed, if not nil, is called with every catalog before Catalog returns it. It must not wait.
+	// Changed, if not nil, is called with every catalog before Catalog returns it. It must not block.
 	Changed func(controlapi.Catalog)
-	// Python, if not nil, is called with what the sandbox reports about Python, before the first catalog is known and with
-	// every renewal.
+	// Python, if not nil, is called with the sandbox's report about Python, before the first catalog is known and at each
+	// renewal.
 	Python func(runapi.Python)
 }
 
-// Watcher follows the catalog. Make it with New and call Run; all methods are safe for concurrent use.
+// Watcher follows the catalog. Create it with New and call Run. All methods are safe for concurrent use.
 type Watcher struct {
 	cfg Config
 
@@ -48,7 +48,7 @@ var errStarting = errors.New("the proxy and the sandbox have not answered yet")
 // errEnded is the problem when the proxy ends its stream of events.
 var errEnded = errors.New("the stream of events ended")
 
-// New makes a watcher, which has no catalog yet.
+// New returns a watcher without a catalog.
 func New(cfg Config) *Watcher {
 	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{})}
 }
@@ -58,7 +58,7 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// Run fetches the catalog and sends sandboxd the permission set, again after every change, until ctx ends.
+// Run fetches the catalog and sends sandboxd the permission set, and repeats this after every change, until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
@@ -67,6 +67,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			return
 		}
 		w.fail(err)
+		// A stream that lasted was no failure, so the pauses start again from the shortest.
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
@@ -77,11 +78,11 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// follow does that over one stream of events, and returns why the stream ended.
+// follow does the work of Run over one stream of events, and returns why the stream ended.
 func (w *Watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// No change may fall between the fetch and the subscription.
+	// Subscribed before the fetch, so that no change is missed in between.
 	events, err := w.cfg.Control.Subscribe(ctx, controlapi.CatalogEvents)
 	if err != nil {
 		return fmt.Errorf("following the catalog: %w", err)
@@ -102,6 +103,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 		}
 		select {
 		case version := <-changed:
+			// Events may repeat the version that Renew has already fetched.
 			if version != w.Catalog().Version {
 				err = w.Renew(ctx)
 			}
@@ -111,7 +113,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 	}
 }
 
-// note keeps the latest catalog version of the events in a channel of one.
+// note stores the latest catalog version of the events in a channel of one.
 func note(changed chan string, e controlapi.Event) {
 	if e.Catalog == "" {
 		return
@@ -124,13 +126,14 @@ func note(changed chan string, e controlapi.Event) {
 		}
 		select {
 		case <-changed:
+		// The channel has an older version, which is dropped below.
 		default:
 		}
 	}
 }
 
-// Renew fetches the catalog and sends sandboxd its permission set. Callers need it when sandboxd says that it has
-// another set, for instance after a restart.
+// Renew fetches the catalog and sends sandboxd its permission set. Call it if sandboxd reports another set, for example
+// after a restart.
 func (w *Watcher) Renew(ctx context.Context) error {
 	w.renewing.Lock()
 	defer w.renewing.Unlock()
@@ -142,6 +145,7 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
 	}
+	// Asked before the catalog counts as known, so that the first call lists the languages.
 	if w.cfg.Python != nil {
 		h, err := w.cfg.Sandbox.Health(ctx)
 		if err != nil {
@@ -151,6 +155,7 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Under the lock, so that Catalog never returns a catalog before Changed has seen it.
 	if w.cfg.Changed != nil && (!w.known || w.catalog.Version != cat.Version) {
 		w.cfg.Changed(cat)
 	}
@@ -165,7 +170,7 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	return nil
 }
 
-// fail remembers why the last catalog may be out of date.
+// fail stores the reason why the last catalog may be out of date.
 func (w *Watcher) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,14 +181,14 @@ func (w *Watcher) fail(err error) {
 	w.problem = err
 }
 
-// Catalog returns the catalog that was fetched last, or an empty one.
+// Catalog returns the last fetched catalog, or an empty one.
 func (w *Watcher) Catalog() controlapi.Catalog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.catalog
 }
 
-// Problem says why the catalog may be out of date, or is nil.
+// Problem returns the reason why the catalog may be out of date, or nil.
 func (w *Watcher) Problem() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,8 +207,8 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 	return w.hash, nil
 }
 
-// AllowNet is the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if there are
-// any, or everything under YOLO_MODE. It is never nil.
+// AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if
+// there are any. Under YOLO_MODE it allows all hosts. It is never nil.
 func AllowNet(cat controlapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// rounds is the first revision in which a call asks by its result.
+	// rounds is the first protocol version in which a call asks by its result.
 	rounds = "2026-07-28"
-	// parkTime is how long a call waits for its client to come back. A run may end before.
+	// parkTime is how long a call waits for its client to return. A run may end earlier.
 	parkTime = 10 * time.Minute
-	// maxParked is how many calls may wait for their clients.
+	// maxParked bounds the calls that wait for their clients.
 	maxParked = 64
-	// key names the question in a result that asks for input. A result has one.
+	// key names the question in a result that asks for input. A result has one question.
 	key = "question"
 )
 
-// Gone is the reply to a client that comes back too late, or with another client's question.
+// Gone is the answer to a client that returns too late, or with another client's question.
 const Gone = "This call is over: its question was answered already, or not in time. Call the tool again."
 
-// Desk keeps calls that wait for their clients to come back with an answer. The zero Desk is empty. It is safe for
+// Desk holds calls that wait for their clients to return with an answer. The zero Desk is empty. It is safe for
 // concurrent use.
 type Desk struct {
 	mu     sync.Mutex
@@ -35,20 +35,20 @@ type parked struct {
 	owner string
 	stop  context.CancelFunc
 	asked chan asked
-	open  *asked        // the question that the client has been given
+	open  *asked        // the question that the client has got
 	done  chan struct{} // closed when res is set
 	res   *mcp.CallToolResult
-	panic any // of the work, for the waiting caller
+	panic any // a panic of the work, for the waiting caller
 	timer *time.Timer
 }
 
 // asked is a question on its way to the client.
 type asked struct {
 	question Question
-	answer   chan *mcp.ElicitResult // closed without an answer when nobody will come
+	answer   chan *mcp.ElicitResult // gets nil if the client cannot be asked
 }
 
-// Call carries out one call of a tool with work, which may ask. The owner is who may come back with an answer.
+// Call carries out one tool call with work, which may ask. Only owner may return with an answer.
 func (d *Desk) Call(
 	ctx context.Context, req *mcp.CallToolRequest, owner string, work func(context.Context, Asker) *mcp.CallToolResult,
 ) *mcp.CallToolResult {
@@ -67,7 +67,7 @@ func (d *Desk) Call(
 	}
 	if req.ProtocolVersion() < rounds {
 		return work(ctx, func(asking context.Context, q Question) (Answer, error) {
-			// In the call's context the SDK sends the question on the stream of the call. In another context it uses a stream
+			// The call's context makes the SDK send the question on the stream of the call. In another context it uses a stream
 			// that clients need not open.
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -79,11 +79,13 @@ func (d *Desk) Call(
 			return answer(r)
 		})
 	}
+	// Without ctx's end: the work goes on while the client has an answer that asks for input.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p := &parked{owner: owner, stop: stop, asked: make(chan asked), done: make(chan struct{})}
 	go func() {
 		defer stop()
 		defer close(p.done)
+		// A panic here would end the process; result repeats it in the caller, whose handler recovers.
 		defer func() { p.panic = recover() }()
 		p.res = work(working, p.ask)
 	}()
@@ -95,7 +97,7 @@ func (p *parked) ask(ctx context.Context, q Question) (Answer, error) {
 	a := asked{question: q, answer: make(chan *mcp.ElicitResult, 1)}
 	select {
 	case p.asked <- a:
-	case <-p.done: // nobody waits for the call any more
+	case <-p.done: // the call has ended
 		return Answer{}, context.Canceled
 	case <-ctx.Done():
 		return Answer{}, ctx.Err()
@@ -108,7 +110,7 @@ func (p *parked) ask(ctx context.Context, q Question) (Answer, error) {
 	}
 }
 
-// wait waits for the end of a call, or its next question.
+// wait waits for the end of a call, or for its next question.
 func (d *Desk) wait(ctx context.Context, p *parked) *mcp.CallToolResult {
 	select {
 	case <-p.done:
@@ -117,16 +119,18 @@ func (d *Desk) wait(ctx context.Context, p *parked) *mcp.CallToolResult {
 		if state := d.park(p, a); state != "" {
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{key: a.question.params()}, RequestState: state}
 		}
+		// Too many calls wait, so the question is refused and the work goes on.
 		a.answer <- nil
 		return d.wait(ctx, p)
 	case <-ctx.Done():
+		// The caller gave up, so the work is cancelled as well.
 		p.stop()
 		<-p.done
 		return p.result()
 	}
 }
 
-// result is that of a call whose work is done.
+// result returns the result of a finished call.
 func (p *parked) result() *mcp.CallToolResult {
 	if p.panic != nil {
 		panic(p.panic)
@@ -134,11 +138,12 @@ func (p *parked) result() *mcp.CallToolResult {
 	return p.res
 }
 
-// park keeps a call until its client comes back. It gives the state that the client comes back with, or nothing if
-// there is no room.
+// park stores a call until its client returns. It returns the state with which the client returns, or "" if too many
+// calls wait.
 func (d *Desk) park(p *parked, a asked) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Each parked call keeps a run and a slot.
 	if len(d.parked) >= maxParked {
 		return ""
 	}
@@ -148,6 +153,7 @@ func (d *Desk) park(p *parked, a asked) string {
 	state := rand.Text()
 	p.open = &a
 	d.parked[state] = p
+	// Clients may never return, and the call must not wait forever.
 	p.timer = time.AfterFunc(parkTime, func() {
 		if d.take(state, p.owner) != nil {
 			p.stop()
@@ -156,11 +162,12 @@ func (d *Desk) park(p *parked, a asked) string {
 	return state
 }
 
-// take takes out the call of a state, if it is the owner's.
+// take removes and returns the call of a state, if it belongs to owner.
 func (d *Desk) take(state, owner string) *parked {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.parked[state]
+	// A state alone is not enough: another client must not answer this one's question.
 	if p == nil || p.owner != owner {
 		return nil
 	}

@@ -1,8 +1,8 @@
-// Package queue hands out leases on slots: immediately when a slot is free, otherwise in turn.
+// Package queue hands out leases on slots: at once if a slot is free, otherwise in turn.
 //
-// sandboxd only grants or refuses a lease; the order of the waiting runs is decided here. Waiting is bounded in number
-// and in time, and fair among sessions: a session with a hundred waiting runs delays another session's single run by
-// one run, not by a hundred.
+// sandboxd only grants or refuses a lease; this package decides the order of the waiting runs. Waiting is bounded in
+// number and time, and fair among sessions. A session with a hundred waiting runs delays another session's single run
+// by one run, not by a hundred.
 package queue
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Config configures a Queue. Zero fields get the defaults named there.
+// Config configures a Queue. Zero fields get the defaults that their comments name.
 type Config struct {
 	// Source grants the leases.
 	Source sandbox.Source
-	// MaxWaiting is how many runs may wait in all. Zero means 256.
+	// MaxWaiting is the largest number of waiting runs. Zero means 256.
 	MaxWaiting int
-	// MaxPerSession is how many runs of one session may wait. Zero means 64.
+	// MaxPerSession is the largest number of waiting runs of one session. Zero means 64.
 	MaxPerSession int
-	// MaxWait is how long one run waits. Zero means 30 s.
+	// MaxWait is how long one run waits at most. Zero means 30 s.
 	MaxWait time.Duration
-	// Poll is how often a slot is requested while runs wait and none was released here: sandboxd may free a slot by
-	// itself. Zero means 100 ms.
+	// Poll is the interval of requests for a slot while runs wait, because sandboxd may free a slot without Release. Zero
+	// means 100 ms.
 	Poll time.Duration
 	// Hold is how long a lease is held ahead for the next run. Zero means 15 min.
 	Hold time.Duration
@@ -36,9 +36,9 @@ type Config struct {
 
 // BusyError means that no slot became free in time.
 type BusyError struct {
-	// Waited is how long this run waited. Zero when the queue was full.
+	// Waited is how long this run waited. Zero means that the queue was full.
 	Waited time.Duration
-	// Waiting is how many runs were waiting.
+	// Waiting is the number of waiting runs.
 	Waiting int
 }
 
@@ -49,16 +49,16 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("all slots are taken: waited %.1f s with %d runs waiting", e.Waited.Seconds(), e.Waiting)
 }
 
-// answerTime bounds a request to sandboxd for or about a lease, which normally takes far less than a millisecond.
+// answerTime bounds a request to sandboxd about a lease, which normally takes far less than a millisecond.
 const answerTime = 10 * time.Second
 
 // retryPause is the pause between two attempts to reach sandboxd.
 const retryPause = 200 * time.Millisecond
 
-// errClosed is what waiting runs get when the queue closes.
+// errClosed is the error of waiting runs when the queue closes.
 var errClosed = errors.New("the server is stopping")
 
-// Queue hands out leases. Make it with New, end it with Close.
+// Queue hands out leases. Create it with New and end it with Close.
 type Queue struct {
 	cfg Config
 
@@ -71,12 +71,12 @@ type Queue struct {
 	closed   bool
 	ahead    *held         // a lease for the next run
 	asking   bool          // a lease ahead is being requested
-	released chan struct{} // one signal: a slot may be free
+	released chan struct{} // holds one signal: a slot may be free
 	done     sync.WaitGroup
 	stop     chan struct{}
 }
 
-// held is a lease taken ahead of its run, which then does not wait for one.
+// held is a lease taken ahead, so that the next run does not wait for a lease.
 type held struct {
 	lease  sandbox.Lease
 	giveUp *time.Timer
@@ -92,7 +92,7 @@ type sessionQueue struct {
 type ticket struct {
 	ctx     context.Context
 	request runapi.LeaseRequest
-	shared  bool // of a Share, which bounds how many there are
+	shared  bool // belongs to a Share, which bounds the number of such tickets
 	queue   *sessionQueue
 	result  chan result // buffered: one result
 	picked  bool        // the dispatcher has it, or had it last; guarded by Queue.mu
@@ -103,7 +103,7 @@ type result struct {
 	err   error
 }
 
-// New makes a queue.
+// New returns a queue.
 func New(cfg Config) *Queue {
 	if cfg.MaxWaiting == 0 {
 		cfg.MaxWaiting = 256
@@ -140,31 +140,31 @@ func (q *Queue) Close() {
 	}
 }
 
-// Waiting is how many runs wait now.
+// Waiting returns the number of waiting runs.
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
 }
 
-// Acquire takes a lease for a run of the session, and says how long that took. A *BusyError says that none could be
-// had.
+// Acquire takes a lease for a run of the session, and returns the time that this took. A *BusyError means that no lease
+// was available.
 func (q *Queue) Acquire(ctx context.Context, session string) (sandbox.Lease, time.Duration, error) {
 	return q.AcquireFor(ctx, Turn{Session: session})
 }
 
-// Turn says whose run wants a lease, and what kind of lease.
+// Turn describes the run that wants a lease, and the kind of lease.
 type Turn struct {
 	Session string
-	// Language is as runapi.LeaseRequest has it.
+	// Language is the same as in runapi.LeaseRequest.
 	Language string
-	// Private is as runapi.LeaseRequest has it.
+	// Private is the same as in runapi.LeaseRequest.
 	Private bool
-	// Share is the share of the tenant whose run it is, or nil. Tenants' runs are private.
+	// Share is the share of the tenant that owns the run, or nil. Tenants' runs are private.
 	Share *Share
 }
 
-// AcquireFor is Acquire for a certain run.
+// AcquireFor is Acquire for a certain kind of run.
 func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Duration, error) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, q.cfg.MaxWait)
@@ -178,6 +178,7 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 		return l, time.Since(start), err
 	}
 	if t.Share != nil {
+		// The share is given back with the lease and not with the run, because the slot stays taken until then.
 		released := l.Released
 		l.Released = func() {
 			if released != nil {
@@ -189,9 +190,10 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 	return l, time.Since(start), nil
 }
 
-// acquire is AcquireFor within the tenant's share. limited is ctx until MaxWait after start.
+// acquire is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
 func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
 	request := runapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
+	// A run may skip the queue only if no other run waits.
 	if q.Waiting() == 0 {
 		l, err := q.take(ctx, request)
 		if !errors.Is(err, runapi.ErrBusy) {
@@ -203,6 +205,7 @@ func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time
 	t := &ticket{ctx: limited, request: request, shared: shared, result: make(chan result, 1)}
 	session := turn.Session
 	if shared {
+		// All sessions of a tenant take one turn: a tenant could otherwise open more sessions to get more turns.
 		session = "tenant " + turn.Share.name
 	}
 	if err := q.enter(session, t); err != nil {
@@ -214,6 +217,7 @@ func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time
 			return r.lease, r.err
 		}
 	case <-limited.Done():
+		// The dispatcher may have got a lease at the same moment, and the lease must not be lost.
 		if r := q.leave(t); r.err == nil {
 			q.Release(r.lease)
 		}
@@ -224,11 +228,11 @@ func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time
 	return sandbox.Lease{}, &BusyError{Waited: time.Since(start), Waiting: q.Waiting()}
 }
 
-// take requests a lease. The request is not cancelled with ctx, since a lease whose answer is lost would keep its slot
-// until it expires; a lease that arrives too late is released.
+// take requests a lease. The end of ctx does not cancel the request, because a lease whose answer is lost would keep
+// its slot until it expires. A lease that arrives too late is released.
 //
-// In the slot of the lease that is held ahead an interpreter of TypeScript waits, private or not. For another language
-// it is taken only when no other slot is free.
+// In the slot of the lease held ahead a TypeScript interpreter waits, private or not. For another language this lease
+// is taken only if no other slot is free.
 func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
 	if r.Language == "" {
 		if l, ok := q.useHeld(ctx, r.Private); ok {
@@ -252,6 +256,7 @@ func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease,
 		if err == nil || errors.Is(err, runapi.ErrBusy) {
 			return l, err
 		}
+		// A timeout would hide the reason for the failures before it.
 		if asking.Err() == nil {
 			cause = err
 		}
@@ -266,7 +271,7 @@ func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease,
 	}
 }
 
-// useHeld takes the lease that is held ahead, if there is one and it is still good.
+// useHeld takes the lease held ahead, if there is one and it is still valid.
 func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.Lease, bool) {
 	h := q.takeHeld()
 	if h == nil {
@@ -279,10 +284,11 @@ func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.Lease, bool)
 	return sandbox.Lease{}, false
 }
 
-// Release ends a lease, which lets the next run start. It returns immediately; Close waits for the release.
+// Release ends a lease, which lets the next run start. It returns at once; Close waits for the release.
 func (q *Queue) Release(l sandbox.Lease) {
 	q.mu.Lock()
 	closed := q.closed
+	// After Close, done.Wait may already have returned, so the release then happens here.
 	if !closed {
 		q.done.Go(func() { q.release(l) })
 	}
@@ -300,12 +306,12 @@ func (q *Queue) release(l sandbox.Lease) {
 func (q *Queue) giveBack(l sandbox.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	// An error means that the lease or sandboxd is gone, in which case the slot is already free.
+	// An error means that the lease or sandboxd is gone. In both cases the slot is already free.
 	_ = l.Release(ctx)
 	q.signal()
 }
 
-// signal signals that a slot may be free.
+// signal reports that a slot may be free.
 func (q *Queue) signal() {
 	select {
 	case q.released <- struct{}{}:
@@ -328,16 +334,16 @@ func (q *Queue) acquireAhead(private bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asking = false
-	if err != nil { // the next run requests its own
+	if err != nil { // the next run requests a lease then
 		return
 	}
 	h := &held{lease: l}
 	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.drop(h) })
 	q.ahead = h
-	q.signal() // a run may have begun to wait in the meantime
+	q.signal() // a run may have started to wait meanwhile
 }
 
-// takeHeld takes the lease that is held ahead, or nil.
+// takeHeld takes the lease held ahead, or returns nil.
 func (q *Queue) takeHeld() *held {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -357,10 +363,11 @@ func (q *Queue) drop(h *held) {
 		return
 	}
 	q.ahead = nil
+	// Not release, which would take the next lease ahead at once.
 	q.done.Go(func() { q.giveBack(h.lease) })
 }
 
-// enter puts a ticket at the end of its session's queue and starts the dispatcher if none is running.
+// enter appends a ticket to its session's queue, and starts the dispatcher if none is running.
 func (q *Queue) enter(session string, t *ticket) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -369,6 +376,7 @@ func (q *Queue) enter(session string, t *ticket) error {
 	}
 	l := q.sessions[session]
 	full := q.waiting >= q.cfg.MaxWaiting || l != nil && q.length(l) >= q.cfg.MaxPerSession
+	// Share.begin has already bounded a tenant's tickets. The operator's waiting runs must not shut them out.
 	if full && !t.shared {
 		return &BusyError{Waiting: q.waiting}
 	}
@@ -387,7 +395,8 @@ func (q *Queue) enter(session string, t *ticket) error {
 	return nil
 }
 
-// length is how many runs of a session are waiting. q.mu is held.
+// length returns the number of waiting runs of a session. The caller holds q.mu.
+// The ticket that is being served is in no list, but its run still waits.
 func (q *Queue) length(l *sessionQueue) int {
 	if q.serves == l {
 		return len(l.tickets) + 1
@@ -395,8 +404,8 @@ func (q *Queue) length(l *sessionQueue) int {
 	return len(l.tickets)
 }
 
-// leave withdraws a ticket. One that is being served cannot be withdrawn: leave waits for its result, briefly, because
-// the dispatcher stops requesting a lease when the ticket's context ends.
+// leave withdraws a ticket. A ticket that is being served cannot be withdrawn, so leave waits for its result. This wait
+// is short, because the dispatcher stops requesting a lease when the ticket's context ends.
 func (q *Queue) leave(t *ticket) result {
 	q.mu.Lock()
 	if !t.picked {
@@ -409,7 +418,7 @@ func (q *Queue) leave(t *ticket) result {
 	return <-t.result
 }
 
-// dispatch serves waiting runs in turn until none is waiting.
+// dispatch serves waiting runs in turn until none is left.
 func (q *Queue) dispatch() {
 	for {
 		t := q.next()
@@ -418,6 +427,7 @@ func (q *Queue) dispatch() {
 		}
 		l, err := q.take(t.ctx, t.request)
 		if errors.Is(err, runapi.ErrBusy) && t.ctx.Err() == nil {
+			// Put back while it waits, so that its caller can still withdraw it.
 			q.putBack(t)
 			q.pause()
 			continue
@@ -442,7 +452,8 @@ func (q *Queue) pause() {
 	}
 }
 
-// next picks the first ticket of the session whose turn it is, or nil when none is waiting, which ends the dispatcher.
+// next takes the first ticket of the session whose turn it is. It returns nil if no run waits, which ends the
+// dispatcher.
 func (q *Queue) next() *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -467,7 +478,7 @@ func (q *Queue) next() *ticket {
 	return nil
 }
 
-// putBack returns a ticket that could not be served to the head of its session's queue, which keeps its turn.
+// putBack returns a ticket that got no lease to the head of its session's queue. The session keeps its turn.
 func (q *Queue) putBack(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -475,7 +486,7 @@ func (q *Queue) putBack(t *ticket) {
 	t.queue.tickets = slices.Insert(t.queue.tickets, 0, t)
 }
 
-// rotate lets the next session have its turn.
+// rotate gives the next session its turn.
 func (q *Queue) rotate() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

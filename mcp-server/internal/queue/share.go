@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Share is one tenant's part of the slots: how many of its runs may have one, or be next in turn for one, and how many
-// more may wait. In the queue its runs are one session, so that it delays others by one run, however many it has.
+// Share is one tenant's part of the slots. It bounds the runs that have a slot or are next for one, and the further
+// runs that wait. In the queue, all runs of a tenant are one session, so that they delay others by only one run.
 type Share struct {
 	name  string
 	slots chan struct{}
@@ -18,19 +18,20 @@ type Share struct {
 	waiting int
 }
 
-// NewShare makes a share for a number of runs at once, and of runs that wait besides.
+// NewShare returns a share for a number of runs at once, and of further runs that wait.
 func NewShare(name string, runs, waiting int) *Share {
 	return &Share{name: name, slots: make(chan struct{}, runs), most: waiting}
 }
 
-// Use is how many runs of the tenant have a slot or are next in turn for one, and how many wait besides.
+// Use returns the number of the tenant's runs that have a slot or are next for one, and the number of further waiting
+// runs.
 func (s *Share) Use() (runs, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.slots), s.waiting
 }
 
-// begin waits until the tenant may have one more run. Of nobody's share there is always more.
+// begin waits until the tenant may have one more run. A nil share has no bound.
 func (s *Share) begin(ctx context.Context) error {
 	//defence:tenant-share permits
 	if s == nil {
@@ -66,7 +67,7 @@ func (s *Share) begin(ctx context.Context) error {
 	}
 }
 
-// end gives back what begin took.
+// end returns the place that begin took.
 func (s *Share) end() {
 	//defence:tenant-share
 	if s != nil {

@@ -1,5 +1,5 @@
-// Package sandbox is a sandbox as mcp-server uses it: sandboxd, the proxy that is its only way out, and the catalog
-// that both have.
+// Package sandbox is mcp-server's view of a sandbox: sandboxd, the proxy that is its only way out, and the catalog of
+// both.
 package sandbox
 
 import (
@@ -19,7 +19,8 @@ type Sandbox struct {
 
 // Source grants leases: a Sandbox, or several.
 type Source interface {
-	// Acquire takes a lease. runapi.ErrBusy: all slots are taken, or, for one ahead, the run takes its own.
+	// Acquire takes a lease. runapi.ErrBusy means that all slots are taken, or, for a lease ahead, that the run must
+	// request a lease itself.
 	Acquire(ctx context.Context, r runapi.LeaseRequest) (Lease, error)
 }
 
@@ -27,7 +28,7 @@ type Source interface {
 type Lease struct {
 	runapi.Lease
 	Of *Sandbox
-	// Private is that of the request.
+	// Private is the request's.
 	Private bool
 	// Released, if not nil, is called when the lease has ended.
 	Released func()
@@ -35,19 +36,20 @@ type Lease struct {
 	stream uint64 // the connection it was taken on
 }
 
-// Acquire implements Source. A lease ahead is valid while Good says so.
+// Acquire implements Source. A lease ahead is valid as long as Good returns true.
 func (s *Sandbox) Acquire(ctx context.Context, r runapi.LeaseRequest) (Lease, error) {
 	stream := s.Runs.Stream()
 	l, err := s.Runs.AcquireFor(ctx, r)
 	return Lease{Lease: l, Of: s, Private: r.Private, stream: stream}, err
 }
 
-// Good reports whether a lease that was taken ahead is still valid: it ends with its connection.
+// Good reports whether a lease ahead is still valid. It ends with its connection.
 func (l Lease) Good() bool { return l.stream == l.Of.Runs.Stream() }
 
-// Release ends the lease and kills what still runs in it. After an error the lease, or the sandbox, is gone.
+// Release ends the lease and kills processes that still run in it. After an error the lease, or the sandbox, is gone.
 func (l Lease) Release(ctx context.Context) error {
 	if l.Released != nil {
+		// The share counts the slot until the lease has ended, even after an error.
 		defer l.Released()
 	}
 	return l.Of.Runs.Release(ctx, l.Generation)

@@ -1,6 +1,6 @@
 // Package schema reads a JSON Schema as tools of MCP servers use it: references, types and required properties.
 //
-// Threat: a schema is a server's words. A chain of references is bounded, and whoever follows it counts its steps.
+// Threat: a server wrote the schema. Contract: a chain of references is bounded, and the caller counts the steps.
 package schema
 
 import (
@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// maxChain is how many references are followed one after the other.
+// maxChain bounds the references that are followed in a row.
 const maxChain = 20
 
-// Resolve follows the $ref of a schema, within the document root, to a schema without one. Spend is called with the
-// steps of each reference, and reports whether they may be taken. It is false for what is not a schema, or leads to
-// none.
+// Resolve follows the $ref of a schema, within the document root, to a schema without one. It calls spend with the
+// steps of each reference, and stops if spend returns false. ok is false if the result is not a schema.
 func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool) {
 	for range maxChain {
 		s, ok := schema.(map[string]any)
@@ -25,6 +24,7 @@ func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool
 			return s, true
 		}
 		pointer, ok := strings.CutPrefix(ref, "#")
+		// Only references within the document: another could make CodeForge read a URL.
 		if !ok || !spend(1+strings.Count(pointer, "/")) {
 			return nil, false
 		}
@@ -35,7 +35,7 @@ func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool
 	return nil, false
 }
 
-// find is the value that a JSON Pointer (RFC 6901) names.
+// find returns the value that a JSON Pointer (RFC 6901) names.
 func find(at any, pointer string) (any, bool) {
 	if pointer == "" {
 		return at, true
@@ -45,6 +45,7 @@ func find(at any, pointer string) (any, bool) {
 		return nil, false
 	}
 	for part := range strings.SplitSeq(rest, "/") {
+		// RFC 6901, section 4: ~1 goes first, so that ~01 becomes ~1 and not /.
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		switch in := at.(type) {
 		case map[string]any:
@@ -64,7 +65,7 @@ func find(at any, pointer string) (any, bool) {
 	return at, true
 }
 
-// typeNames maps the names that servers give to types to those of JSON Schema. Some servers use the names of their
+// typeNames maps servers' names of types to those of JSON Schema. Some servers use the names of their programming
 // language.
 var typeNames = map[string]string{
 	"array": "array", "boolean": "boolean", "integer": "integer", "null": "null", "number": "number",
@@ -73,11 +74,11 @@ var typeNames = map[string]string{
 	"str": "string",
 }
 
-// maxTypes is the most types that one schema may list. JSON Schema has seven.
+// maxTypes bounds the types that one schema may list. JSON Schema has seven.
 const maxTypes = 20
 
-// Types returns the types that a schema allows, in the words of JSON Schema. It is nil if the schema allows every type,
-// lists more than maxTypes, or names a type that JSON Schema does not know, such as "file" or "any".
+// Types returns the types that a schema allows, as JSON Schema names them. It returns nil if the schema allows every
+// type, lists more than maxTypes, or names an unknown type such as "file" or "any".
 func Types(s map[string]any) []string {
 	list, ok := s["type"].([]any)
 	if !ok {
@@ -98,7 +99,7 @@ func Types(s map[string]any) []string {
 	return types
 }
 
-// Required returns the names of the properties that a caller must give: those that are required and have no default.
+// Required returns the names of the properties that a caller must give: required ones without a default.
 func Required(s map[string]any) []string {
 	properties, _ := s["properties"].(map[string]any)
 	list, _ := s["required"].([]any)
@@ -106,6 +107,7 @@ func Required(s map[string]any) []string {
 	for _, one := range list {
 		name, ok := one.(string)
 		property, _ := properties[name].(map[string]any)
+		// A property with a default may be omitted.
 		if _, has := property["default"]; ok && !has {
 			names = append(names, name)
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/wordvector"
 )
 
-// Index is what can be found in one place, e.g. one API. Make it with a Builder; it is immutable.
+// Index is the searchable content of one source, such as one API. Create it with a Builder. It is immutable.
 type Index struct {
 	name string
-	// named are the stems of the name: in a question they say where to look.
+	// named are the stems of the name. In a question they name the place to search.
 	named []string
-	// terms are all stems in order, one after the other, and ends where each ends. postings are the entries that have a
-	// term: the distance from the entry before, and how much the term counts there. offsets are where each list begins.
+	// terms are all stems in order, concatenated, and ends are their ends. postings are the entries of each term: the
+	// distance from the previous entry, and the term's weight in the entry. offsets are the starts of the lists.
 	terms    string
 	ends     []uint32
 	postings []byte
@@ -28,33 +28,33 @@ type Index struct {
 	vectors  []wordvector.Vector
 }
 
-// like says which entries say the same, and how short they are.
+// like identifies entries with the same text, and their length.
 type like struct {
 	text   uint16 // a hash of the text
-	length uint8  // how many stems its first fields have
+	length uint8  // the number of stems in its first fields
 }
 
-// Kind is what an entry does, and whether it is outdated.
+// Kind is the action of an entry, and whether it is outdated.
 type Kind uint8
 
-// The kinds. The zero Kind says nothing.
+// The kinds. The zero Kind means unknown.
 const (
 	Read Kind = 1 << iota
 	Create
 	Change
 	Delete
 	Deprecated
-	Collection // of many things, and not of one
-	Nested     // of a part of some other thing
+	Collection // of many things, instead of one
+	Nested     // of a part of another thing
 )
 
-// Len is how many entries there are.
+// Len returns the number of entries.
 func (x *Index) Len() int { return len(x.kinds) }
 
-// Name is the name that the Builder was made with.
+// Name returns the name from NewBuilder.
 func (x *Index) Name() string { return x.name }
 
-// stem is the term of a number.
+// stem returns the term with a number.
 func (x *Index) stem(i int) string {
 	if i == 0 {
 		return x.terms[:x.ends[0]]
@@ -68,8 +68,8 @@ func (x *Index) find(stem string) (int, bool) {
 	return i, i < len(x.ends) && x.stem(i) == stem
 }
 
-// Field is a text of an entry, and how much its words count. Bound is the length in words above which they count less;
-// zero is none. Most is how many words are read at most; zero is all.
+// Field is a text of an entry, and the weight of its words. Above Bound words, each word counts less; zero means no
+// bound. Most is the largest number of words that are read; zero means all.
 type Field struct {
 	Text   string
 	Weight float32
@@ -77,17 +77,17 @@ type Field struct {
 	Most   int
 }
 
-// Entry is what can be found.
+// Entry is a searchable item.
 type Entry struct {
 	Kind Kind
-	// Title says the same for entries that need not all be found, such as one operation at several paths. It may be empty.
+	// Title is the same for entries of which one is enough, such as one operation at several paths. It may be empty.
 	Title string
-	// Meaning is what the entry is about, in words. Its vector is compared with that of a question.
+	// Meaning describes the entry in words. Its vector is compared with the question's.
 	Meaning string
 	Fields  []Field
 }
 
-// Builder makes an Index.
+// Builder creates an Index.
 type Builder struct {
 	index Index
 	lists map[string]*list
@@ -95,32 +95,32 @@ type Builder struct {
 	sum   wordvector.Sum
 }
 
-// list are the postings of a term.
+// list is the list of a term's postings.
 type list struct {
 	packed []byte
 	last   int
 	count  uint32
 }
 
-// NewBuilder makes a Builder of an index with this name.
+// NewBuilder returns a Builder of an index with this name.
 func NewBuilder(name string) *Builder {
 	return &Builder{index: Index{name: name}, lists: map[string]*list{}, entry: map[string]float32{}}
 }
 
-// maxTerms bounds the stems of an index, each of which costs some 150 bytes while it is made. The largest documents
-// that people import have a quarter of it. What comes later is not found.
+// maxTerms bounds the stems of an index. Each takes some 150 bytes while the index is built. The largest documents that
+// people import have a quarter of it. Later stems are not found.
 const maxTerms = 1 << 17
 
-// half is the weight of a term in an entry at which it counts half as much as it can.
+// half is the weight at which a term counts half of its maximum in an entry.
 const half = 1.6
 
-// brief is how many fields say how long an entry is.
+// brief is the number of fields that define the length of an entry.
 const brief = 3
 
 // Add adds an entry.
 func (b *Builder) Add(e Entry) {
 	n := b.index.Len()
-	l := like{text: uint16(n)} // like none, but by chance
+	l := like{text: uint16(n)} // equal to another only by chance
 	if e.Title != "" {
 		l.text = hash(e.Title)
 	}
@@ -136,12 +136,14 @@ func (b *Builder) Add(e Entry) {
 	for stem, w := range b.entry {
 		l := b.lists[stem]
 		if l == nil {
+			// Known terms still get further entries, so the common words stay complete.
 			if len(b.lists) == maxTerms {
 				continue
 			}
 			l = &list{last: -1}
 			b.lists[stem] = l
 		}
+		// Distances are small numbers, which take one byte as a rule.
 		l.packed = binary.AppendUvarint(l.packed, uint64(n-l.last))
 		l.packed = append(l.packed, byte(max(1, math.Round(float64(math.MaxUint8*w/(w+half))))))
 		l.last = n
@@ -156,7 +158,7 @@ func hash(s string) uint16 {
 	return uint16(sum ^ sum>>16)
 }
 
-// addField adds the words of a field to the entry. A word counts once in a field.
+// addField adds the words of a field to the entry. Each word counts once per field.
 func (b *Builder) addField(f Field) {
 	if f.Text == "" {
 		return
@@ -171,6 +173,7 @@ func (b *Builder) addField(f Field) {
 	})
 	w := f.Weight
 	if f.Bound > 0 && len(stems) > f.Bound {
+		// A long text has each word by chance, so each counts less.
 		w *= float32(math.Sqrt(float64(f.Bound) / float64(len(stems))))
 	}
 	for _, s := range stems {
@@ -178,7 +181,7 @@ func (b *Builder) addField(f Field) {
 	}
 }
 
-// Index is everything that was added. The Builder is not used afterwards.
+// Index returns the finished index. Do not use the Builder afterwards.
 func (b *Builder) Index() *Index {
 	x := &b.index
 	x.kinds, x.likes, x.vectors = slices.Clip(x.kinds), slices.Clip(x.likes), slices.Clip(x.vectors)

@@ -16,25 +16,25 @@ type question struct {
 	groups []group
 	vector wordvector.Vector
 	kind   Kind
-	// many is above zero if it asks for many things, below if for one.
+	// many is above zero if the question asks for many things, and below zero if it asks for one.
 	many int
-	// places are the indexes that it names.
+	// places are the indexes that the question names.
 	places []*Index
 }
 
-// group is one word of a question, in all forms in which an entry may have it.
+// group is one word of a question, in all forms that an entry may use.
 type group struct {
 	forms  []form
-	weight float32 // how much the word tells
+	weight float32 // the information in the word
 	places []*Index
 }
 
 type form struct {
 	stem   string
-	weight float32 // of the word itself 1
+	weight float32 // 1 for the word itself
 }
 
-// Verb is what a word says about what is done, or zero.
+// Verb returns the action that a word names, or zero.
 func Verb(word string) Kind {
 	switch word {
 	case "get", "fetch", "list", "show", "see", "find", "read", "look", "view", "retrieve", "search", "lookup", "check",
@@ -56,7 +56,7 @@ func Verb(word string) Kind {
 	return 0
 }
 
-// stops are words that tell nothing.
+// stops are words without information.
 const stops = " a an the of to in into on onto for from with without and or not no my me i we our us you your it its " +
 	"he this that these those there here by at as be been being is are was were am do does did done can could should " +
 	"will would may might must have has had having one some any all each every both many much more most just only also " +
@@ -65,7 +65,7 @@ const stops = " a an the of to in into on onto for from with without and or not 
 
 func isStop(word string) bool { return strings.Contains(stops, " "+word+" ") }
 
-// parse reads a question.
+// parse parses a question.
 func parse(all []*Index, text string) (q question) {
 	var words []string
 	Words(text, func(w string) {
@@ -78,9 +78,9 @@ func parse(all []*Index, text string) (q question) {
 		entries += x.Len()
 	}
 	lexicon := &lexicon{all: all, entries: float64(entries), left: maxCompared, counts: map[string]int{}}
-	var meant []string // the words that make the vector
-	used := 0          // words before this one are part of a phrase
-	without := false   // what something is to be without is not looked for: "a chat without its messages"
+	var meant []string // the words for the vector
+	used := 0          // words before this index belong to a phrase
+	without := false   // words after "without" are not searched: "a chat without its messages"
 	for i, w := range words {
 		without = (without || w == "without" && len(q.groups) > 0) &&
 			!strings.Contains(" of in for from on to ", " "+w+" ")
@@ -105,6 +105,7 @@ func parse(all []*Index, text string) (q question) {
 				q.places = append(q.places, g.places...)
 			}
 		}
+		// The verb at the start of a question names the action; later ones belong to things.
 		if q.kind == 0 && len(q.groups) == 0 {
 			q.kind = k
 		}
@@ -118,13 +119,13 @@ func parse(all []*Index, text string) (q question) {
 	return q
 }
 
-// phrasesText has pairs of words that mean together what neither says alone: the pair, joined, then words of that
+// phrasesText has pairs of words with a common meaning that neither word has alone: the joined pair, then words of that
 // meaning.
 //
 //go:embed phrases.txt
 var phrasesText string
 
-// The weights of the further meanings of a phrase, and of its first word alone. The first meaning counts as a word.
+// Weights of the further meanings of a phrase, and of its first word alone. The first meaning counts like a word.
 const (
 	phraseWeight = 0.8
 	phraseRest   = 0.3
@@ -134,11 +135,11 @@ const (
 type phrase struct {
 	first string // meaning
 	means []form
-	// does is what the first meaning says is done, or zero.
+	// does is the action of the first meaning, or zero.
 	does Kind
 }
 
-// phrases are the phrases by their words, joined.
+// phrases maps joined words to their phrases.
 var phrases = sync.OnceValue(func() map[string]*phrase {
 	out := map[string]*phrase{}
 	for line := range strings.Lines(phrasesText) {
@@ -157,8 +158,8 @@ var phrases = sync.OnceValue(func() map[string]*phrase {
 	return out
 })
 
-// phraseAt finds a phrase that begins with a word: two words side by side ("virtual machine"), or a
-// verb with an adverb behind what it is done to ("turn reminders off"). behind is where its second word is.
+// phraseAt finds a phrase that starts with a word: two adjacent words ("virtual machine"), or a verb with an adverb
+// after its object ("turn reminders off"). behind is the index of the second word.
 func phraseAt(words []string, i int) (p *phrase, behind int) {
 	const far = 5
 	for j := i + 1; j < len(words) && j <= i+far; j++ {
@@ -172,11 +173,12 @@ func phraseAt(words []string, i int) (p *phrase, behind int) {
 	return nil, 0
 }
 
-// phraseGroup is the group of a phrase that begins with a word.
+// phraseGroup returns the group of a phrase that starts with a word.
 func (l *lexicon) phraseGroup(word string, p *phrase) group {
 	g := group{forms: []form{{Stem(word), phraseRest}}}
 	best := 0
 	for _, f := range p.means {
+		// Meanings that no entry has cannot match.
 		if n := l.count(f.stem); n > 0 {
 			g.forms = append(g.forms, f)
 			best = max(best, n)
@@ -207,14 +209,14 @@ func (q *question) setNumber(w string) {
 type lexicon struct {
 	all     []*Index
 	entries float64
-	left    int            // how many more stems unknown words are compared with
-	counts  map[string]int // what count has returned
+	left    int            // the number of stems that unknown words may still be compared with
+	counts  map[string]int // cached results of count
 }
 
-// maxCompared is how many stems the unknown words of one question are compared with.
+// maxCompared bounds the stems that the unknown words of one question are compared with.
 const maxCompared = 200_000
 
-// count is how many entries have a stem.
+// count returns the number of entries with a stem.
 func (l *lexicon) count(stem string) int {
 	n, known := l.counts[stem]
 	if known {
@@ -229,22 +231,22 @@ func (l *lexicon) count(stem string) int {
 	return n
 }
 
-// weight is the information in a stem, given how many entries have it.
+// weight returns the information in a stem, given the number of entries with it.
 func (l *lexicon) weight(count int) float32 {
 	return float32(math.Log(1 + (l.entries-float64(count)+0.5)/(float64(count)+0.5)))
 }
 
-// usual is the count of a word that tells little, which a word counts as if no entry has it.
+// usual returns the count of a word with little information. Words that no entry has count like such a word.
 func (l *lexicon) usual() int { return int(l.entries) / 50 }
 
-// Words of like meaning: how like they are at least, how much of that is the weight of one, and how many count.
+// Words of similar meaning: the least similarity, the part of it that is their weight, and their largest number.
 const (
 	nearLeast  = 0.55
 	nearWeight = 0.7
 	maxNear    = 8
 )
 
-// wordGroup makes the group of a word. rest are the words after it.
+// wordGroup returns the group of a word. rest are the words after it.
 func (l *lexicon) wordGroup(word string, rest []string) group {
 	stem := Stem(word)
 	g := group{forms: []form{{stem, 1}}}
@@ -255,6 +257,7 @@ func (l *lexicon) wordGroup(word string, rest []string) group {
 		}
 	}
 	for near, likeness := range wordvector.Near(stem) {
+		// The list is sorted, so the rest is less similar still.
 		if likeness < nearLeast || len(g.forms) > maxNear {
 			break
 		}
@@ -267,6 +270,7 @@ func (l *lexicon) wordGroup(word string, rest []string) group {
 			g.forms = append(g.forms, form{joined, 1})
 		}
 	}
+	// A word that some entry has is most likely spelt as meant.
 	if n == 0 && len(g.places) == 0 {
 		g.forms = append(g.forms, l.unknown(word, stem)...)
 	}
@@ -274,14 +278,14 @@ func (l *lexicon) wordGroup(word string, rest []string) group {
 	case n > 0:
 	case len(g.forms) > 1:
 		n = l.count(g.forms[1].stem)
-	default: // a word that no entry has tells nothing, but shows in the share
+	default: // an unknown word has no information, but lowers the share
 		n = l.usual()
 	}
 	g.weight = l.weight(n)
 	return g
 }
 
-// follows reports whether words begin with those of the rest of a name.
+// follows reports whether words start with the rest of a name.
 func follows(named, words []string) bool {
 	if len(words) < len(named) {
 		return false
@@ -294,7 +298,7 @@ func follows(named, words []string) bool {
 	return true
 }
 
-// unknown are the forms of a word that no entry has: two words written as one, or the nearest word.
+// unknown returns the forms of a word that no entry has: two words written as one, or the nearest words.
 func (l *lexicon) unknown(word, stem string) []form {
 	const least = 3
 	for i := least; i <= len(word)-least; i++ {

@@ -1,8 +1,8 @@
-// Package search finds among thousands of operations, tools and skills those that a few words of English mean.
+// Package search finds the operations, tools and skills that a few English words describe, among thousands.
 //
-// Three things make a score. Words: BM25 over weighted fields, of stems, with words of like meaning and misspelt ones.
-// Meaning: the likeness of the vectors of question and entry. Intent: whether the question is to read, create, change
-// or delete, and one thing or many. The weights were fitted on everyday.txt and tuning.txt of package tools' questions;
+// Three parts make a score. Words: BM25 over weighted fields of stems, with similar and misspelt words. Meaning: the
+// similarity of the vectors of question and entry. Intent: whether the question wants to read, create, change or
+// delete, and one thing or many. The weights were fitted on everyday.txt and tuning.txt of package tools' questions;
 // make bench-search measures them.
 package search
 
@@ -14,21 +14,21 @@ import (
 	"sync"
 )
 
-// Hit is an entry that was found.
+// Hit is a found entry.
 type Hit struct {
 	Index *Index
-	Entry int // in the order in which entries were added
+	Entry int // its number, in the order of Builder.Add
 	Score float32
-	// Words, Meaning and Intent are its parts: (Words + meaningWeight * Meaning) * Intent.
+	// Words, Meaning and Intent are the parts of Score: (Words + meaningWeight * Meaning) * Intent.
 	Words, Meaning, Intent float32
-	// Share is which part of the question's words the entry has, by their weight, from 0 to 1.
+	// Share is the part of the question's words that the entry has, by weight, from 0 to 1.
 	Share float32
 }
 
-// Ranker is what a search ranks by.
+// Ranker selects the parts of the score.
 type Ranker int
 
-// The rankers. Both is the one in use; the others are for comparison.
+// The rankers. Both is in use; the others are for comparison.
 const (
 	Both Ranker = iota
 	ByWords
@@ -38,15 +38,16 @@ const (
 // MaxQuery bounds the words of a question that count.
 const MaxQuery = 24
 
-// Search returns the entries that fit a question best, no more than most.
+// Search returns the entries that fit a question best, at most most.
 func Search(all []*Index, question string, most int) []Hit { return Both.Search(all, question, most) }
 
-// Search is the search of a ranker.
+// Search is the search with one ranker.
 func (k Ranker) Search(all []*Index, question string, most int) []Hit {
 	q := parse(all, question)
 	room := rooms.Get().(*room)
 	defer rooms.Put(room)
 	var hits []Hit
+	// More hits than asked for, so that varyTexts has a choice.
 	for _, x := range all {
 		hits = room.search(x, q, k, spare*most, hits)
 	}
@@ -54,14 +55,14 @@ func (k Ranker) Search(all []*Index, question string, most int) []Hit {
 }
 
 const (
-	// sameText is how much an entry counts for each better one that says the same. Without it a search finds 2 of a
-	// hundred right answers less among the first five.
+	// sameText is the factor of an entry for each better one with the same text. Without it, a search finds 2 % fewer
+	// right answers among the first five.
 	sameText = 0.8
-	// spare is how many more entries than asked for are ranked, so that there are others to choose.
+	// spare is the factor by which more entries are ranked than asked for, so that there is a choice.
 	spare = 4
 )
 
-// varyTexts chooses the best hits, each of which counts less for every one before it that says the same.
+// varyTexts chooses the best hits. Each hit counts less for every chosen one with the same text.
 func varyTexts(hits []Hit, most int) []Hit {
 	var out []Hit
 	for len(out) < most && len(hits) > 0 {
@@ -69,10 +70,10 @@ func varyTexts(hits []Hit, most int) []Hit {
 		for i, h := range hits {
 			score := h.Score
 			if score <= best {
-				break // none after it is better
+				break // later ones are not better
 			}
 			for _, o := range out {
-				// The one that is not below another thing is the usual one: POST /refunds beside POST /charges/{id}/refunds.
+				// The entry that is not below another thing is the usual one: POST /refunds beside POST /charges/{id}/refunds.
 				if o.Index == h.Index && o.Index.likes[o.Entry].text == h.Index.likes[h.Entry].text &&
 					(o.Index.kinds[o.Entry]&Nested == 0 || h.Index.kinds[h.Entry]&Nested != 0) {
 					score *= sameText
@@ -90,8 +91,8 @@ func varyTexts(hits []Hit, most int) []Hit {
 	return out
 }
 
-// room is what a search needs: for each entry, the sum so far, the best form of the word at hand, and the weight of the
-// words that it has.
+// room is the memory of a search. For each entry it has the sum so far, the best form of the present word, and the
+// weight of the words found.
 type room struct {
 	sum, best, has []float32
 	found          []int
@@ -100,22 +101,23 @@ type room struct {
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 const (
-	// meaningWeight is how much the likeness counts beside the words.
+	// meaningWeight is the weight of the similarity beside the words.
 	meaningWeight = 0.55
-	// leastMeaning is how like an entry without a word of the question is at least.
+	// leastMeaning is the least similarity of an entry without a word of the question.
 	leastMeaning = 0.2
-	// brevity is for entries of few words, which say little else than what was asked: 1 of a hundred.
+	// brevity favours entries of few words, which mean little besides the question. It adds 1 % of right answers.
 	brevity = 1.5
 )
 
-// search merges the best entries of one index into hits, which are in order, and keeps at most a bounded number.
+// search merges the best entries of one index into hits, which stay sorted and bounded by most.
 func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []Hit {
+	// The memory is reused between searches and grows to the largest index.
 	if n := x.Len(); len(r.sum) < n {
 		r.sum, r.best, r.has = make([]float32, n), make([]float32, n), make([]float32, n)
 	}
 	total := float32(0)
 	for _, g := range q.groups {
-		if slices.Contains(g.places, x) { // the name of the index says nothing of its entries
+		if slices.Contains(g.places, x) { // the name of the index does not distinguish its entries
 			continue
 		}
 		total += g.weight
@@ -137,15 +139,17 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 	}
 	from := len(hits)
 	var intents [math.MaxUint8 + 1]float32
+	// Computed once for each kind: an index has thousands of entries but few kinds.
 	for k := range intents {
 		intents[k] = q.intent(x, Kind(k))
 	}
 	for e := range x.kinds {
 		h := Hit{Index: x, Entry: e, Intent: intents[x.kinds[e]]}
-		if r.has[e] > 0 { // so total is not zero
+		if r.has[e] > 0 { // so total is above zero
 			h.Share = r.has[e] / total
 			h.Words = r.sum[e] / total * float32(math.Sqrt(float64(h.Share))) *
 				(1 + brevity/float32(2+x.likes[e].length))
+			// Cleared while reading, so that the next search can reuse the memory.
 			r.sum[e], r.has[e] = 0, 0
 		}
 		h.Meaning = max(0, q.vector.Likeness(&x.vectors[e]))
@@ -163,6 +167,7 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 		}
 		hits = append(hits, h)
 		if len(hits)-from >= 8*most {
+			// Cut now and then, so that a common word does not keep every entry.
 			hits = keepBest(hits, from, most)
 			floor = max(floor, hits[len(hits)-1].Score)
 		}
@@ -172,7 +177,7 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 	return hits[:min(most, len(hits))]
 }
 
-// read notes for each entry of a term how much the term counts there, if that is more than its other forms.
+// read records the weight of a term in each of its entries, if it is above the weight of its other forms.
 func (r *room) read(postings []byte, weight float32) {
 	entry := -1
 	for i := 0; i < len(postings); i += 2 {
@@ -190,7 +195,7 @@ func (r *room) read(postings []byte, weight float32) {
 	}
 }
 
-// keepBest leaves the best of the hits behind from.
+// keepBest keeps the best of the hits after from.
 func keepBest(hits []Hit, from, most int) []Hit {
 	list := hits[from:]
 	slices.SortStableFunc(list, func(a, b Hit) int {
@@ -199,15 +204,15 @@ func keepBest(hits []Hit, from, most int) []Hit {
 	return hits[:from+min(most, len(list))]
 }
 
-// How much more or less an entry scores.
+// Factors of an entry's score.
 const (
-	nearKind, wrongKind = 0.8, 0.5 // to create in place of to change; to delete in place of to read
+	nearKind, wrongKind = 0.8, 0.5 // to create instead of to change; to delete instead of to read
 	outdated            = 0.6
-	elsewhere           = 0.45 // in another place than the one that the question names
-	rightNumber         = 1.12 // many asked for and answered, or one: 3 of a hundred at rank 1
+	elsewhere           = 0.45 // in another place than the question names
+	rightNumber         = 1.12 // many asked for and answered, or one: 3 % more at rank 1
 )
 
-// intent is what an entry's kind makes of its score.
+// intent returns the factor of an entry's kind.
 func (q question) intent(x *Index, k Kind) float32 {
 	f := float32(1)
 	const does = Read | Create | Change | Delete

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// maxWord is the longest word, in bytes: what is longer is an encoded value.
+	// maxWord bounds a word, in bytes. Longer ones are encoded values.
 	maxWord = 32
-	// maxDigits is the longest number: what is longer is a date or an identifier.
+	// maxDigits bounds a number. Longer ones are dates or identifiers.
 	maxDigits = 3
 )
 
-// Words calls each with the words of a text in lower case: identifiers and paths are split where their parts meet
-// ("listRepoIssues", "/v1/payment_intents"). Versions such as v1 are left out.
+// Words calls each with the words of a text in lower case. It splits identifiers and paths into their parts
+// ("listRepoIssues", "/v1/payment_intents"). It omits versions such as v1.
 func Words(text string, each func(word string)) {
 	var b [maxWord]byte
 	n, digits := 0, 0
@@ -28,7 +28,7 @@ func Words(text string, each func(word string)) {
 	previous := rune(0)
 	for i, r := range text {
 		switch {
-		case r == '\'' && n > 0: // the owner's, don't
+		case r == '\'' && n > 0: // as in "the owner's" and "don't"
 			continue
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			flush()
@@ -51,7 +51,7 @@ func Words(text string, each func(word string)) {
 	flush()
 }
 
-// lowerAfter reports whether a small letter follows the one at i: the S of "DNSRecord"'s R.
+// lowerAfter reports whether a small letter follows the letter at i, like after the R of "DNSRecord".
 func lowerAfter(text string, i int) bool {
 	_, size := utf8.DecodeRuneInString(text[i:])
 	next, _ := utf8.DecodeRuneInString(text[i+size:])
@@ -60,8 +60,8 @@ func lowerAfter(text string, i int) bool {
 	return unicode.IsLower(next) && (len(rest) == len(text[i+size:]) || unicode.IsLower(second))
 }
 
-// Stem is what the forms of an English word have in common: create, created, creating and creation are "creat". It
-// need not be a word.
+// Stem returns the common part of the forms of an English word: create, created, creating and creation give "creat".
+// The result need not be a word.
 func Stem(word string) string {
 	w := plural(word)
 	switch {

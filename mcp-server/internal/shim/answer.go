@@ -10,16 +10,16 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// refusal is why a request is refused, as reported to the caller.
+// refusal is the reason why a request is refused, for the caller.
 type refusal struct{ reason string }
 
-// Error is the reason.
+// Error returns the reason.
 func (r *refusal) Error() string { return "refused: " + r.reason }
 
-// refuse makes a refusal.
+// refuse returns a refusal.
 func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// readBody reads a request's body, which must have a Content-Length, of at most maxBody bytes, and arrive in time.
+// readBody reads a request's body. The body must have a Content-Length of at most maxBody bytes, and arrive in time.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if len(r.TransferEncoding) > 0 || r.ContentLength < 0 {
 		return nil, refuse("the body must have a Content-Length")
@@ -34,7 +34,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// statusOf maps an error to the status a caller of the engine's API expects.
+// statusOf maps an error to the status that a caller of the engine's API expects.
 func statusOf(err error) int {
 	var r *refusal
 	switch {
@@ -50,7 +50,7 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// messageOf is the body of an error in the form that the engine uses, so that its clients show the text.
+// messageOf returns the body of an error in the engine's form, so that its clients show the text.
 func messageOf(err error) []byte {
 	data, _ := json.Marshal(map[string]string{"message": "docker-shim: " + err.Error()})
 	return data

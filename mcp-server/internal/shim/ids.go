@@ -4,18 +4,18 @@ import (
 	"sync"
 )
 
-// maxIDs is how many execs are remembered. mcp-server keeps one at a time; older ones are only inspected.
+// maxIDs bounds the remembered execs. mcp-server keeps one at a time, and only inspects older ones.
 const maxIDs = 64
 
 // ids remembers the execs this shim created. The zero value is empty.
 type ids struct {
 	mu    sync.Mutex
 	order []string
-	// fresh is true for an exec that has not been started, false for one that has. Absent: not created here.
+	// fresh is true for an exec that was not started yet, and false for a started one. Other execs were not created here.
 	fresh map[string]bool
 }
 
-// add remembers a new exec and forgets the oldest beyond maxIDs.
+// add stores a new exec, and drops the oldest beyond maxIDs.
 func (s *ids) add(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *ids) has(id string) bool {
 	return ok
 }
 
-// take reports whether this shim created the exec and it has not been started. From then on it counts as started.
+// take reports whether this shim created the exec and the exec was not started. From then on it counts as started.
 func (s *ids) take(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,6 +47,7 @@ func (s *ids) take(id string) bool {
 		//defence:shim-ids permits
 		return false
 	}
+	// Taken under the lock: two starts at once must not both succeed.
 	s.fresh[id] = false
 	return true
 }

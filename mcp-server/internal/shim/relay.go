@@ -14,18 +14,19 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// lingerTime is how long an exec may still write after its stdin has ended.
+// lingerTime is how long an exec may still write after the end of its stdin.
 const lingerTime = 5 * time.Second
 
 // upgraded is the response to a start, before the stream.
 const upgraded = "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\n" +
 	"Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 
-// start starts an exec of this shim and joins the caller's connection to its streams until one side ends.
+// start starts an exec of this shim, and joins the caller's connection with its streams until one side ends.
 func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Request, id string, body []byte) error {
 	if err := checkStart(body); err != nil {
 		return answerError(w, refuse("%v", err))
 	}
+	// The stream needs the raw connection, which only an upgrade gives.
 	if r.Header.Get("Upgrade") != "tcp" || r.Header.Get("Connection") != "Upgrade" {
 		return answerError(w, refuse("an exec must be started with Upgrade: tcp"))
 	}
@@ -35,6 +36,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	default:
 		return answerError(w, refuse("%d streams are open already", maxStreams))
 	}
+	// Each exec starts once, so a second caller cannot join its streams.
 	if !s.ids.take(id) {
 		return answerError(w, refuse("the exec was not created here, or was already started"))
 	}
@@ -45,9 +47,11 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return answerError(w, fmt.Errorf("taking over the connection: %w", err))
 	}
 	defer conn.Close()
+	// The attach must not hold the connection forever.
 	if err := conn.SetDeadline(time.Now().Add(2 * askTimeout)); err != nil {
 		return err
 	}
+	// Such bytes came before the engine had accepted the start; they could be a hidden second request.
 	if buf.Reader.Buffered() > 0 {
 		return writeError(conn, refuse("the request must not be followed by anything before its response"))
 	}
@@ -66,7 +70,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return nil
 }
 
-// writeError answers on a connection that was taken over already, and returns err.
+// writeError answers on a connection that was already taken over, and returns err.
 func writeError(conn net.Conn, err error) error {
 	text := messageOf(err)
 	resp := http.Response{
@@ -78,8 +82,8 @@ func writeError(conn net.Conn, err error) error {
 	return errors.Join(err, resp.Write(w), w.Flush())
 }
 
-// join copies in both directions until the exec's output ends, the caller has gone, or ctx ends. When the caller closes
-// the connection, even only for writing, the exec's stdin ends, which makes sandboxd kill the runs of the stream.
+// join copies in both directions until the exec's output ends, the caller disconnects, or ctx ends. If the caller
+// closes the connection, even only for writing, the exec's stdin ends, and sandboxd kills the runs of the stream.
 func join(ctx context.Context, conn net.Conn, stream client.HijackedResponse) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.Close()
@@ -91,6 +95,7 @@ func join(ctx context.Context, conn net.Conn, stream client.HijackedResponse) {
 		defer close(inputDone)
 		_, _ = io.Copy(stream.Conn, conn)
 		_ = stream.CloseWrite()
+		// An exec that ignores the end of its stdin must not hold the stream.
 		_ = stream.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 	}()
 	_, _ = io.Copy(conn, stream.Reader)

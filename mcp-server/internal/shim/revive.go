@@ -7,9 +7,9 @@ import (
 )
 
 // revive starts the container if the engine has given up on it. The engine tries only once to start a container that
-// shares another one's network, and fails if the other is not up yet: after a reboot, after a restart of the engine, or
-// if both ended at the same time. A container that somebody stopped has no error and stays stopped. The caller has no
-// influence on any of this; mcp-server simply tries again later.
+// shares another one's network. It fails if the other one is not running yet: after a reboot, after a restart of the
+// engine, or if both ended together. A container that a person stopped has no error and stays stopped. The caller
+// cannot influence this; mcp-server tries again later.
 func (s *Server) revive(ctx context.Context) {
 	name := s.cfg.Spec.Container
 	got, err := s.engine.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
@@ -17,6 +17,7 @@ func (s *Server) revive(ctx context.Context) {
 		return
 	}
 	state := got.Container.State
+	// A stopped container without an error was stopped by a person.
 	if state.Running || state.Restarting || state.Error == "" {
 		return
 	}

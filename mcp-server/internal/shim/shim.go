@@ -1,11 +1,13 @@
-// Package shim stands between mcp-server and the Docker engine and is the only holder of the engine's socket, which
-// is equivalent to root on the host. It allows one thing: to create, start and inspect the exec that Spec describes.
+// Package shim stands between mcp-server and the Docker engine. Only the shim has the engine's socket, which is
+// equivalent to root on the host. It allows one use: to create, start and inspect the exec that Spec describes.
 //
 // Threat: a caller that wants more, such as another container, another command, Privileged, or a second request hidden
-// behind the first. So requests are never forwarded. Their path must be one of three, byte for byte; the body is parsed
-// strictly and compared with the spec; the engine then gets a request that the shim itself makes. No byte of the caller
-// reaches the engine before the exec is started, and from then on its bytes are the exec's stdin. Every connection
-// carries one request. The shim also starts the spec's container if the engine failed to.
+// behind the first.
+//
+// Contract: requests are never forwarded. Their path must be one of three, byte for byte. The body is parsed strictly
+// and compared with the spec. Then the shim sends the engine a new request. The engine gets no byte from the caller
+// before the exec has started, and then only as the exec's stdin. Every connection carries one request. The shim also
+// starts the spec's container if the engine failed to.
 package shim
 
 import (
@@ -33,7 +35,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Bounds on what a caller can hold.
+// Bounds of a caller's resources.
 const (
 	maxBody     = 16 << 10
 	maxHeader   = 8 << 10
@@ -52,7 +54,7 @@ type Server struct {
 	relays  sync.WaitGroup
 }
 
-// New makes a Server. It does not connect to the engine yet.
+// New returns a Server. It does not connect to the engine yet.
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -79,7 +81,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
 	}
-	// One request per connection: nothing can hide behind another.
+	// One request per connection: a second request cannot hide behind the first.
 	srv.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
@@ -92,7 +94,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// The paths, exactly as the request line must have them: no escapes, no query, no dots, no double slashes.
+// The paths, exactly as in the request line: no escapes, no query, no dots, no double slashes.
 var (
 	createPath  = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/containers/([a-zA-Z0-9][a-zA-Z0-9_.-]{0,127})/exec\z`)
 	startPath   = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/exec/([0-9a-f]{64})/start\z`)
@@ -106,12 +108,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		level, reason = slog.LevelWarn, err.Error()
 	}
+	// Health checks would fill the log.
 	if err != nil || r.RequestURI != "/_ping" {
 		s.cfg.Log.Log(r.Context(), level, "request", "method", r.Method, "path", r.RequestURI, "result", reason)
 	}
 }
 
-// serve answers one request. It returns what went wrong, if anything, after having told the caller.
+// serve answers one request. It returns the error, after the caller has got the answer.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
 	if err != nil {
@@ -135,7 +138,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	return answerError(w, refuse("only exec create, start and inspect are allowed"))
 }
 
-// ping tells the caller the version of the engine's API. It uses nothing of the request.
+// ping answers with the version of the engine's API. It uses no part of the request.
 func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
 	p, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 	if err != nil {
@@ -147,7 +150,7 @@ func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
 	return err
 }
 
-// create creates the exec of the spec, if the request asks for exactly that.
+// create creates the exec of the spec, if the request asks for exactly this exec.
 func (s *Server) create(ctx context.Context, w http.ResponseWriter, container string, body []byte) error {
 	spec := s.cfg.Spec
 	//defence:shim-container
@@ -165,6 +168,7 @@ func (s *Server) create(ctx context.Context, w http.ResponseWriter, container st
 		User: spec.User, Cmd: spec.Cmd, AttachStdin: true, AttachStdout: true, AttachStderr: true,
 	})
 	if err != nil {
+		// The exec fails if the container does not run.
 		s.revive(ctx)
 		return answerError(w, err)
 	}
@@ -195,7 +199,7 @@ type limited struct {
 	free chan struct{}
 }
 
-// Accept waits for room, then for a connection.
+// Accept waits for a place, then for a connection.
 func (l *limited) Accept() (net.Conn, error) {
 	l.free <- struct{}{}
 	c, err := l.Listener.Accept()

@@ -8,18 +8,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Spec is the one exec that the shim allows. Both sides use it: dockerexec asks for exactly this, and the shim refuses
-// everything else.
+// Spec is the only exec that the shim allows. Both sides use it: mcp-server requests exactly this exec, and the shim
+// refuses all others.
 type Spec struct {
-	// Container is the container's name, never an id.
+	// Container is the container's name, never an ID.
 	Container string
-	// User is "uid:gid", numeric, so that no file of the container decides who it is.
+	// User is "uid:gid", numeric, so that no file of the container decides which user this is.
 	User string
 	// Cmd is the whole command line.
 	Cmd []string
 }
 
-// Sandbox is the exec of Docker mode: the byte stream to sandboxd in the named container, as the only user that
+// Sandbox returns the exec of Docker mode: the byte stream to sandboxd in the named container, as the only user that
 // sandboxd accepts.
 func Sandbox(container string) Spec {
 	return Spec{
@@ -52,7 +52,7 @@ type startBody struct {
 	ConsoleSize *[2]uint
 }
 
-// checkCreate returns why the body is not the one that the spec allows, or nil.
+// checkCreate returns why the body differs from the one that the spec allows, or nil.
 func (s Spec) checkCreate(data []byte) error {
 	var b createBody
 	err := decodeStrict(data, map[string]any{
@@ -83,7 +83,7 @@ func (s Spec) checkCreate(data []byte) error {
 	return nil
 }
 
-// checkStart returns why the body does not ask for an attached start without a terminal, or nil.
+// checkStart returns why the body is not an attached start without a terminal, or nil.
 func checkStart(data []byte) error {
 	var b startBody
 	err := decodeStrict(data, map[string]any{"Detach": &b.Detach, "Tty": &b.Tty, "ConsoleSize": &b.ConsoleSize})

@@ -10,10 +10,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// decodeStrict reads one JSON object that has only keys of fields, in the same spelling, each at most once, with values
-// of the type that the pointers point to. encoding/json alone would accept "privileged" for "Privileged", and of two
-// equal keys the last, where the engine may use the first.
+// decodeStrict reads one JSON object that has only keys of fields, with the same spelling and at most once, with values
+// of the pointers' types. encoding/json would accept "privileged" for "Privileged". Of two equal keys it would use the
+// last, and the engine may use the first.
 func decodeStrict(data []byte, fields map[string]any) error {
+	// Invalid UTF-8 may be read differently by the engine.
 	if !utf8.Valid(data) {
 		return errors.New("the body is not UTF-8")
 	}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// marks are texts that stand in descriptions which are written to steer a model: tags, tokens of chat formats, and
-// files that no description has a reason to name. words are those that follow each other in such ones, each within a
-// few of the one before. Both are of forms known from published attacks. They are no boundary, which the sandbox, the
-// pins and the user's configuration are: they keep the usual forms out of a model's sight.
+// marks are texts in descriptions that try to steer a model: tags, tokens of chat formats, and files that no
+// description needs to name. words are sequences in such descriptions, each word within a few words of the previous
+// one. Both come from published attacks. They are not a boundary; the sandbox, the pins and the user's configuration
+// are. They keep the usual attacks out of a model's sight.
 var (
 	marks = []string{
 		"<important", "</important", "<system", "</system", "<instruction", "<assistant", "<admin", "<secret>", "<hidden",
@@ -30,14 +30,14 @@ var (
 )
 
 const (
-	// nearby is how many words apart those of words may be.
+	// nearby is the largest distance between two words of a sequence, in words.
 	nearby = 6
-	// maxRole is as much of a line as a role may take, in characters.
+	// maxRole bounds a role at the start of a line, in characters.
 	maxRole = 20
 )
 
-// Addressing reports whether a text is most likely written to steer the model that reads it. All that can be shown is
-// searched. Characters that do not show count as not there.
+// Addressing reports whether a text most likely tries to steer the model that reads it. It searches all of the visible
+// text, and ignores invisible characters.
 func Addressing(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.ToLower(Clean(line, maxRole))
@@ -53,7 +53,7 @@ func Addressing(text string) bool {
 	return slices.ContainsFunc(words, func(steps [][]string) bool { return follow(list, steps) })
 }
 
-// follow reports whether one word of each step follows one of the step before, nearby.
+// follow reports whether a word of each step follows a word of the previous step, within nearby.
 func follow(list []string, steps [][]string) bool {
 	for i, word := range list {
 		if !slices.Contains(steps[0], word) {
@@ -61,6 +61,7 @@ func follow(list []string, steps [][]string) bool {
 		}
 		at, found := i, true
 		for _, step := range steps[1:] {
+			// The words need not be adjacent: attacks put others between them.
 			rest := list[at+1 : min(len(list), at+1+nearby)]
 			n := slices.IndexFunc(rest, func(w string) bool { return slices.Contains(step, w) })
 			if n < 0 {

@@ -1,8 +1,8 @@
-// Package signature writes the tools of MCP servers for a model to read: as TypeScript, from their JSON Schemas, and as
-// one line each.
+// Package signature writes the tools of MCP servers for a model: as TypeScript from their JSON Schemas, and as one line
+// each.
 //
-// Schemas and descriptions are a server's words, so everything is bounded: depth, the number of properties, and length.
-// What is written is a hint for a reader, not a type that is checked: where a schema is too odd, it says "unknown".
+// Threat: a server wrote the schemas and descriptions. Contract: depth, number of properties and length are bounded.
+// The result is a hint for a reader and not a checked type. If a schema is too odd, the result is "unknown".
 package signature
 
 import (
@@ -15,27 +15,27 @@ type Tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
-	// OutputSchema is empty where the tool declares none.
+	// OutputSchema is empty if the tool declares none.
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 }
 
-// Bounds of what is written.
+// Bounds of the result.
 const (
 	maxDepth      = 4 // of nested objects and arrays
 	maxProperties = 40
 	maxMembers    = 12 // of enums and unions
 	maxLiteral    = 60 // bytes of one
 	maxWork       = 2000
-	perWork       = 20 // names that are sorted, copied or followed for as much as one schema
-	// MaxLength is the longest signature, in bytes.
+	perWork       = 20 // sorted, copied or followed names that count as one schema
+	// MaxLength bounds a signature, in bytes.
 	MaxLength = 2000
-	// MaxDescription is the longest first sentence, in characters.
+	// MaxDescription bounds a first sentence, in characters.
 	MaxDescription = 160
 	maxName        = 128
 )
 
-// Arguments is a JSON Schema of arguments, or of a result, as a TypeScript type: {title: string, body?: string}. A
-// schema that cannot be read is "unknown".
+// Arguments returns a JSON Schema of arguments, or of a result, as a TypeScript type: {title: string, body?: string}.
+// It returns "unknown" for a schema that cannot be read.
 func Arguments(schema json.RawMessage) string {
 	var root any
 	if json.Unmarshal(schema, &root) != nil {
@@ -45,13 +45,14 @@ func Arguments(schema json.RawMessage) string {
 	return w.typeOf(root, 0)
 }
 
-// Line is a tool on one line: name({a: string, b?: number}) - first sentence of its description.
+// Line returns a tool on one line: name({a: string, b?: number}) - first sentence of its description.
 func (t Tool) Line() string {
 	args := Arguments(t.InputSchema)
 	switch args {
 	case "{}", "unknown", "Record<string, unknown>":
 		args = ""
 	}
+	// A signature that is too long falls back to names only.
 	if len(args) > MaxLength {
 		return t.ShortLine()
 	}
@@ -61,7 +62,7 @@ func (t Tool) Line() string {
 // ShortLine is Line without types, at a third of the length: name({a, b?}) - first sentence of its description.
 func (t Tool) ShortLine() string {
 	var root any
-	_ = json.Unmarshal(t.InputSchema, &root) // what cannot be read has no names
+	_ = json.Unmarshal(t.InputSchema, &root) // an unreadable schema has no names
 	w := &writer{root: root}
 	s, _ := w.resolve(root)
 	if list, ok := s["allOf"].([]any); ok {
@@ -75,10 +76,10 @@ func (t Tool) ShortLine() string {
 	return t.line("{" + strings.Join(names, ", ") + "}")
 }
 
-// Shown is the name as lines begin with it, bounded. It may be empty.
+// Shown returns the bounded name at the start of lines. It may be empty.
 func (t Tool) Shown() string {
 	name := Clean(t.Name, maxName)
-	if strings.Contains(name, " ") { // words, and no identifier
+	if strings.Contains(name, " ") { // a sentence, not an identifier
 		name = Words(t.Name, maxName)
 	}
 	return name

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// FirstSentence is the beginning of a description: up to the end of its first sentence or paragraph, as plain text.
+// FirstSentence returns the start of a description as plain text: up to the end of its first sentence or paragraph.
 func FirstSentence(description string) string {
 	head, _, _ := strings.Cut(strings.TrimSpace(description), "\n\n")
 	text := Clean(head, 4*MaxDescription)
@@ -14,6 +14,7 @@ func FirstSentence(description string) string {
 		if r != '.' && r != '!' && r != '?' || i+1 < len(text) && text[i+1] != ' ' {
 			continue
 		}
+		// An abbreviation does not end the sentence.
 		switch text[strings.LastIndexByte(text[:i], ' ')+1 : i] {
 		case "e.g", "i.e", "etc", "vs":
 			continue
@@ -24,11 +25,11 @@ func FirstSentence(description string) string {
 	return cut(text, MaxDescription)
 }
 
-// MaxText is how much of a server's text is shown at most, in characters.
+// MaxText bounds a server's text, in characters.
 const MaxText = 2000
 
-// Words is a text of a server, or an error that may have some, as a model reads it: on one line, and left out if it
-// addresses its reader. Whoever shows it says whose words they are.
+// Words returns a server's text, or an error with such text, for a model: on one line, and omitted if it addresses its
+// reader. The caller must show whose words they are.
 func Words(text string, most int) string {
 	if Addressing(text) {
 		return "(left out: it addresses its reader)"
@@ -36,14 +37,15 @@ func Words(text string, most int) string {
 	return Clean(text, min(most, MaxText))
 }
 
-// Clean is a text of a server on one line: without control characters and characters that do not show, and at most so
-// many characters long.
+// Clean returns a server's text on one line: without control characters and invisible characters, and at most most
+// characters long.
 func Clean(text string, most int) string {
 	var b strings.Builder
 	space, n := false, 0
-	sequence := false // of a terminal: ESC [ to its letter
+	sequence := false // within a terminal's sequence: from ESC [ to its letter
 	for i, r := range text {
 		switch {
+		// A terminal's sequence is dropped as a whole, so that no part is shown as text.
 		case sequence:
 			sequence = r == '[' && text[i-1] == 0x1b || r >= ' ' && r < '@'
 			continue
@@ -70,7 +72,7 @@ func Clean(text string, most int) string {
 	return b.String()
 }
 
-// invisible are printable characters that no reader sees: fillers, and selectors that can carry hidden text.
+// invisible reports whether a printable character is invisible: fillers, and selectors that can carry hidden text.
 func invisible(r rune) bool {
 	switch r {
 	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0:

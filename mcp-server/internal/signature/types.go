@@ -12,16 +12,16 @@ import (
 // writer writes the types of one schema.
 type writer struct {
 	root any
-	work int // schemas visited, and what took as long
+	work int // visited schemas, and other work of the same duration
 }
 
-// spend counts a number of names, and reports whether more may be done.
+// spend counts a number of names, and reports whether the work may go on.
 func (w *writer) spend(names int) bool {
 	w.work += names / perWork
 	return w.work <= maxWork
 }
 
-// typeOf is the type of one schema.
+// typeOf returns the type of one schema.
 func (w *writer) typeOf(of any, depth int) string {
 	w.work++
 	if w.work > maxWork || depth > maxDepth {
@@ -31,6 +31,7 @@ func (w *writer) typeOf(of any, depth int) string {
 	if !ok {
 		return "unknown"
 	}
+	// A fixed value says more than its type.
 	if c, ok := s["const"]; ok {
 		return literal(c)
 	}
@@ -57,7 +58,7 @@ func (w *writer) typeOf(of any, depth int) string {
 	return "unknown"
 }
 
-// named is the type that "type" names.
+// named returns the type that "type" names.
 func (w *writer) named(name string, s map[string]any, depth int) string {
 	switch name {
 	case "string", "boolean", "number", "null":
@@ -74,7 +75,7 @@ func (w *writer) named(name string, s map[string]any, depth int) string {
 
 func (w *writer) array(s map[string]any, depth int) string {
 	prefix, _ := s["prefixItems"].([]any)
-	if list, ok := s["items"].([]any); ok { // how drafts before 2020-12 wrote a tuple
+	if list, ok := s["items"].([]any); ok { // drafts before 2020-12 wrote a tuple like this
 		prefix = list
 	}
 	if len(prefix) > 0 && len(prefix) <= maxMembers {
@@ -88,13 +89,14 @@ func (w *writer) array(s map[string]any, depth int) string {
 	if s["items"] != nil {
 		item = w.typeOf(s["items"], depth+1)
 	}
+	// Without parentheses, a | b[] would be read as a or a list of b.
 	if isUnion(item) {
 		item = "(" + item + ")"
 	}
 	return item + "[]"
 }
 
-// isUnion says whether a type is a union itself, and not only has one inside.
+// isUnion reports whether a type is a union at its top level.
 func isUnion(text string) bool {
 	depth, quoted, escaped := 0, false, false
 	for i := range len(text) {
@@ -121,6 +123,7 @@ func (w *writer) object(s map[string]any, depth int) string {
 	if len(properties) == 0 {
 		return w.record(s, depth)
 	}
+	// Deeper objects would make the line long without helping the reader.
 	if depth == maxDepth {
 		return "object"
 	}
@@ -128,7 +131,7 @@ func (w *writer) object(s map[string]any, depth int) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// properties are the properties of an object, the required ones first, each with what typed says.
+// properties returns the properties of an object, required ones first, each followed by the result of typed.
 func (w *writer) properties(s, properties map[string]any, typed func(any) string) []string {
 	required := map[string]bool{}
 	list, _ := s["required"].([]any)
@@ -166,7 +169,7 @@ func (w *writer) properties(s, properties map[string]any, typed func(any) string
 	return parts
 }
 
-// record is an object without named properties.
+// record returns the type of an object without named properties.
 func (w *writer) record(s map[string]any, depth int) string {
 	switch more := s["additionalProperties"].(type) {
 	case bool:
@@ -176,13 +179,14 @@ func (w *writer) record(s map[string]any, depth int) string {
 	case map[string]any:
 		return "Record<string, " + w.typeOf(more, depth+1) + ">"
 	}
+	// Without declared arguments, a tool most likely takes none.
 	if depth == 0 {
 		return "{}"
 	}
 	return "Record<string, unknown>"
 }
 
-// alternatives is a union of schemas, each with what stands beside the keyword.
+// alternatives returns a union of schemas, each merged with the keywords beside the union.
 func (w *writer) alternatives(s map[string]any, key string, list []any, depth int) string {
 	rest := map[string]any{}
 	if !w.spend(len(s)) {
@@ -202,7 +206,7 @@ func (w *writer) alternatives(s map[string]any, key string, list []any, depth in
 	})
 }
 
-// merge is a schema with those of an allOf in it.
+// merge returns a schema merged with the schemas of an allOf.
 func (w *writer) merge(s map[string]any, list []any) map[string]any {
 	out, properties, required := map[string]any{}, map[string]any{}, []any{}
 	add := func(part map[string]any) {
@@ -241,10 +245,10 @@ func (w *writer) merge(s map[string]any, list []any) map[string]any {
 	return out
 }
 
-// resolve follows references. It is false for what is not a schema.
+// resolve follows references. ok is false if the result is not a schema.
 func (w *writer) resolve(s any) (map[string]any, bool) { return schema.Resolve(w.root, s, w.spend) }
 
-// union is the distinct types of a list.
+// union returns the distinct types of a list.
 func union[T any](list []T, typeOf func(T) string) string {
 	var parts []string
 	for i, one := range list {
@@ -256,13 +260,13 @@ func union[T any](list []T, typeOf func(T) string) string {
 			parts = append(parts, t)
 		}
 	}
-	if i := slices.Index(parts, "null"); i >= 0 && len(parts) > 1 { // null stands last
+	if i := slices.Index(parts, "null"); i >= 0 && len(parts) > 1 { // null comes last
 		parts = append(slices.Delete(parts, i, i+1), "null")
 	}
 	return strings.Join(parts, " | ")
 }
 
-// literal is a value as TypeScript writes it.
+// literal returns a value in TypeScript.
 func literal(v any) string {
 	if text, ok := v.(string); ok {
 		return quote(text)
@@ -278,7 +282,7 @@ func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(Clean(text, maxLiteral)) + `"`
 }
 
-// key is the name of a property, quoted where TypeScript wants it.
+// key returns the name of a property, quoted if TypeScript requires it.
 func key(name string) string {
 	for i, r := range name {
 		if r != '_' && r != '$' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {

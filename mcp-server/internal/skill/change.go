@@ -13,14 +13,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
-// Snapshot is the state of the directory at one moment, to find out later what changed. The zero Snapshot is empty.
+// Snapshot is the state of the directory at one moment, for finding later changes. The zero Snapshot is empty.
 type Snapshot struct {
 	skills map[string]Skill
-	strays map[string]string // files that are not skills, and why
+	strays map[string]string // files that are not skills, with the reason
 	hidden map[string]Skill  // files that a pinned source replaces
 }
 
-// Snapshot takes one. It opens no file.
+// Snapshot returns the present state. It opens no file.
 func (s *Store) Snapshot() Snapshot {
 	l, err := s.scan()
 	if err != nil {
@@ -29,13 +29,13 @@ func (s *Store) Snapshot() Snapshot {
 	return Snapshot{skills: indexByName(l.Skills), strays: l.strays, hidden: indexByName(l.hidden)}
 }
 
-// Names lists the skills, sorted.
+// Names returns the skills, sorted.
 func (now Snapshot) Names() []string { return slices.Sorted(maps.Keys(now.skills)) }
 
-// Change says what happened to one skill.
+// Change is the change of one skill.
 type Change struct{ Name, What string }
 
-// What can happen to a skill.
+// Kinds of changes.
 const (
 	New     = "new"
 	Altered = "changed"
@@ -50,7 +50,7 @@ func indexByName(list []Skill) map[string]Skill {
 	return index
 }
 
-// Since lists what has changed since an earlier snapshot, sorted by name.
+// Since lists the changes since an earlier snapshot, sorted by name.
 func (now Snapshot) Since(before Snapshot) []Change { return compare(now.skills, before.skills) }
 
 // HiddenSince lists the changed files that have no effect because of a pin, sorted by name.
@@ -63,6 +63,7 @@ func compare(now, before map[string]Skill) []Change {
 		switch {
 		case !was:
 			out = append(out, Change{name, New})
+		// The inode too: code can replace a file and set its old time and size.
 		case old.inode != k.inode || old.Size != k.Size || !old.Modified.Equal(k.Modified):
 			out = append(out, Change{name, Altered})
 		}
@@ -75,8 +76,8 @@ func compare(now, before map[string]Skill) []Change {
 	return sorted(out)
 }
 
-// Strays lists the files that were added since an earlier snapshot and are not skills, sorted by name. What is the
-// reason. Code chose the names.
+// Strays lists the files that were added since an earlier snapshot and are not skills, sorted by name. The field What
+// is the reason. Code chose the names.
 func (now Snapshot) Strays(before Snapshot) []Change {
 	var out []Change
 	for name, why := range now.strays {
@@ -93,14 +94,14 @@ func sorted(list []Change) []Change {
 }
 
 const (
-	// settle is how long the directory must be quiet before a change is reported, so that a burst is reported once.
+	// settle is how long the directory must be quiet before a change is reported, so that many changes give one report.
 	settle = 200 * time.Millisecond
-	// unsettled is how long a directory that never becomes quiet can delay a report.
+	// unsettled bounds the delay of a report if the directory never becomes quiet.
 	unsettled = 2 * time.Second
 )
 
-// Watch calls changed after every change of the directory until ctx ends. If the directory cannot be
-// watched, it is polled every two seconds.
+// Watch calls changed after every change of the directory until ctx ends. If it cannot watch the directory, it polls
+// every two seconds.
 func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
@@ -119,6 +120,7 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 		poll = tick.C
 	}
 	last := s.Snapshot()
+	// An event may not change a skill, such as the creation of a draft.
 	tell := func() {
 		now := s.Snapshot()
 		if len(now.Since(last)) > 0 {
@@ -135,13 +137,14 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 			return
 		case <-poll:
 			tell()
-		case err := <-errs: // events were lost; the snapshot shows what changed
+		case err := <-errs: // events were lost; the snapshot shows the changes
 			log.Warn("watching the skills", logline.Tag("skill"), slog.String("error", err.Error()))
 			quiet.Reset(settle)
 		case <-events:
 			if first.IsZero() {
 				first = time.Now()
 			}
+			// The wait ends at unsettled even if changes go on.
 			quiet.Reset(max(0, min(settle, unsettled-time.Since(first))))
 		case <-quiet.C:
 			first = time.Time{}

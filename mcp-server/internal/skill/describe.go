@@ -7,11 +7,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// maxDescription is how long a description may be, in characters.
+// maxDescription bounds a description, in characters.
 const maxDescription = 200
 
-// Describe returns the @description in a module's leading comments, or an empty string. It is one line of printable
-// text, cut at 200 characters, because code wrote it and the model reads it.
+// Describe returns the @description in a module's leading comments, or "". The result is one line of printable text, at
+// most 200 characters, because code wrote it and the model reads it.
 func Describe(source string) string {
 	comment := leadingComment(source)
 	_, text, ok := strings.Cut(comment, "@description")
@@ -21,6 +21,7 @@ func Describe(source string) string {
 	var words []string
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "*/"))
+		// A description ends with its paragraph or at the next tag.
 		if i > 0 && (line == "" || strings.HasPrefix(line, "@")) {
 			break
 		}
@@ -38,7 +39,7 @@ func short(text string) string {
 	return text
 }
 
-// describe is Describe for a module of TypeScript, and the first line of its docstring for one of Python.
+// describe is Describe for a TypeScript module. For a Python module it returns the first line of the docstring.
 func describe(name, source string) string {
 	if !IsPython(name) {
 		return Describe(source)
@@ -51,13 +52,14 @@ func describe(name, source string) string {
 	return ""
 }
 
-// docstring returns the text of the string that a module of Python begins with, after comments.
+// docstring returns the string at the start of a Python module, after comments.
 func docstring(source string) string {
 	rest := strings.TrimLeftFunc(strings.TrimPrefix(source, "\uFEFF"), unicode.IsSpace)
 	for strings.HasPrefix(rest, "#") {
 		_, rest, _ = strings.Cut(rest, "\n")
 		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
 	}
+	// A raw string is a docstring as well.
 	rest = strings.TrimLeft(rest, "rR")
 	for _, quote := range []string{`"""`, "'''", `"`, "'"} {
 		if text, ok := strings.CutPrefix(rest, quote); ok {
@@ -68,7 +70,7 @@ func docstring(source string) string {
 	return ""
 }
 
-// leadingComment returns the text of the comments before any code.
+// leadingComment returns the text of the comments before the code.
 func leadingComment(source string) string {
 	var b strings.Builder
 	rest := strings.TrimPrefix(source, "\uFEFF")
@@ -82,6 +84,7 @@ func leadingComment(source string) string {
 		case strings.HasPrefix(rest, "/*"):
 			text, after, ok := strings.Cut(rest[2:], "*/")
 			b.WriteString(text + "\n\n")
+			// An unfinished comment goes to the end of the source.
 			if !ok {
 				return b.String()
 			}
@@ -92,7 +95,7 @@ func leadingComment(source string) string {
 	}
 }
 
-// printable removes characters that readers do not see or terminals obey, and turns white space into single spaces.
+// printable removes invisible characters and terminal controls, and turns white space into spaces.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

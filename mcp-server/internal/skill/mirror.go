@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// refreshTimeout bounds a look at the database, firstTimeout the first one, for which the start waits.
+	// refreshTimeout bounds a read of the database. firstTimeout bounds the first read, for which the start waits.
 	refreshTimeout = 5 * time.Second
 	firstTimeout   = 4 * time.Second
-	// mirrored is the folder of the copy. Files beside it are left alone.
+	// mirrored is the folder of the copy. Files beside this folder stay unchanged.
 	mirrored = ".shared"
 )
 
 // ErrUnavailable refuses a change that the database has not confirmed.
 var ErrUnavailable = errors.New("the skills' database does not answer")
 
-// mirror keeps a directory identical to a folder of documents. Other replicas write the documents, but only the mirror
-// writes the directory.
+// mirror keeps a directory identical to a folder of documents. Other replicas also write the documents, but only the
+// mirror writes the directory.
 type mirror struct {
 	of   database.Documents
 	root *os.Root
 	log  *slog.Logger
 
-	// busy is held while the directory is written and while a change is under way. Readers never wait for it.
+	// busy is held during writes of the directory and during changes. Readers never wait for it.
 	busy sync.Mutex
 
 	mu    sync.Mutex
@@ -44,13 +44,14 @@ type mirror struct {
 	last  outcome
 }
 
-// version is the version of a document that a file is a copy of. 0 is no version.
+// version is the version of the document that a file copies. 0 means none.
 type version struct {
 	tag  int64
 	file Skill // inode, size and time
 }
 
-// outcome is what the last complete look at the database left out of the directory, and the error of a later one.
+// outcome is the result of the last complete read of the database: the documents that are not in the directory. problem
+// is the error of a later read.
 type outcome struct {
 	skipped map[string]int
 	strays  map[string]string
@@ -58,13 +59,14 @@ type outcome struct {
 	asOf    time.Time
 }
 
-// OpenMirror opens a copy of skills in a database, in a folder of the directory: changes are made in the database
-// first. It waits some seconds for the database. Until the database answers, the copy is as an earlier process left it.
-// Follow keeps it up to date.
+// OpenMirror opens a copy of skills in a database, in a folder of the directory. Changes go to the database first. It
+// waits firstTimeout for the database. Until the database answers, the copy has the state of an earlier process. Follow
+// keeps it up to date.
 func OpenMirror(
 	ctx context.Context, dir string, of database.Documents, readOnly bool, log *slog.Logger,
 ) (*Store, error) {
 	dir = filepath.Join(dir, mirrored)
+	// 0700, because slots must not read or write the copy.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the skills directory: %w", err)
 	}
@@ -79,10 +81,10 @@ func OpenMirror(
 	return s, nil
 }
 
-// Mirrored reports whether skills are kept in a database, so that code neither reads nor writes the directory.
+// Mirrored reports whether skills are stored in a database, so that code neither reads nor writes the directory.
 func (s *Store) Mirrored() bool { return s.mirror != nil }
 
-// Problem says, for a person, since when the database has not been read. It is empty if there is no problem.
+// Problem reports since when the database could not be read, for a person, or "".
 func (s *Store) Problem() string {
 	if s.mirror == nil {
 		return ""
@@ -98,7 +100,7 @@ func (s *Store) Problem() string {
 	return "the skills' database has not been read since " + s.mirror.last.asOf.UTC().Format("15:04:05") + " UTC"
 }
 
-// Cause is why the database was not read the last time, for the operator, or nil.
+// Cause returns the error of the last read of the database, for the operator, or nil.
 func (s *Store) Cause() error {
 	if s.mirror == nil {
 		return nil
@@ -108,7 +110,7 @@ func (s *Store) Cause() error {
 	return s.mirror.last.problem
 }
 
-// PinInDatabase is PinIn for a store whose pins are in its database too.
+// PinInDatabase is PinIn for a store whose pins are also in its database.
 func (s *Store) PinInDatabase(ctx context.Context, dir, folder string) (err error) {
 	of := database.Documents{DB: s.mirror.of.DB, Folder: folder}
 	if s.pins, err = OpenMirror(ctx, dir, of, false, s.mirror.log); err != nil {
@@ -146,12 +148,13 @@ func (s *Store) Follow(ctx context.Context) {
 	}
 }
 
-// refresh copies what has changed. A problem is logged once when it begins and once when it is over.
+// refresh copies the changed documents. It logs a problem once at its start and once at its end.
 func (m *mirror) refresh(ctx context.Context) {
 	short, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	now := outcome{asOf: time.Now()}
 	err := database.Explain(m.pull(short, &now))
+	// A store that is closing has no problem to report.
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -187,7 +190,7 @@ func (m *mirror) pull(ctx context.Context, now *outcome) error {
 		}
 		data, tag, err := m.of.Read(ctx, name)
 		if errors.Is(err, database.ErrNotFound) {
-			continue // removed in the meantime: the next look notices it
+			continue // removed meanwhile: the next pull notices it
 		}
 		if err == nil {
 			err = m.place(name, data, tag)
@@ -204,16 +207,17 @@ func (r *outcome) skip(name, reason string) {
 	r.strays[name] = reason
 }
 
-// choose picks the documents that are skills, by file name, with the rules that scan has for files.
+// choose returns the documents that are skills, by file name. It applies the same rules as scan.
 func (r *outcome) choose(list []database.Document) map[string]database.Document {
 	r.skipped, r.strays = map[string]int{}, map[string]string{}
 	wanted := map[string]database.Document{}
 	for _, o := range list {
 		name := strings.TrimSuffix(o.Name, extension)
 		switch {
-		case strings.HasPrefix(o.Name, "."): // our own markers
+		case strings.HasPrefix(o.Name, "."): // CodeForge's markers
 		case !ValidName(name) || File(name) != o.Name:
 			r.skip(o.Name, "not a skill name")
+		// The size is known from the list, so a large document is never read.
 		case o.Size > MaxSize:
 			r.skip(o.Name, "too large")
 		case len(wanted) == MaxCount:
@@ -225,7 +229,7 @@ func (r *outcome) choose(list []database.Document) map[string]database.Document 
 	return wanted
 }
 
-// addSkipped adds to a listing of the directory what was left out of it. The nil mirror adds nothing.
+// addSkipped adds the skipped documents to a listing of the directory. A nil mirror adds none.
 func (m *mirror) addSkipped(l *Listing) {
 	if m == nil {
 		return
@@ -260,24 +264,25 @@ func (m *mirror) sweep(wanted map[string]database.Document) error {
 	return nil
 }
 
-// version is the version of a file, or the zero one if it is not known.
+// version returns the version of a file, or the zero version.
 func (m *mirror) version(name string) version {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.files[name]
 }
 
-// is reports whether a skill that was read is of this version.
+// is reports whether a skill that was read has this version.
 func (v version) is(read Skill) bool {
 	return v.tag != 0 && v.file.inode == read.inode && v.file.Size == read.Size && v.file.Modified.Equal(read.Modified)
 }
 
-// place writes a version of a document to its file. The caller holds busy. Readers see the old file or the new one.
+// place writes a version of a document to its file. Readers see the old file or the new one. The caller holds busy.
 func (m *mirror) place(name string, data []byte, tag int64) error {
 	tmp, err := writeTemporary(m.root, string(data))
 	if err != nil {
 		return err
 	}
+	// A rename replaces the file at once, so that readers see no part.
 	if err := m.root.Rename(tmp, name); err != nil {
 		_ = m.root.Remove(tmp)
 		return fmt.Errorf("writing the skill: %w", err)
@@ -303,8 +308,8 @@ func (m *mirror) removeFile(name string) error {
 	return nil
 }
 
-// put changes a document and then its file. of names the version that may be replaced, given that of the file. A
-// conflict is ErrChanged; the directory is up to date then.
+// put changes a document and then its file. of returns the version that may be replaced, given the file's version. A
+// conflict gives ErrChanged after the directory was updated.
 func (m *mirror) put(name string, data []byte, of func(version) (int64, bool)) error {
 	return m.change(name, of, func(ctx context.Context, tag int64) error {
 		tag, err := m.of.Write(ctx, name, data, tag)
@@ -325,13 +330,15 @@ func (m *mirror) remove(name string, of func(version) (int64, bool)) error {
 	})
 }
 
-// change makes one change to the version that of names.
+// change makes one change to the version that of returns.
 func (m *mirror) change(
 	name string, of func(version) (int64, bool), do func(ctx context.Context, tag int64) error,
 ) error {
+	// Not the caller's context: a change must not stop between the document and its file.
 	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
 	defer cancel()
 	m.busy.Lock()
+	// The version is read under busy, so that no other change comes in between.
 	tag, ok := of(m.version(name))
 	err := error(ErrChanged)
 	if ok {
@@ -340,6 +347,7 @@ func (m *mirror) change(
 	m.busy.Unlock()
 	switch {
 	case errors.Is(err, database.ErrConflict), errors.Is(err, ErrChanged):
+		// The copy is out of date, so the caller would fail again without a refresh.
 		m.refresh(ctx)
 		return ErrChanged
 	case err != nil:
@@ -351,7 +359,7 @@ func (m *mirror) change(
 	return nil
 }
 
-// The versions that a change may replace.
+// Versions that a change may replace.
 func absent(version) (int64, bool)   { return database.Absent, true }
 func whatever(version) (int64, bool) { return database.Any, true }
 func thatOf(read Skill) func(version) (int64, bool) {

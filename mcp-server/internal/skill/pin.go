@@ -13,13 +13,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// ErrPinned refuses to change a skill that a person has pinned.
+// ErrPinned refuses a change of a skill that a person has pinned.
 var ErrPinned = errors.New("the skill is pinned")
 
-// ErrManyPins refuses a pin that exceeds the bound on pinned sources: a run gets the sources of all pinned skills.
+// ErrManyPins refuses a pin if all pinned sources would be too large together: a run gets all of them.
 var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d MiB in all", runapi.MaxSkills>>20)
 
-// PinIn lets skills be pinned. Their sources are kept in a folder that code cannot reach.
+// PinIn enables pins. It stores their sources in a folder that code cannot reach.
 func (s *Store) PinIn(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -31,7 +31,7 @@ func (s *Store) PinIn(dir string) error {
 	return nil
 }
 
-// Pinned reports whether a skill is pinned, or another one that is imported by its name.
+// Pinned reports whether a skill is pinned, or another skill that is imported by the same name.
 func (s *Store) Pinned(name string) bool { return s.isPinned(name) || s.isPinned(twin(name)) }
 
 func (s *Store) isPinned(name string) bool {
@@ -43,7 +43,7 @@ func (s *Store) isPinned(name string) bool {
 	return err == nil
 }
 
-// Pins returns the sources of the pinned skills of a language, by file name. A run imports these.
+// Pins returns the sources of the pinned skills of a language, by file name. A run imports these sources.
 func (s *Store) Pins(python bool) (map[string]string, error) {
 	//defence:skill-pin permits
 	if s.pins == nil {
@@ -70,7 +70,7 @@ func (s *Store) Pins(python bool) (map[string]string, error) {
 	return files, nil
 }
 
-// hidePinned lists the pinned skills. It moves the files that they replace from Skills to hidden.
+// hidePinned returns the pinned skills. It moves the files that they replace from Skills to hidden.
 func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
 	//defence:skill-pin permits
 	if s.pins == nil {
@@ -87,19 +87,20 @@ func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
 	return pinned.Skills, err
 }
 
-// Sum names a source: its SHA-256, in hexadecimal digits.
+// Sum returns the SHA-256 of a source, in hexadecimal digits.
 func Sum(source string) string {
 	sum := sha256.Sum256([]byte(source))
 	return hex.EncodeToString(sum[:])
 }
 
-// Pin pins a skill to a source, given by the Sum that a person has seen. Tools then refuse to change the skill, and
-// runs import this source, even if code changes the file in the directory. If the skill has another source by now, the
-// error is ErrChanged.
+// Pin pins a skill to the source with this Sum, which a person has seen. Tools then refuse to change the skill, and
+// runs import this source even if code changes the file. If the skill has another source by now, the error is
+// ErrChanged.
 func (s *Store) Pin(name, sum string) error {
 	if s.pins == nil {
 		return errors.New("skills cannot be pinned: there is no folder for it")
 	}
+	// The person has seen a source, and code may have changed the file since.
 	_, source, err := s.Read(name)
 	if err == nil && Sum(source) != sum {
 		err = ErrChanged
@@ -135,19 +136,21 @@ func (s *Store) checkPinSize(name, source string) error {
 	return nil
 }
 
-// Unpin ends a Pin. Before, it writes the pinned source to the directory, because code may have changed the file. It
-// also removes a file that Python would import in place of the skill.
+// Unpin ends a pin. First it writes the pinned source to the directory, because code may have changed the file. It also
+// removes a file that Python would import instead of the skill.
 func (s *Store) Unpin(name string) error {
 	if !s.isPinned(name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	_, source, err := s.pins.Read(name)
+	// A file with the twin's name would be imported instead of the skill.
 	if err == nil && !s.readOnly && s.taken(name) != nil {
 		err = s.remove(twin(name))
 	}
 	if err == nil && !s.readOnly {
 		_, err = s.write(name, source)
 	}
+	// The pin goes last: after an error before it, runs still import the pinned source.
 	if err == nil {
 		err = s.pins.remove(name)
 	}
@@ -157,7 +160,7 @@ func (s *Store) Unpin(name string) error {
 	return nil
 }
 
-// Restore restores a skill, whether or not it exists.
+// Restore writes a skill, whether or not it exists.
 func (s *Store) Restore(name, source string) (Skill, error) {
 	switch {
 	case s.readOnly:
@@ -169,6 +172,7 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 	case s.Pinned(name):
 		return Skill{}, ErrPinned
 	}
+	// Two writes at once could both find room and exceed the bound together.
 	s.making.Lock()
 	defer s.making.Unlock()
 	if err := s.room(name, len(source)); err != nil {
@@ -177,12 +181,13 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 	return s.write(name, source)
 }
 
-// write writes a skill over whatever has its name.
+// write writes a skill over any entry with its name.
 func (s *Store) write(name, source string) (Skill, error) {
 	for try := 1; ; try++ {
 		before, _, err := s.readFile(name)
 		create := err != nil && !errors.Is(err, ErrChanged) // no file, or one that is not a skill or cannot be read
 		if create {
+			// The entry may be a link or a folder that code made, which a write must not follow.
 			_ = s.clear(File(name))
 		}
 		k, err := s.replace(name, source, before, create)
@@ -192,7 +197,7 @@ func (s *Store) write(name, source string) (Skill, error) {
 	}
 }
 
-// remove removes whatever has the name of a skill.
+// remove removes any entry with the name of a skill.
 func (s *Store) remove(name string) error {
 	if s.mirror != nil {
 		return s.mirror.remove(File(name), whatever)
@@ -200,8 +205,8 @@ func (s *Store) remove(name string) error {
 	return s.clear(File(name))
 }
 
-// clear removes an entry of the directory. A folder with something in it may be another user's: it is moved aside, and
-// removed as far as that is possible.
+// clear removes an entry of the directory. A folder with content may belong to another user, so it is moved aside and
+// removed as far as possible.
 func (s *Store) clear(file string) error {
 	if s.root.Remove(file) == nil {
 		return nil

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Share adds the skills of another store that may allows, for reading only. A skill of the store's own hides one that
-// has the same name or is imported by it.
+// Share adds the skills of another store for which may returns true, for reading only. A skill of this store hides a
+// shared one with the same name or import name.
 func (s *Store) Share(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
 
-// withShared adds the shared skills to a listing of the store's own.
+// withShared adds the shared skills to a listing of this store.
 func (s *Store) withShared(l Listing) Listing {
 	if s.shared == nil {
 		return l
@@ -28,8 +28,9 @@ func (s *Store) withShared(l Listing) Listing {
 	return l
 }
 
-// Imported are the files of the skills that code may import, by name: those whose names occur in it, and in skills that
-// are imported in turn, as many as fit in the bound. Names are searched for as text: one skill too many does no harm.
+// Imported returns the files of the skills that code may import, by name. These are skills whose names occur in the
+// code, or in such a skill, as far as they fit into room bytes. The search is by text, because an unneeded skill does
+// no harm.
 func (s *Store) Imported(code string, room int) map[string]string {
 	files := map[string]string{}
 	names := s.Names()
@@ -43,7 +44,7 @@ func (s *Store) Imported(code string, room int) map[string]string {
 			_, source, err := s.Read(name)
 			size := len(file) + len(source)
 			if err != nil || size > room {
-				continue // the import fails and says so
+				continue // the import fails with an error
 			}
 			room -= size
 			files[file] = source

@@ -1,9 +1,11 @@
-// Package skill stores skills: modules in one directory, which code sees as /skills/<name>.ts, or those in Python as
-// /skills/<name>.py. The name of the latter ends in .py everywhere.
+// Package skill stores skills: modules in one directory. Code sees them as /skills/<name>.ts, or as /skills/<name>.py
+// if they are in Python. The name of a Python skill always ends in .py.
 //
-// Threat: sandboxed code writes to the directory. A name, a link, a size, a number of files or a description may be an
-// attack on this process or on the model. So everything is opened through os.Root, only regular files with one link and
-// a plain name count as skills, every number is bounded, and a description is one short line of printable text.
+// Threat: sandboxed code writes to the directory. A name, a link, a size, a number of files or a description may attack
+// this process or the model.
+//
+// Contract: all files are opened through os.Root. Only regular files with one link and a plain name count as skills.
+// Every number is bounded. A description is one short line of printable text.
 package skill
 
 import (
@@ -22,24 +24,24 @@ import (
 )
 
 const (
-	// MaxSize is the largest skill, in bytes.
+	// MaxSize bounds a skill, in bytes.
 	MaxSize = 256 << 10
-	// MaxPatch is the largest patch, in bytes: one that replaces all of the largest skill.
+	// MaxPatch bounds a patch, in bytes. It allows a patch that replaces all of the largest skill.
 	MaxPatch = 2*MaxSize + 64<<10
-	// MaxCount is how many skills are listed, and how many there may be when one is made.
+	// MaxCount bounds the listed skills, and the existing ones when a skill is created.
 	MaxCount = 200
-	// MaxTotal is how many bytes they may have in all.
+	// MaxTotal bounds all skills together, in bytes.
 	MaxTotal = 16 << 20
-	// maxEntries is how many directory entries are read.
+	// maxEntries bounds the directory entries that are read.
 	maxEntries = 2000
-	// headSize is how much of a file is read for its description.
+	// headSize is the part of a file that is read for its description, in bytes.
 	headSize = 8 << 10
-	// The extensions of skills' files. That of Python belongs to the name.
+	// The extensions of skills' files. The extension .py belongs to the skill's name.
 	extension = ".ts"
 	python    = ".py"
 )
 
-// The errors that callers distinguish.
+// Errors that callers distinguish.
 var (
 	ErrNotFound = errors.New("no such skill")
 	ErrName     = errors.New("not a skill name")
@@ -63,27 +65,28 @@ type Skill struct {
 type Listing struct {
 	// Skills is sorted by name.
 	Skills []Skill
-	// Skipped counts what is not a skill, by reason.
+	// Skipped counts the files that are not skills, by reason.
 	Skipped map[string]int
-	// strays says why each file that is not a skill is none, by its name.
+	// strays maps each file that is not a skill to the reason.
 	strays map[string]string
 	// hidden are the directory's files that pinned sources replace.
 	hidden []Skill
 }
 
-// Store is the skills of one directory. It is safe for concurrent use, even while code changes the directory.
+// Store gives access to the skills of one directory. It is safe for concurrent use, even while code changes the
+// directory.
 type Store struct {
 	root     *os.Root
 	making   sync.Mutex // held from room to the end of the write
 	dir      string
 	readOnly bool
-	pins     *Store // of PinIn or PinInDatabase
-	shared   *Store // of Share, which may allows
+	pins     *Store // from PinIn or PinInDatabase
+	shared   *Store // from Share; may filters it
 	may      func(name string) bool
-	mirror   *mirror // of OpenMirror
+	mirror   *mirror // from OpenMirror
 }
 
-// Open opens the directory. With readOnly every change is refused with ErrReadOnly.
+// Open opens the directory. If readOnly is set, every change fails with ErrReadOnly.
 func Open(dir string, readOnly bool) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -108,7 +111,7 @@ func (s *Store) ReadOnly() bool { return s.readOnly }
 // IsPython reports whether a skill of that name is written in Python.
 func IsPython(name string) bool { return strings.HasSuffix(name, python) }
 
-// File is the name of a skill's file.
+// File returns the name of a skill's file.
 func File(name string) string {
 	if IsPython(name) {
 		return name
@@ -116,8 +119,8 @@ func File(name string) string {
 	return name + extension
 }
 
-// twin is the other name of a skill in Python by which it is imported, as _ stands for -: open-report.py is imported as
-// open_report.py is. It is empty where there is none.
+// twin returns the other name by which a Python skill is imported, or "". In imports _ stands for -, so open-report.py
+// and open_report.py have one import name.
 func twin(name string) string {
 	dashes, lines := strings.ReplaceAll(name, "_", "-"), strings.ReplaceAll(name, "-", "_")
 	switch {
@@ -128,10 +131,10 @@ func twin(name string) string {
 	case name == lines:
 		return dashes
 	}
-	return "" // a name with both is no other's
+	return "" // a name with both characters has no single twin
 }
 
-// taken is ErrTaken if something has the other name of a skill.
+// taken returns ErrTaken if an entry has the twin's name.
 func (s *Store) taken(name string) error {
 	other := twin(name)
 	if other == "" {
@@ -143,8 +146,8 @@ func (s *Store) taken(name string) error {
 	return fmt.Errorf("%w: %s", ErrTaken, other)
 }
 
-// ValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, of which the first is a
-// letter or digit, and .py after them if it is written in Python.
+// ValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, starting with a letter or
+// digit. The name of a Python skill has .py after them.
 func ValidName(name string) bool { return validBase(strings.TrimSuffix(name, python)) }
 
 func validBase(name string) bool {
@@ -166,7 +169,7 @@ func notAName(name string) error {
 	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64, and .py for Python)", ErrName, name)
 }
 
-// List lists the skills with their descriptions.
+// List returns the skills with their descriptions.
 func (s *Store) List() (Listing, error) {
 	l, err := s.scan()
 	if err != nil {
@@ -178,7 +181,7 @@ func (s *Store) List() (Listing, error) {
 	return l, nil
 }
 
-// Names lists the names of the skills, sorted.
+// Names returns the names of the skills, sorted.
 func (s *Store) Names() []string {
 	l, err := s.scan()
 	if err != nil {
@@ -191,7 +194,7 @@ func (s *Store) Names() []string {
 	return names
 }
 
-// scan lists the skills without opening any: at most MaxCount, with the pinned and the shared ones.
+// scan lists at most MaxCount skills, with the pinned and the shared ones. It opens no file.
 func (s *Store) scan() (Listing, error) {
 	l, err := s.own()
 	if err != nil {
@@ -201,6 +204,7 @@ func (s *Store) scan() (Listing, error) {
 	if err != nil {
 		return l, err
 	}
+	// Pinned skills come first: code must not displace them by creating many files.
 	if room := max(0, MaxCount-len(pinned)); len(l.Skills) > room {
 		l.Skipped["too many skills"] += len(l.Skills) - room
 		for _, k := range l.Skills[room:] {
@@ -214,7 +218,7 @@ func (s *Store) scan() (Listing, error) {
 	return s.withShared(l), nil
 }
 
-// own lists all skills of the directory without opening any.
+// own lists all skills of the directory. It opens no file.
 func (s *Store) own() (Listing, error) {
 	l := Listing{Skipped: map[string]int{}, strays: map[string]string{}}
 	dir, err := s.root.Open(".")
@@ -236,7 +240,7 @@ func (s *Store) own() (Listing, error) {
 			base, name, is = strings.TrimSuffix(e.Name(), python), e.Name(), true
 		}
 		switch {
-		case strings.HasPrefix(e.Name(), "."): // our own unfinished writes
+		case strings.HasPrefix(e.Name(), "."): // unfinished writes of this package
 			continue
 		case !is: // notes and data beside the skills
 			l.strays[e.Name()] = "its name ends neither in " + extension + " nor in " + python
@@ -248,7 +252,7 @@ func (s *Store) own() (Listing, error) {
 		}
 		info, err := s.root.Lstat(e.Name())
 		if err != nil {
-			continue // removed in the meantime
+			continue // removed meanwhile
 		}
 		if reason := refuse(info); reason != "" {
 			l.Skipped[reason]++
@@ -263,9 +267,10 @@ func (s *Store) own() (Listing, error) {
 
 func byName(a, b Skill) int { return strings.Compare(a.Name, b.Name) }
 
-// refuse returns why a file is not a skill, or an empty string.
+// refuse returns why a file is not a skill, or "".
 func refuse(info fs.FileInfo) string {
 	switch {
+	// A link could lead to a file outside of the directory, which code cannot read itself.
 	//defence:skill-links
 	case info.Mode()&fs.ModeSymlink != 0:
 		return "symbolic link"
@@ -295,12 +300,13 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// open opens a skill for reading. It checks the file before and after opening it: both must be the same file, with only
-// one name.
+// open opens a skill for reading. It checks the file before and after opening: both checks must see the same file, with
+// only one name.
 func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)
 	}
+	// Lstat, because Stat would follow a link.
 	before, err := s.root.Lstat(File(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrNotFound, name)
@@ -324,6 +330,7 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
+	// Between Lstat and open, code may have replaced the file with a link.
 	//defence:skill-links
 	case !os.SameFile(before, info), links(info) == 0:
 		err = ErrChanged
@@ -338,13 +345,14 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 }
 
 // openFile opens an entry of the directory that is not a symbolic link. os.Root would follow a link that stays inside:
-// it opens with O_NOFOLLOW itself, but then resolves the link.
+// it opens with O_NOFOLLOW, but then resolves the link.
 func (s *Store) openFile(entry string) (*os.File, error) {
 	dir, err := s.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
+	// O_NONBLOCK, because opening a FIFO that code created would block forever.
 	flags := unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
 	//defence:skill-links
 	flags |= unix.O_NOFOLLOW
@@ -358,8 +366,8 @@ func (s *Store) openFile(entry string) (*os.File, error) {
 // readTries bounds the attempts to read a skill that is being replaced.
 const readTries = 5
 
-// Read returns a skill and its source, as valid UTF-8: the pinned source if the skill is pinned. For a file that List
-// skips, the error is ErrNotFound.
+// Read returns a skill and its source, as valid UTF-8. If the skill is pinned, this is the pinned source. For a file
+// that List skips, the error is ErrNotFound.
 func (s *Store) Read(name string) (Skill, string, error) {
 	if s.isPinned(name) {
 		return s.pins.Read(name)
@@ -371,7 +379,7 @@ func (s *Store) Read(name string) (Skill, string, error) {
 	return k, source, err
 }
 
-// readFile reads the directory's file of a skill, pinned or not.
+// readFile reads a skill's file in the directory, pinned or not.
 func (s *Store) readFile(name string) (Skill, string, error) {
 	for try := 1; ; try++ {
 		k, source, err := s.read(name)
@@ -387,6 +395,7 @@ func (s *Store) read(name string) (Skill, string, error) {
 		return Skill{}, "", err
 	}
 	defer f.Close()
+	// Bounded here too, because the file may grow after it was opened.
 	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
 		return Skill{}, "", fmt.Errorf("reading the skill: %w", err)
@@ -400,14 +409,14 @@ func (s *Store) read(name string) (Skill, string, error) {
 	}, source, nil
 }
 
-// describe reads only the head of a skill.
+// describe returns a skill's description. It reads only the head of the file.
 func (s *Store) describe(name string) string {
 	if s.isPinned(name) {
 		return s.pins.describe(name)
 	}
 	f, _, err := s.open(name)
 	if errors.Is(err, ErrNotFound) && s.shared != nil {
-		return s.shared.describe(name) // withShared asked whether it may be seen
+		return s.shared.describe(name) // withShared has checked that it may be seen
 	}
 	if err != nil {
 		return ""

@@ -14,15 +14,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 )
 
-// fileMode is the mode of skills: the group of the slots may change them.
+// fileMode is the mode of skills. The group of the slots may change them.
 const fileMode = 0o664
 
-// temporary begins the names of unfinished writes.
+// temporary is the start of the names of unfinished writes.
 const temporary = ".codeforge-"
 
 // Patch applies SEARCH/REPLACE blocks to a skill, all or none. One block with an empty SEARCH creates a skill. The
-// error is a *patch.Error if the blocks do not fit. A patch larger than MaxPatch is refused unread. If ctx ends,
-// nothing is written.
+// error is a *patch.Error if the blocks do not fit. A patch larger than MaxPatch is refused unread. If ctx ends, Patch
+// writes nothing.
 func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	switch {
 	case s.readOnly:
@@ -43,7 +43,7 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 		return Skill{}, err
 	}
 	if _, err := s.root.Lstat(File(name)); s.shared != nil && err != nil {
-		before, create = Skill{}, true // a shared skill is not changed: one of the same name hides it
+		before, create = Skill{}, true // a shared skill stays unchanged: a new one of the same name hides it
 	}
 	out, err := patch.Apply(ctx, source, blocks, MaxSize)
 	if err == nil {
@@ -60,8 +60,8 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	return s.replace(name, out, before, create)
 }
 
-// room refuses a skill of this size for which there is no room: one more than there may be, or one that grows. The
-// caller holds making.
+// room returns ErrFull if a skill of this size does not fit: a new one beyond MaxCount, or a growth beyond MaxTotal.
+// The caller holds making.
 func (s *Store) room(name string, size int) error {
 	l, err := s.own()
 	if err != nil {
@@ -76,13 +76,14 @@ func (s *Store) room(name string, size int) error {
 		}
 		total += k.Size
 	}
+	// A skill that shrinks always fits, so that a full store can be emptied.
 	if !is && len(l.Skills) >= MaxCount || more > 0 && total > MaxTotal {
 		return ErrFull
 	}
 	return nil
 }
 
-// replace writes a skill to a temporary file and renames it, unless the skill is no longer the one that was read.
+// replace writes a skill to a temporary file and renames it, unless the skill has changed since it was read.
 func (s *Store) replace(name, source string, before Skill, create bool) (Skill, error) {
 	if err := s.taken(name); create && err != nil {
 		return Skill{}, err
@@ -99,9 +100,10 @@ func (s *Store) replace(name, source string, before Skill, create bool) (Skill, 
 	if err != nil {
 		return Skill{}, err
 	}
+	// After a rename the name is gone, so this removes only a draft that was not used.
 	defer func() { _ = s.root.Remove(tmp) }()
 	if create {
-		// A link fails if the name has been taken in the meantime; a rename would not.
+		// Link fails if the name was taken meanwhile; Rename would replace the other file.
 		if err := s.root.Link(tmp, File(name)); err != nil {
 			return Skill{}, changedOr(err, fs.ErrExist)
 		}
@@ -111,6 +113,7 @@ func (s *Store) replace(name, source string, before Skill, create bool) (Skill, 
 	if err != nil {
 		return Skill{}, changedOr(err, fs.ErrNotExist)
 	}
+	// Code may have changed the file since it was read, and its change must not be lost.
 	if inode(now) != before.inode || !now.ModTime().Equal(before.Modified) || now.Size() != before.Size {
 		return Skill{}, ErrChanged
 	}
@@ -127,14 +130,16 @@ func changedOr(err, changed error) error {
 	return fmt.Errorf("writing the skill: %w", err)
 }
 
-// writeTemporary writes a new file under an unguessable name.
+// writeTemporary writes a new file with an unguessable name.
 func writeTemporary(root *os.Root, source string) (name string, err error) {
 	name = temporary + strings.ToLower(rand.Text())
+	// O_EXCL and O_NOFOLLOW: code can create links in the directory.
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if err != nil {
 		return "", fmt.Errorf("writing the skill: %w", err)
 	}
 	_, err = f.WriteString(source)
+	// The umask would remove the group's right to write.
 	err = errors.Join(err, f.Chmod(fileMode), f.Sync(), f.Close())
 	if err != nil {
 		_ = root.Remove(name)
@@ -143,22 +148,23 @@ func writeTemporary(root *os.Root, source string) (name string, err error) {
 	return name, nil
 }
 
-// removeDrafts removes what writes have left that were killed. Of a new skill the draft is a second name.
+// removeDrafts removes the files of interrupted writes. The draft of a new skill is a second name of the skill's file.
 func (s *Store) removeDrafts() {
 	dir, err := s.root.Open(".")
 	if err != nil {
 		return
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(maxEntries) // those beyond can wait
+	names, _ := dir.Readdirnames(maxEntries) // later ones can wait
 	for _, name := range names {
+		// The seed marker has the same prefix and stays.
 		if strings.HasPrefix(name, temporary) && name != seeded {
-			_ = s.root.Remove(name) // a folder that is not empty stays
+			_ = s.root.Remove(name) // a folder with content stays
 		}
 	}
 }
 
-// Delete removes a skill, or whatever else has its name, such as a link, but never a directory.
+// Delete removes a skill, or another entry with its name, such as a link. It never removes a directory.
 func (s *Store) Delete(name string) error {
 	if s.readOnly {
 		return ErrReadOnly
@@ -188,12 +194,13 @@ func (s *Store) Delete(name string) error {
 // seeded is the file that marks a directory as seeded.
 const seeded = ".codeforge-seeded"
 
-// Seed writes the shipped skills into a directory that has never been seeded: existing files stay, and skills that the
-// user deleted do not come back. It returns how many were written.
+// Seed writes the shipped skills into a directory that has never been seeded. Existing files stay, and skills that the
+// user deleted do not return. It returns the number of written skills.
 func (s *Store) Seed(shipped fs.FS) (int, error) {
 	if s.mirror != nil {
 		return s.seedDatabase(shipped)
 	}
+	// O_EXCL decides which of two processes seeds.
 	mark, err := s.root.OpenFile(seeded, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if errors.Is(err, fs.ErrExist) {
 		return 0, nil
@@ -239,7 +246,7 @@ func (s *Store) seed(shipped fs.FS) (int, error) {
 		switch _, err := s.replace(name, string(source), Skill{}, true); {
 		case err == nil:
 			written++
-		case !errors.Is(err, ErrChanged): // the user has one of that name
+		case !errors.Is(err, ErrChanged): // the user has a skill of that name
 			return written, fmt.Errorf("seeding skill %s: %w", file, err)
 		}
 	}

@@ -1,7 +1,8 @@
-// Package tenant is what one of several clients of this server may use.
+// Package tenant defines the rights of one of several clients of this server.
 //
-// A tenant has its own surface, sessions, library and skills (cmd/mcp-server makes them); what all share, the executor,
-// the queue and the broker, tells tenants apart by what is here. The nil Tenant is the operator, who may use all.
+// A tenant has a separate surface, sessions, library and skills, which cmd/mcp-server creates. The shared parts (the
+// executor, the queue and the broker) distinguish tenants by this package. A nil Tenant is the operator, who may use
+// everything.
 package tenant
 
 import (
@@ -17,21 +18,23 @@ import (
 // Tenant is one tenant. It is immutable.
 type Tenant struct {
 	tokenfile.Tenant
-	// Share is its part of the slots.
+	// Share is the tenant's part of the slots.
 	Share *queue.Share
 }
 
 // ErrNotYours means that a run names only APIs that its tenant may not use.
 var ErrNotYours = errors.New("the tenant may use none of the APIs that the run is narrowed to")
 
-// Narrow narrows a list of APIs, of which the empty one stands for all, to those that the tenant may use. Closed says
-// that the run may not learn of others. The list is empty only where the tenant may use all.
+// Narrow narrows a list of APIs to those that the tenant may use. An empty list means all. closed means that the run
+// may not learn about others. The result is empty only if the tenant may use all.
 func (t *Tenant) Narrow(apis []string) (narrow []string, closed bool, err error) {
+	// A nil list allows all APIs.
 	//defence:tenant-apis permits
 	if t == nil || t.APIs == nil {
 		return apis, false, nil
 	}
 	if len(apis) == 0 {
+		// Not an empty list, which would mean all APIs.
 		return t.APIs, true, nil
 	}
 	own := slices.DeleteFunc(slices.Clone(apis), func(name string) bool { return !t.MayUse(name) })
@@ -41,21 +44,22 @@ func (t *Tenant) Narrow(apis []string) (narrow []string, closed bool, err error)
 	return own, true, nil
 }
 
-// View is the catalog as the tenant sees it: its APIs, and no mistake in those of others.
+// View returns the catalog in the tenant's view: its APIs, without the mistakes in others' APIs.
 func (t *Tenant) View(c controlapi.Catalog) controlapi.Catalog {
 	//defence:tenant-apis permits
 	if t == nil {
 		return c
 	}
+	// Problems name APIs, and the tenant must not learn about others'.
 	c.Problems = nil
 	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a controlapi.API) bool { return !t.MayUse(a.Name) })
 	return c
 }
 
-// mark begins the name of a session that is a tenant's. No other session's begins with it.
+// mark is the start of a tenant's session name. Other session names never start with it.
 const mark = "@"
 
-// Session is the name of one of the tenant's sessions, as all parts of the server know it.
+// Session returns the name of a tenant's session, in the form that all parts of the server use.
 func (t *Tenant) Session(session string) string {
 	//defence:tenant-sessions permits
 	if t == nil {
@@ -64,7 +68,7 @@ func (t *Tenant) Session(session string) string {
 	return mark + t.Name + " " + session
 }
 
-// Of is the name of the tenant whose session it is, or empty: it is the operator's.
+// Of returns the name of the tenant that a session belongs to, or "" for the operator.
 func Of(session string) string {
 	name, _, _ := strings.Cut(session, " ")
 	own, _ := strings.CutPrefix(name, mark)

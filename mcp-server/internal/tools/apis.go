@@ -17,11 +17,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// maxTypes is how much of an API's types.d.ts is shown, in bytes.
+// maxTypes bounds the part of an API's types.d.ts that is shown, in bytes.
 const maxTypes = 100 << 10
 
-// listed is one API in the answer of list_apis, with the fields that a model needs to call it. Clients read reference
-// and restricted_methods of every entry, so the answer has them even if they are null or empty.
+// listed is one API in the answer of list_apis, with the fields that a model needs to call the API. Clients read
+// reference and restricted_methods of every entry, so both are present even if null or empty.
 type listed struct {
 	Name              string              `json:"name"`
 	Description       string              `json:"description"`
@@ -57,11 +57,12 @@ func (s *Surface) addAPIs() {
 	}, s.getInstructions)
 }
 
-// firstCatalog is how long a call waits for the proxy if the server has just started.
+// firstCatalog is how long a call waits for the proxy's catalog after the server's start.
 const firstCatalog = 5 * time.Second
 
 // catalog returns the catalog, or an empty one if the proxy has never answered.
 func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
+	// Version is empty only before the first catalog.
 	if c := s.published(); c.Version != "" {
 		return c
 	}
@@ -71,7 +72,7 @@ func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
 	return s.published()
 }
 
-// listAPIs answers with a JSON array in content[0], followed only by what the model must know.
+// listAPIs answers with a JSON array in content[0]. Notes for the model follow in later blocks.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	example := `{"query": "refund a charge"}`
 	if name := exampleAPI(s.published()).Name; name != "" {
@@ -84,11 +85,13 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	query := a.Text("query", "what to do, in a few words", false)
 	operation := a.Text("operation", `a method and path, a tool or a type, e.g. "POST /v1/refunds"`, false)
 	explain := a.Flag("explain") // for codeforge api search --explain
+	// An operation is an exact name and a query is not, so the answer to both could only guess.
 	if query != "" && operation != "" {
 		a.Mistake("operation: found with query; want one of them")
 	}
 	cat := s.catalog(ctx)
 	list, names := []listed{}, []string{}
+	// All names are collected, also with api set, to suggest a similar one.
 	for _, api := range cat.APIs {
 		names = append(names, api.Name)
 		if only == "" || api.Name == only {
@@ -103,6 +106,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if err := a.Err(); err != nil {
 		return failure(err.Error()), nil
 	}
+	// An empty list would look like a system without APIs.
 	if cat.Version == "" {
 		return failure("The proxy has not answered yet. Try again in a moment."), nil
 	}
@@ -111,6 +115,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 			return text(found), nil
 		}
 	}
+	// The short list is text and no JSON array: an array of so many APIs would fill the model's context.
 	if len(list) > maxListed {
 		return text(append([]string{shortList(list)}, s.listNotes(ctx, cat, list, only)...)...), nil
 	}
@@ -122,19 +127,20 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 }
 
 const (
-	// maxListed is how many APIs list_apis describes. If there are more, each gets one line, and those beyond maxListBytes
-	// only their names, up to as many bytes again.
+	// maxListed is the largest number of APIs that list_apis describes in full. More APIs get one line each, up to
+	// maxListBytes; the rest get only their names, up to as many bytes again.
 	maxListed    = 20
 	maxListBytes = 4 << 10
 )
 
-// shortList is a line for each of many APIs.
+// shortList returns one line for each of many APIs.
 func shortList(list []listed) string {
 	var b, rest strings.Builder
 	fmt.Fprintf(&b, `%d APIs. list_apis({"query": "what to do"}) finds operations, {"api": "name"} tells all of one.`,
 		len(list))
 	left := 0
 	for _, l := range list {
+		// The first host is enough to recognise an API.
 		host := ""
 		if len(l.Domains) > 0 {
 			host = l.Domains[0]
@@ -142,6 +148,7 @@ func shortList(list []listed) string {
 		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, signature.Clean(l.Description, 60), host,
 			strings.Join(l.Credentials, " "))
 		switch {
+		// The bound is shared by all APIs, and one long description must not use it up.
 		case len(line) > 300 || b.Len()+len(line) > maxListBytes:
 			if rest.Len()+len(l.Name) > maxListBytes {
 				left++
@@ -161,7 +168,7 @@ func shortList(list []listed) string {
 	return b.String()
 }
 
-// listNotes are the blocks after the array.
+// listNotes returns the blocks after the array.
 func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listed, only string) []string {
 	var notes []string
 	if note := serverNote(list); note != "" && only == "" {
@@ -179,6 +186,7 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 			notes = append(notes, groups)
 		}
 	}
+	// The groups already lead to the types of single operations, which need fewer tokens than the whole file.
 	if only != "" && list[0].Types && !documented {
 		notes = append(notes, s.types(ctx, only)...)
 	}
@@ -196,9 +204,10 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 	return notes
 }
 
-// types is types.d.ts. A long one is cut at the end of a line, followed by how to read on.
+// types returns types.d.ts. A long file is cut at the end of a line, and a note follows.
 func (s *Surface) types(ctx context.Context, api string) []string {
 	body, err := s.cfg.Control.Types(ctx, api)
+	// Not an error: the file may have been removed since the catalog.
 	if errors.Is(err, controlapi.ErrNotFound) {
 		return nil
 	}
@@ -206,6 +215,7 @@ func (s *Surface) types(ctx context.Context, api string) []string {
 		return []string{"types.d.ts could not be read."}
 	}
 	defer body.Close()
+	// One byte more than is shown, to tell a file of exactly maxTypes bytes from a longer one.
 	text, err := io.ReadAll(io.LimitReader(body, maxTypes+1))
 	switch {
 	case err != nil:
@@ -213,13 +223,14 @@ func (s *Surface) types(ctx context.Context, api string) []string {
 	case len(text) <= maxTypes:
 		return []string{string(text)}
 	}
+	// Half a line of TypeScript could read as another type.
 	if end := bytes.LastIndexByte(text, '\n'); end > 0 {
 		text = text[:end+1]
 	}
 	return []string{strings.ToValidUTF8(string(text), ""), "types.d.ts goes on: this is its beginning."}
 }
 
-// mistakes counts the problems that keep something from loading.
+// mistakes returns the number of problems that keep an API from loading.
 func mistakes(cat controlapi.Catalog) (n int) {
 	for _, p := range cat.Problems {
 		if !p.Warning {
@@ -229,7 +240,7 @@ func mistakes(cat controlapi.Catalog) (n int) {
 	return n
 }
 
-// listing returns an API as the model sees it.
+// listing returns an API in the form that the model reads.
 func listing(api controlapi.API) listed {
 	l := listed{
 		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
@@ -241,6 +252,7 @@ func listing(api controlapi.API) listed {
 	}
 	for _, t := range api.Credentials {
 		l.Credentials = append(l.Credentials, t.Name)
+		// Most credentials belong in a header, so only other places are listed.
 		if !slices.Equal(t.In, []string{"header"}) {
 			if l.CredentialsIn == nil {
 				l.CredentialsIn = map[string][]string{}
@@ -258,7 +270,7 @@ func notNil(s []string) []string {
 	return s
 }
 
-// arrayOfLines returns a JSON array with one element per line.
+// arrayOfLines returns a JSON array with one element on each line.
 func arrayOfLines(list []listed) string {
 	lines := make([]string, len(list))
 	for i, l := range list {

@@ -12,11 +12,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
-// maxShown is the longest request, in bytes, that a client is asked to show: who cannot see the whole of it must not be
-// asked about it. Others wait for the command line.
+// maxShown is the longest request that a client is asked to show, in bytes. A user must see the whole request to
+// approve it, so longer ones wait for the command line.
 const maxShown = 6000
 
-// The values of the form's one field. Clients accept forms without their user, so that an empty one is not an answer.
+// Values of the form's only field. Some clients accept forms without asking their user, so an empty form is not an
+// answer.
 const (
 	decision    = "decision"
 	approveOnce = "approve once"
@@ -25,7 +26,7 @@ const (
 	refuseIt    = "refuse"
 )
 
-// approver asks the user of a client about requests that wait.
+// approver returns a function that asks a client's user about waiting requests.
 func approver(ask question.Asker) func(context.Context, approvalapi.Held) execution.Answer {
 	return func(ctx context.Context, h approvalapi.Held) execution.Answer {
 		form, ok := approvalForm(h)
@@ -33,14 +34,14 @@ func approver(ask question.Asker) func(context.Context, approvalapi.Held) execut
 			return execution.Unanswered
 		}
 		a, err := ask(ctx, form)
-		if err != nil { // it cannot ask, or the request waits no more
+		if err != nil { // the client cannot ask, or the request no longer waits
 			return execution.Unanswered
 		}
 		return answered(a)
 	}
 }
 
-// approvalForm is the question about a request. It is false for one that is too long to be shown.
+// approvalForm returns the question about a request. It returns false if the request is too long to be shown.
 func approvalForm(h approvalapi.Held) (question.Question, bool) {
 	text := shown(h)
 	if len(text) > maxShown {
@@ -51,8 +52,7 @@ func approvalForm(h approvalapi.Held) (question.Question, bool) {
 	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
 }
 
-// shown returns the request as a person sees it. CodeForge's own words come first, the words of code or of a server
-// last.
+// shown returns the request as a person sees it. CodeForge's text comes first, and the text of code or a server last.
 func shown(h approvalapi.Held) string {
 	var b strings.Builder
 	who := "Code that the model wrote"
@@ -66,8 +66,7 @@ func shown(h approvalapi.Held) string {
 	return b.String()
 }
 
-// block writes what code wrote as a block of code in Markdown, which begins after an empty line alone: each line of it
-// behind a prefix.
+// block writes text from code as a Markdown code block: after an empty line, with a prefix on each line.
 func block(b *strings.Builder, first string, headers []string, body string) {
 	lines := append([]string{first}, headers...)
 	if body != "" {
@@ -76,20 +75,23 @@ func block(b *strings.Builder, first string, headers []string, body string) {
 	}
 	b.WriteByte('\n')
 	for _, line := range lines {
+		// The prefix stops code from writing lines that look like CodeForge's own text.
 		b.WriteString("    | " + visible.Line(line) + "\n")
 	}
 }
 
-// answered is what a user decided. Only an explicit choice is a decision: a form that was dismissed, or accepted
-// without one, is none.
+// answered returns a user's decision. Only an explicit choice is a decision. A form that was dismissed, or accepted
+// without a choice, is unanswered.
 func answered(a question.Answer) execution.Answer {
 	var content map[string]any
+	// A content that is no object cannot be a choice.
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {
 		return execution.Unanswered
 	}
 	//defence:explicit-approval permits
 	once := content[decision] == approveOnce
 	switch {
+	// Declining needs no field.
 	case a.Action == question.Decline:
 		return execution.Refused
 	case a.Action == question.Accept && once:

@@ -14,27 +14,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// argumentSpec is what a tool takes.
+// argumentSpec describes the arguments of a tool.
 type argumentSpec struct {
 	Tool string
 	// Names lists every argument.
 	Names []string
-	// Example is one right arguments object, as JSON.
+	// Example is one valid arguments object, as JSON.
 	Example string
-	// MaxBytes is how long the arguments may be as JSON. Zero means maxArgumentBytes.
+	// MaxBytes bounds the arguments as JSON, in bytes. Zero means maxArgumentBytes.
 	MaxBytes int
 }
 
 const (
-	// maxArgumentBytes is how long the arguments of a tool may be as JSON if its argumentSpec does not say.
+	// maxArgumentBytes bounds the arguments of a tool as JSON, in bytes, if its argumentSpec sets no bound.
 	maxArgumentBytes = 16 << 10
-	// maxArgumentMistakes is how many mistakes of one call are reported.
+	// maxArgumentMistakes is the largest number of mistakes reported for one call.
 	maxArgumentMistakes = 10
-	// maxArguments is how many arguments are read, wrong ones included.
+	// maxArguments is the largest number of arguments that are read, unknown ones included.
 	maxArguments = 100
-	// maxEntry is how long an entry of a list of names may be as JSON, in bytes.
+	// maxEntry bounds an entry of a list of names as JSON, in bytes.
 	maxEntry = 512
-	// maxNumber is how long a number may be, in bytes.
+	// maxNumber bounds the text of a number, in bytes.
 	maxNumber = 64
 )
 
@@ -50,10 +50,11 @@ func (e *argumentError) Error() string {
 }
 
 // argumentReader reads the arguments of a tool call one by one and collects the mistakes, so that a model can correct
-// all of them at once: each names the argument, what was found and what is wanted. Make it with readArguments.
+// all of them at once. Each mistake names the argument, the value found and the value wanted. Create it with
+// readArguments.
 //
-// Threat: arguments of any size and number. Their sizes are checked before they are parsed, and the number of mistakes
-// reported is bounded.
+// Threat: arguments of any size and number. Contract: sizes are checked before parsing, and the number of reported
+// mistakes is bounded.
 type argumentReader struct {
 	spec       argumentSpec
 	values     map[string]json.RawMessage
@@ -61,12 +62,13 @@ type argumentReader struct {
 	unreported int
 }
 
-// readArguments begins to read raw, which is an object or absent. Unknown arguments are mistakes.
+// readArguments starts to read raw, which is an object or absent. Unknown arguments are mistakes.
 func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 	r := &argumentReader{spec: spec}
 	if len(raw) == 0 || string(raw) == "null" {
 		return r
 	}
+	// Checked before parsing, which takes many times the memory of the text.
 	//defence:tool-bounds
 	if most := cmp.Or(spec.MaxBytes, maxArgumentBytes); len(raw) > most {
 		r.Mistake(fmt.Sprintf("found %d bytes of arguments, want at most %d", len(raw), most))
@@ -85,6 +87,7 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 		if slices.Contains(spec.Names, name) {
 			continue
 		}
+		// Looking for a similar name takes time, so mistakes that are not reported skip it.
 		if len(r.mistakes) == maxArgumentMistakes {
 			r.unreported++
 			continue
@@ -100,7 +103,7 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 	return r
 }
 
-// readMembers reads an object, no further than maxArguments members. It is nil for anything else.
+// readMembers reads an object, at most maxArguments members. It returns nil for any other value.
 func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more bool) {
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return nil, false
@@ -121,7 +124,7 @@ func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more b
 	return values, false
 }
 
-// Text reads a string. A required one may not be missing or blank.
+// Text reads a string. A required string must not be missing or blank.
 func (r *argumentReader) Text(name, want string, required bool) string {
 	raw, ok := r.value(name)
 	if !ok {
@@ -141,7 +144,7 @@ func (r *argumentReader) Text(name, want string, required bool) string {
 	return s
 }
 
-// Texts reads an array of at most most strings. One string counts as an array of one.
+// Texts reads an array of at most most strings. A single string counts as an array of one.
 func (r *argumentReader) Texts(name, want string, most int) []string {
 	raw, ok := r.value(name)
 	if !ok {
@@ -162,6 +165,7 @@ func (r *argumentReader) Texts(name, want string, most int) []string {
 		return list
 	}
 	var one string
+	// A string that starts with [ is most likely an array in quotes, not the name of one entry.
 	if json.Unmarshal(raw, &one) == nil && !strings.HasPrefix(strings.TrimSpace(one), "[") {
 		return []string{one}
 	}
@@ -169,12 +173,14 @@ func (r *argumentReader) Texts(name, want string, most int) []string {
 	return nil
 }
 
-// Number reads a number from above zero to most. Digits in a string count as a number. Absent gives otherwise.
+// Number reads a number above zero and at most most. Digits in a string count as a number. An absent number is
+// otherwise.
 func (r *argumentReader) Number(name, want string, most, otherwise float64) float64 {
 	raw, ok := r.value(name)
 	if !ok {
 		return otherwise
 	}
+	// Bounded before parsing: no useful number is longer.
 	if len(raw) > maxNumber {
 		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return otherwise
@@ -187,6 +193,7 @@ func (r *argumentReader) Number(name, want string, most, otherwise float64) floa
 			n, err = strconv.ParseFloat(strings.TrimSpace(s), 64)
 		}
 	}
+	// Written so that NaN, which ParseFloat accepts, is a mistake too.
 	if err != nil || !(n > 0 && n <= most) {
 		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return otherwise
@@ -194,9 +201,10 @@ func (r *argumentReader) Number(name, want string, most, otherwise float64) floa
 	return n
 }
 
-// Flag reads true or false, perhaps as a string. Absent is false. After a mistake it is not to be used.
+// Flag reads true or false, which may be a string. Absent means false. The result is meaningless after a mistake.
 func (r *argumentReader) Flag(name string) bool {
 	raw, ok := r.value(name)
+	// The trim accepts a string as well as a boolean.
 	switch strings.ToLower(strings.Trim(string(raw), `"`)) {
 	case "true":
 		return true
@@ -209,13 +217,13 @@ func (r *argumentReader) Flag(name string) bool {
 	return false
 }
 
-// value is an argument that is present and not null.
+// value returns an argument that is present and not null.
 func (r *argumentReader) value(name string) (json.RawMessage, bool) {
 	raw, ok := r.values[name]
 	return raw, ok && string(raw) != "null"
 }
 
-// Mistake adds a mistake. Those beyond maxArgumentMistakes are only counted.
+// Mistake adds a mistake. Beyond maxArgumentMistakes it only counts.
 func (r *argumentReader) Mistake(text string) {
 	if len(r.mistakes) == maxArgumentMistakes {
 		r.unreported++
@@ -224,14 +232,15 @@ func (r *argumentReader) Mistake(text string) {
 	r.mistakes = append(r.mistakes, text)
 }
 
-// Full reports whether maxArgumentMistakes mistakes are known, so that no further one is reported.
+// Full reports whether maxArgumentMistakes is reached, so that further mistakes are not reported.
 func (r *argumentReader) Full() bool { return len(r.mistakes) == maxArgumentMistakes }
 
-// Err is all mistakes as an *argumentError, or nil.
+// Err returns all mistakes as an *argumentError, or nil.
 func (r *argumentReader) Err() error {
 	if len(r.mistakes) == 0 {
 		return nil
 	}
+	// Err may be called more than once, so the list is copied.
 	list := slices.Clone(r.mistakes)
 	if r.unreported > 0 {
 		list = append(list, fmt.Sprintf("and %d more", r.unreported))
@@ -259,12 +268,12 @@ func describeJSON(raw json.RawMessage) string {
 	return strings.TrimSpace(kind + " " + cutShort(s))
 }
 
-// maxDescribed is how much of a value is looked at to describe it, in bytes: 40 characters and white space before them.
+// maxDescribed bounds the part of a value that is read to describe it, in bytes: 40 characters after white space.
 const maxDescribed = 400
 
 func quoteShort(s string) string { return strconv.Quote(cutShort(s)) }
 
-// cutShort is the first 40 characters.
+// cutShort returns the first 40 characters.
 func cutShort(s string) string {
 	n := 0
 	for i := range s {

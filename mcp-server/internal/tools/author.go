@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
-// writers counts the calls that may change skills, because the folder does not tell which call changed a file. The zero
-// value is ready.
+// writers counts the calls that may change skills, because a folder does not record which call changed a file. The zero
+// value is ready to use.
 type writers struct {
 	mu     sync.Mutex
 	active int
@@ -18,7 +18,7 @@ type writers struct {
 }
 
 // begin counts a call. The caller calls end once, after it has read the folder for the last time. alone means that no
-// other call could change a skill meanwhile. last means that no other call is under way.
+// other call could change a skill meanwhile. last means that no other call is running.
 func (w *writers) begin() (end func() (alone, last bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -29,20 +29,22 @@ func (w *writers) begin() (end func() (alone, last bool)) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.active--
+		// Another call may have begun and ended meanwhile, so the number of calls that run now is not enough.
 		return first && w.begun == begun, w.active == 0
 	}
 }
 
-// importedSkill matches an import of a skill, in both languages.
+// importedSkill matches an import of a skill in TypeScript or Python.
 var importedSkill = regexp.MustCompile(`\b(?:from|import)\s*\(?\s*["'](?:/skills/|\./)[\w-]+\.ts["']|` +
 	`\b(?:from|import)\s+skills\b[^\n]*`)
 
-// ownChanges returns the changes that code has made in /skills. Code that does not mention skills made no changes, and
-// code that ran alone made all. Other code made the changes of files that it names outside of imports.
+// ownChanges returns the changes in /skills that code has made. Code that ran alone made all changes, and code that
+// does not mention skills made none. Other code made the changes of files that it names outside of imports.
 func ownChanges(code string, alone bool, changes []skill.Change) []skill.Change {
 	if !strings.Contains(code, "skills") {
 		return nil
 	}
+	// Code that only imports a skill has not written it.
 	rest := importedSkill.ReplaceAllString(code, "")
 	return slices.DeleteFunc(slices.Clone(changes), func(c skill.Change) bool {
 		name := regexp.QuoteMeta(strings.TrimSuffix(c.Name, ".py"))

@@ -10,25 +10,27 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// MaxParams bounds everything in a message except the arguments of a tool, in bytes of JSON: names, URIs, cursors,
-// progress tokens, _meta, and what initialize says about the client, which is kept as long as its session.
+// MaxParams bounds everything in a message except a tool's arguments, in bytes of JSON: names, URIs, cursors, progress
+// tokens, _meta, and the client's data from initialize, which a session stores.
 const MaxParams = 16 << 10
 
-// The limits of subscriptions, which are kept as long as their sessions.
+// Bounds of subscriptions, which are stored as long as their sessions.
 const (
 	maxSubscribed    = 64
 	maxSubscriptions = 4096 // of all sessions
 )
 
-// bounded refuses messages whose params are longer than MaxParams. Package argument bounds the arguments of tools.
+// bounded rejects messages whose params are longer than MaxParams. argumentReader bounds the arguments of tools.
 func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		var params any = req.GetParams()
 		if call, ok := params.(*mcp.CallToolParamsRaw); ok && call != nil {
 			rest := *call
+			// Arguments have a larger bound, and encoding them again here would cost memory.
 			rest.Arguments = nil
 			params = &rest
 		}
+		// Encoded again, because the SDK keeps only the decoded params.
 		text, err := json.Marshal(params)
 		//defence:message-bounds
 		if err != nil || len(text) > MaxParams {
@@ -39,22 +41,24 @@ func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// subscriptions counts what sessions are subscribed to.
+// subscriptions counts the subscriptions of each session.
 type subscriptions struct {
 	mu  sync.Mutex
 	all int
 	of  map[*mcp.ServerSession]map[string]bool
 }
 
-// take adds a subscription. It reports whether there is room for it.
+// take adds a subscription. It returns false if a bound is reached.
 func (s *subscriptions) take(server *mcp.Server, session *mcp.ServerSession, uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.of[session]
 	if mine == nil {
+		// Sessions that ended are removed only here, when another session subscribes.
 		s.sweep(server)
 		mine = map[string]bool{}
 	}
+	// Subscribing twice to one skill takes one place.
 	if mine[uri] {
 		return true
 	}

@@ -6,22 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// excerptBuffer keeps what a run printed on one stream, in valid UTF-8 and bounded memory: all of a short output, head
-// and tail of a long one. Lengths are counted in characters (Unicode code points), the unit of OUTPUT_LIMIT. Make it
-// with newExcerpt; it is not safe for concurrent use.
+// excerptBuffer stores the output of one stream of a run in valid UTF-8 and bounded memory. It keeps all of a short
+// output, and the head and tail of a long one. Lengths count characters (Unicode code points), the unit of
+// OUTPUT_LIMIT. Create it with newExcerpt. It is not safe for concurrent use.
 type excerptBuffer struct {
 	limit int
 	head  strings.Builder // the first limit characters
 	heads int             // characters in head
-	tail  []byte          // what followed, at least its last limit characters
+	tail  []byte          // the text after the head, at least the last limit characters
 	tails int             // characters in tail
 	total int             // characters written
 }
 
-// newExcerpt makes a buffer from which up to limit characters can be shown. A limit below 1 shows nothing.
+// newExcerpt returns a buffer that can show up to limit characters. A limit below 1 shows no text.
 func newExcerpt(limit int) *excerptBuffer { return &excerptBuffer{limit: max(limit, 0)} }
 
-// WriteString adds to the end.
+// WriteString appends s.
 func (b *excerptBuffer) WriteString(s string) {
 	n := utf8.RuneCountInString(s)
 	b.total += n
@@ -37,6 +37,7 @@ func (b *excerptBuffer) WriteString(s string) {
 	}
 	b.tail = append(b.tail, s...)
 	b.tails += n
+	// Trimmed only at twice the limit: trimming on each write would copy the tail each time.
 	if b.tails > 2*b.limit+4096 {
 		drop := prefixLength(string(b.tail), b.tails, b.tails-b.limit)
 		b.tail = append(b.tail[:0], b.tail[drop:]...)
@@ -44,14 +45,15 @@ func (b *excerptBuffer) WriteString(s string) {
 	}
 }
 
-// Len is how many characters were written in all.
+// Len returns the number of all written characters.
 func (b *excerptBuffer) Len() int { return b.total }
 
-// Text is what was written, if that is at most limit characters; otherwise its head and tail, limit characters in all,
-// and between them a line with the number of characters left out, which is also the second result. limit may not exceed
-// the one given to newExcerpt.
+// Text returns the written text if it has at most limit characters. Otherwise it returns head and tail, limit
+// characters together, with a line between them that counts the omitted characters. The second result is that count.
+// limit must not exceed the limit of newExcerpt.
 func (b *excerptBuffer) Text(limit int) (string, int) {
 	limit = min(max(limit, 0), b.limit)
+	// A short output is complete in head.
 	if b.total <= limit {
 		return b.head.String(), 0
 	}
@@ -69,7 +71,7 @@ func (b *excerptBuffer) Text(limit int) (string, int) {
 	return fmt.Sprintf("%s\n[... %d characters left out ...]\n%s", head, left, tail), left
 }
 
-// prefixLength is the length in bytes of the first n characters of s, which has total of them.
+// prefixLength returns the length in bytes of the first n characters of s. total is the number of characters in s.
 func prefixLength(s string, total, n int) int {
 	switch {
 	case n <= 0:

@@ -26,8 +26,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// The keys of _meta under which a result has the run's receipt, its runapi.Exit, and the notes in words for a person.
-// They are for programs: a model does not see them.
+// Keys of _meta under which a result has the run's receipt, its runapi.Exit, and the notes for a person. Programs read
+// them; a model does not see them.
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
@@ -35,15 +35,15 @@ const (
 )
 
 const (
-	// maxNamed is how many APIs a run may be narrowed to.
+	// maxNamed is the largest number of APIs that a run may be narrowed to.
 	maxNamed = 200
-	// escaped is how many bytes of JSON one byte of a string can become.
+	// escaped is the largest number of JSON bytes for one byte of a string.
 	escaped = 6
 	// leastTimeout is the shortest time limit of a run: sandboxd counts milliseconds.
 	leastTimeout = time.Millisecond
 )
 
-// executeExample is a call of execute_code, with an API that exists.
+// executeExample returns an example call of execute_code, with an existing API if there is one.
 func executeExample(cat controlapi.Catalog) string {
 	apis := ""
 	if name := exampleAPI(cat).Name; name != "" {
@@ -52,8 +52,9 @@ func executeExample(cat controlapi.Catalog) string {
 	return `{"code": "console.log(1 + 1)", ` + apis + `"timeout": 30}`
 }
 
-// exampleAPI is an API that examples name: one with a credential if there is one.
+// exampleAPI returns an API for examples, preferably one with a credential.
 func exampleAPI(cat controlapi.Catalog) controlapi.API {
+	// The first API serves as an example only if no API has a credential.
 	var first controlapi.API
 	for _, a := range cat.APIs {
 		switch {
@@ -89,7 +90,7 @@ func (s *Surface) addExecute() {
 	}, s.executeCode)
 }
 
-// executeCode carries out a call, which may ask the client's user.
+// executeCode handles a call, which may ask the client's user.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return s.desk.Call(ctx, req, s.caller(req), func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
 		return s.execute(ctx, req, ask)
@@ -98,6 +99,7 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 
 // execute reads the arguments, runs the code and renders the result.
 func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
+	// Mistakes end the call before a slot is taken.
 	r, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
 		return failure(err.Error())
@@ -106,9 +108,11 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	r.Tenant = s.cfg.Tenant
 	s.logText(ctx, ">>> ", r.Code)
 	report := s.report(ctx, req)
+	// The recording starts before the run waits for a slot, so that the history shows waiting runs.
 	recording := s.begin(req, &r, report.Running)
 	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
 	stdout, stderr := newExcerpt(s.cfg.OutputLimit), newExcerpt(s.cfg.OutputLimit)
+	// Counted before the first snapshot, so that a call that changes a skill in between is noticed.
 	endWriting := s.writers.begin()
 	before := s.snapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
@@ -117,10 +121,12 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 		report.Printed(e.Stdout)
 		recording.Print(e.Stdout, e.Stderr)
 	})
+	// A plan is asked about after the run, whose slot is free again.
 	plan := s.planned(ctx, r, o, ask)
 	report.Stop()
 	after := s.snapshot()
 	all := after.Since(before)
+	// Ended only after the last snapshot, for the same reason.
 	alone, last := endWriting()
 	changes := ownChanges(r.Code, alone, all)
 	if len(all) > 0 {
@@ -135,7 +141,7 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
 	})
 	s.recordVersions(req, o.Run, changes)
-	if last { // the store skips versions that it has
+	if last { // the store skips versions that it already has
 		s.recordVersions(req, "", all)
 	}
 	s.end(recording, o, err, res)
@@ -143,16 +149,16 @@ func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask que
 	return res
 }
 
-// scrubTime bounds how long the proxy may take to scrub a text for the log.
+// scrubTime is how long the proxy may take to scrub a text for the log.
 const scrubTime = 2 * time.Second
 
-// logText logs code or output for DEBUG_MODE, with token names in place of credentials. It leaves a text out if the
-// proxy does not scrub it.
+// logText logs code or output for DEBUG_MODE, with token names instead of credentials. It omits a text that the proxy
+// does not scrub.
 func (s *Surface) logText(ctx context.Context, mark, text string) {
 	if !s.cfg.Debug {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrubTime) // a stopped run has output, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrubTime) // a cancelled run has output, too
 	defer cancel()
 	scrubbed, err := s.cfg.Control.Scrub(ctx, []string{text})
 	if err != nil || len(scrubbed) != 1 {
@@ -162,11 +168,11 @@ func (s *Surface) logText(ctx context.Context, mark, text string) {
 	s.cfg.Log.Debug(mark+scrubbed[0], logline.Tag("debug"))
 }
 
-// private reports whether runs share no files and are given copies of the skills that they import: tenants' runs, and
-// all runs if skills are in Postgres.
+// private reports whether runs share no files and get copies of the skills that they import. This holds for tenants'
+// runs, and for all runs if skills are in Postgres.
 func (s *Surface) private() bool { return s.cfg.Tenant != nil || s.cfg.Skills.Mirrored() }
 
-// snapshot is the state of the skills that a run can change. A private run changes none.
+// snapshot returns the state of the skills that a run can change. A private run cannot change skills.
 func (s *Surface) snapshot() skill.Snapshot {
 	if s.private() {
 		return skill.Snapshot{}
@@ -174,7 +180,7 @@ func (s *Surface) snapshot() skill.Snapshot {
 	return s.cfg.Skills.Snapshot()
 }
 
-// skillNames are the names of the skills that code can import.
+// skillNames returns the names of the skills that code can import.
 func (s *Surface) skillNames(after skill.Snapshot) []string {
 	if s.private() {
 		return s.cfg.Skills.Names()
@@ -182,7 +188,7 @@ func (s *Surface) skillNames(after skill.Snapshot) []string {
 	return after.Names()
 }
 
-// traceparent is the trace that a request belongs to, or empty: https://www.w3.org/TR/trace-context/
+// traceparent returns the trace that a request belongs to, or "": https://www.w3.org/TR/trace-context/
 func traceparent(meta mcp.Meta) string {
 	text, _ := meta["traceparent"].(string)
 	part := strings.Split(text, "-")
@@ -197,13 +203,13 @@ func traceparent(meta mcp.Meta) string {
 	return text
 }
 
-// maxMistakes is how many mistakes a model is shown.
+// maxMistakes is the largest number of type mistakes that a model is shown.
 const maxMistakes = 8
 
-// mistakes are those for which code was not run, a line each.
+// mistakes returns the type mistakes because of which the code was not run, one line each.
 func (s *Surface) mistakes(o execution.Outcome) []string {
 	now, cancel := context.WithCancel(context.Background())
-	cancel() // only what was known when the run began counts
+	cancel() // so that Say does not wait for documents still being read
 	var out []string
 	for i, m := range o.Exit.Mistakes {
 		if i == maxMistakes {
@@ -214,8 +220,8 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 	return out
 }
 
-// executeArguments reads the arguments of execute_code. If the code was in a fence, fenced is true and r.Code is the
-// text inside.
+// executeArguments reads the arguments of execute_code. If the code was in a Markdown fence, fenced is true and r.Code
+// is the text inside.
 func (s *Surface) executeArguments(
 	ctx context.Context, raw json.RawMessage,
 ) (r execution.Request, fenced bool, err error) {
@@ -223,9 +229,11 @@ func (s *Surface) executeArguments(
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
 		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + maxArgumentBytes,
 	})
+	// The fence goes first: the bound and the language apply to the code inside.
 	var tag string
 	r.Code, tag, fenced = unfence(a.Text("code", "a TypeScript module as a string", true))
 	r.Python = s.language(a, tag)
+	// Checked here and by sandboxd: this error names the argument.
 	if n := len(r.Code); n > runapi.MaxCode {
 		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
 	}
@@ -233,6 +241,7 @@ func (s *Surface) executeArguments(
 	most := s.cfg.TimeoutMax.Seconds()
 	want := fmt.Sprintf("a number of seconds above 0, at most %.0f", most)
 	seconds := a.Number("timeout", want, most, s.cfg.TimeoutDefault.Seconds())
+	// sandboxd counts milliseconds, so a shorter time would become 0.
 	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
 	if raw := a.Texts("apis", "an array of names from list_apis", maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)
@@ -240,7 +249,7 @@ func (s *Surface) executeArguments(
 	return r, fenced, a.Err()
 }
 
-// knownAPIs checks names against the catalog, each once.
+// knownAPIs checks names against the catalog. It returns each name once.
 func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []string) []string {
 	var known, out []string
 	cat := s.catalog(ctx)
@@ -258,6 +267,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 		case seen[name]:
 		case is[name]:
 			out = append(out, name)
+		// Looking for a similar name takes time, so it stops when no further mistake is reported.
 		//defence:tool-bounds
 		case a.Full():
 			a.Mistake("")
@@ -269,7 +279,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 	return out
 }
 
-// noSuchAPI is the mistake of naming an API that is not active.
+// noSuchAPI returns the mistake for the name of an API that is not active.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
 	near := typo.Nearest(name, len(name)/2, known)
@@ -284,7 +294,7 @@ func noSuchAPI(arg, name string, known []string) string {
 	return m + "; list_apis lists them"
 }
 
-// caller is the session of a call, as all parts of the server know it.
+// caller returns the session of a call, in the form that all parts of the server use.
 func (s *Surface) caller(req *mcp.CallToolRequest) string {
 	if s.cfg.Tenant == nil {
 		return caller(req)
@@ -292,7 +302,7 @@ func (s *Surface) caller(req *mcp.CallToolRequest) string {
 	return s.cfg.Tenant.Session(caller(req))
 }
 
-// caller is whose turn in the queue a call takes: its session's, or for HTTP clients without sessions, that of the
+// caller returns the owner of a call's turn in the queue. That is the session, or for HTTP clients without sessions the
 // client's name and machine.
 func caller(req *mcp.CallToolRequest) string {
 	if req.Extra != nil {
@@ -313,14 +323,14 @@ func caller(req *mcp.CallToolRequest) string {
 	return req.Extra.Header.Get(CallerHeader) + " " + name
 }
 
-// CallerHeader is the machine that calls. The transport sets it on every request, whatever the client has sent.
+// CallerHeader names the calling machine. The transport sets it on every request, and overwrites a client's value.
 const CallerHeader = "X-Codeforge-Caller"
 
-// SessionHeader is the session as its client names it, which stays the same when the session is begun anew after a
-// restart. The transport sets it, as it does CallerHeader, where there are sessions.
+// SessionHeader is the session ID that the client uses. It stays the same if the session is restored after a restart.
+// The transport sets it like CallerHeader, if the server has sessions.
 const SessionHeader = "X-Codeforge-Session"
 
-// report sends the client progress notifications, if it asked for them.
+// report sends the client progress notifications, if the client asked for them.
 func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *reporter {
 	token := req.Params.GetProgressToken()
 	if token == nil {
@@ -334,13 +344,15 @@ func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *reporte
 	}})
 }
 
-// explain is the only function that tells a model why a run has no exit. The cause is logged.
+// explain returns the reason, for a model, why a run has no exit. It is the only function that does so. The caller logs
+// the cause.
 func explain(err error, o execution.Outcome) voice.Text {
 	var busy *queue.BusyError
 	var frozen *execution.FrozenError
 	switch {
 	case errors.As(err, &frozen):
 		return frozenNote(frozen.Alarm)
+	// No wait means that the queue itself was full; a wait means that no slot became free in time.
 	case errors.As(err, &busy) && busy.Waited == 0:
 		return voice.Say("Busy: all slots are taken and %N runs are already waiting. Nothing was run. "+
 			"Try again in a moment, with fewer calls at once.", "%N", strconv.Itoa(busy.Waiting))
@@ -359,7 +371,7 @@ func explain(err error, o execution.Outcome) voice.Text {
 		"{tell the user to |}check the server's log for run %RUN.", "%RUN", o.Run)
 }
 
-// logSkip logs what was skipped in the skills directory.
+// logSkip logs the files that were skipped in the skills directory.
 func logSkip(log *slog.Logger, skipped map[string]int) {
 	for reason, n := range skipped {
 		log.Warn("skipped in the skills directory", logline.Tag("skill"), slog.String("reason", reason), slog.Int("count", n))

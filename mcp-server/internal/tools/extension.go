@@ -18,13 +18,13 @@ import (
 // skillsExtension is the Skills extension (SEP-2640): skills/list and skills/get.
 const skillsExtension = "io.modelcontextprotocol/skills"
 
-// skillsPage is how many skills one answer to skills/list contains.
+// skillsPage is the largest number of skills in one answer to skills/list.
 const skillsPage = 50
 
-// extensionName is what the extension allows as a name. A skill with another name is still a resource.
+// extensionName matches the names that the extension allows. Skills with other names are still resources.
 var extensionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// entry is a skill in the extension's terms: a directory with SKILL.md and the module.
+// entry is a skill in the extension's form: a directory with SKILL.md and the module.
 type entry struct {
 	URI         string      `json:"uri"`
 	Frontmatter front       `json:"frontmatter"`
@@ -98,7 +98,7 @@ func (h *shelf) extensionGet(_ context.Context, ss *mcp.ServerSession, p *getPar
 	return res, err
 }
 
-// resultType is the field that every result has from revision 2026-07-28 on.
+// resultType returns the field that each result has since protocol revision 2026-07-28.
 func resultType(ss *mcp.ServerSession) string {
 	if p := ss.InitializeParams(); p != nil && p.ProtocolVersion >= "2026-07-28" {
 		return "complete"
@@ -106,9 +106,10 @@ func resultType(ss *mcp.ServerSession) string {
 	return ""
 }
 
-// list answers one page, beginning after the skill that the cursor names.
+// list returns one page of skills, starting after the skill that the cursor names.
 func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 	res := &listResult{Skills: []entry{}, Cacheable: private}
+	// The cursor is a name and not an offset: skills may come and go between two pages.
 	if cursor != "" && !extensionName.MatchString(cursor) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not a cursor of skills/list"}
 	}
@@ -116,6 +117,7 @@ func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 		return !extensionName.MatchString(n) || n <= cursor
 	})
 	for _, name := range names {
+		// Each skill is read from the disk, so a client that has gone must not keep this running.
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -123,6 +125,7 @@ func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 			res.NextCursor = res.Skills[skillsPage-1].Frontmatter.Name
 			break
 		}
+		// A skill that was removed since the listing is skipped.
 		if e, ok := h.entry(name); ok {
 			res.Skills = append(res.Skills, e)
 		}
@@ -130,20 +133,21 @@ func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 	return res, nil
 }
 
-// get answers the entry of one skill by the URI of its SKILL.md.
+// get returns the entry of the skill whose SKILL.md has the URI.
 func (h *shelf) get(uri string) (*getResult, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(uri, skillURI), "/SKILL.md")
 	e, ok := entry{}, false
 	if extensionName.MatchString(name) {
 		e, ok = h.entry(name)
 	}
+	// The same skill has several spellings in a URI, and only the canonical one is answered.
 	if !ok || e.URI != uri {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no skill with this uri"}
 	}
 	return &getResult{Skill: e, Cacheable: private}, nil
 }
 
-// entry describes a skill, or reports that it is gone.
+// entry describes a skill. It returns false if the skill no longer exists.
 func (h *shelf) entry(name string) (entry, bool) {
 	k, source, err := h.surface.cfg.Skills.Read(name)
 	if err != nil {

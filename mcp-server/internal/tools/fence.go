@@ -8,10 +8,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// fence matches a line that opens or closes a block of code in Markdown.
+// fence matches a line that opens or closes a Markdown code block.
 var fence = regexp.MustCompile("^ {0,3}```[ \t]*([\\w+#.-]*)[ \t]*$")
 
-// fenceLanguages maps the word behind an opening fence to a language.
+// fenceLanguages maps the word after an opening fence to a language.
 var fenceLanguages = map[string]string{
 	"ts": runapi.LanguageTypeScript, "tsx": runapi.LanguageTypeScript, "mts": runapi.LanguageTypeScript,
 	"js": runapi.LanguageTypeScript, "jsx": runapi.LanguageTypeScript, "mjs": runapi.LanguageTypeScript,
@@ -19,17 +19,19 @@ var fenceLanguages = map[string]string{
 	"py": runapi.LanguagePython, "python": runapi.LanguagePython, "python3": runapi.LanguagePython,
 }
 
-// unfence returns the code inside a fence, with its line numbers, and the word behind the opening fence. It is fenced
-// only if the first and the last line are fences and no other line begins with one. Python rejects such a text, and in
-// TypeScript it ends with a TypeError at once, so unfence never changes a program that works.
+// unfence returns the code inside a Markdown fence, with its line numbers kept, and the word after the opening fence.
+// Code is fenced only if its first and last lines are fences and no other line starts with one. Python rejects such a
+// text, and TypeScript ends it with a TypeError at once. So unfence never changes a program that works.
 func unfence(code string) (inside, tag string, fenced bool) {
 	lines := strings.Split(strings.TrimRight(code, " \t\r\n"), "\n")
 	first := 0
+	// Empty lines before the fence do not count.
 	for first < len(lines)-1 && strings.TrimSpace(lines[first]) == "" {
 		first++
 	}
 	opening := fence.FindStringSubmatch(strings.TrimRight(lines[first], "\r"))
 	last := len(lines) - 1
+	// One fence alone is no block.
 	if opening == nil || first == last || strings.TrimSpace(lines[last]) != "```" {
 		return code, "", false
 	}
@@ -38,12 +40,13 @@ func unfence(code string) (inside, tag string, fenced bool) {
 			return code, "", false
 		}
 	}
+	// The fence's line stays empty, so that errors name the line numbers that the model wrote.
 	lines[first] = ""
 	return strings.Join(lines[:last], "\n") + "\n", opening[1], true
 }
 
-// fencedLanguage returns the language that the word behind a fence names. It is empty for an empty word. An unknown
-// word, or one that contradicts the argument language, is a mistake.
+// fencedLanguage returns the language that the word after a fence names, or "" for an empty word. An unknown word is a
+// mistake, and so is a contradiction to the argument language.
 func fencedLanguage(a *argumentReader, tag, language string) string {
 	tagged := fenceLanguages[strings.ToLower(tag)]
 	switch {
@@ -57,17 +60,18 @@ func fencedLanguage(a *argumentReader, tag, language string) string {
 
 var (
 	fenceInside = regexp.MustCompile("(?m)^ {0,3}```")
-	// longText matches the beginning of a comment or string in which a line can be a fence.
+	// longText matches the start of a comment or string in which a line can look like a fence.
 	longText = regexp.MustCompile("\"\"\"|'''|`|/\\*")
-	// prose matches a sentence with which models begin an answer.
+	// prose matches a sentence with which models often start an answer.
 	prose = regexp.MustCompile(`^(?:Here|Sure|Okay|Ok|Certainly|Below|This|The|Let|I|First|Now|To)\b[,!']?` +
 		`(?: [\w',./-]+)+[.:!]?\r?$`)
 	firstBad = regexp.MustCompile(`main\.(?:ts:|py", line )(\d{1,7})`)
 )
 
-// hasProse reports whether code that could not be parsed has text around it. That is a fence outside of strings and
-// comments, or a sentence as its first line that the parser rejected.
+// hasProse reports whether unparsable code has text around it. Such text is a fence outside of strings and comments, or
+// a sentence in the first line that the parser rejected.
 func hasProse(code, words string) bool {
+	// A fence after the start of a long string or comment may be part of the code.
 	if at := fenceInside.FindStringIndex(code); at != nil {
 		return !longText.MatchString(code[:at[0]])
 	}

@@ -20,28 +20,29 @@ import (
 )
 
 const (
-	// results is how many results a search shows, typed how many of them with types; the others are a line each.
+	// results is the largest number of results of a search. The first typed results show types; the others are one line
+	// each.
 	results = 16
 	typed   = 3
-	// maxCost is what results may cost at most, and maxTyped what each one with types may, in tokens.
+	// maxCost bounds all results together, and maxTyped each result with types, in tokens.
 	maxCost  = 640 // with headers and notes, 95 of a hundred answers stay below 700
 	maxTyped = 140
-	// An answer whose best result has less than weakShare of the question's words, and is less like it than
-	// weakMeaning, does not fit well.
+	// An answer fits badly if its best result has less than weakShare of the question's words, and a similarity below
+	// weakMeaning.
 	weakShare   = 0.45
 	weakMeaning = 0.5
 	// maxQuestion bounds a question, in bytes.
 	maxQuestion = 1000
 )
 
-// finder keeps the indexes of tools, skills, and APIs of which only the configuration is known.
+// finder caches the indexes of tools, skills, and APIs without a document.
 type finder struct {
 	mu     sync.Mutex
 	tools  map[string]toolIndex // by server
 	skills *search.Index
-	listed []skill.Skill // that skills is of
+	listed []skill.Skill // the skills that are indexed
 	apis   *search.Index
-	bare   []controlapi.API // that apis is of
+	bare   []controlapi.API // the APIs that are indexed
 }
 
 type toolIndex struct {
@@ -49,18 +50,18 @@ type toolIndex struct {
 	index *search.Index
 }
 
-// source is where something can be found: exactly one of doc, server, skills and apis is set.
+// source is a searchable collection: exactly one of doc, server, skills and apis is set.
 type source struct {
 	index  *search.Index
 	doc    *apidoc.Doc
 	server string
 	tools  []signature.Tool
 	skills []skill.Skill
-	apis   []controlapi.API // without a document, or servers that have not started
-	store  *skill.Store     // of skills
+	apis   []controlapi.API // APIs without a document, or servers that have never started
+	store  *skill.Store     // the store of the skills
 }
 
-// places are all of them, or those of one API.
+// places returns all sources, or the sources of one API.
 func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only string) []source {
 	var out []source
 	for _, d := range s.docs(ctx) {
@@ -76,6 +77,7 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 			continue
 		}
 		known := false
+		// A server that never ran has no index, and counts as bare.
 		if api.Server != nil && s.cfg.Servers != nil {
 			var tools []signature.Tool
 			if tools, known = s.cfg.Servers.Tools(api.Name); known {
@@ -86,9 +88,11 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 			bare = append(bare, api)
 		}
 	}
+	// The indexes of removed servers would stay in memory otherwise.
 	maps.DeleteFunc(s.finder.tools, func(server string, _ toolIndex) bool {
 		return !slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == server })
 	})
+	// Skills belong to no API, and an API without a document has no entries beside itself.
 	if only != "" {
 		return out
 	}
@@ -101,18 +105,19 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 	return out
 }
 
-// docs are the operations that are known.
+// docs returns the documents with known operations.
 func (s *Surface) docs(ctx context.Context) []*apidoc.Doc {
 	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
 	defer cancel()
 	return s.cfg.Library.Docs(ctx)
 }
 
-// ofTools is the index of a server's tools. The caller holds the lock.
+// ofTools returns the index of a server's tools. The caller holds the lock.
 func (f *finder) ofTools(server string, tools []signature.Tool) *search.Index {
 	same := func(a, b signature.Tool) bool {
 		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.InputSchema, b.InputSchema)
 	}
+	// Building an index takes time, and most searches find the tools unchanged.
 	if old, ok := f.tools[server]; ok && slices.EqualFunc(old.tools, tools, same) {
 		return old.index
 	}
@@ -125,6 +130,7 @@ func (f *finder) ofTools(server string, tools []signature.Tool) *search.Index {
 			}
 		})
 		first := signature.FirstSentence(t.Description)
+		// Each field is bounded: a server that fills a description with words must not lead every search.
 		b.Add(search.Entry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
 			{Text: t.Name, Weight: 3.2, Bound: 4},
 			{Text: first, Weight: 2.4, Bound: 10},
@@ -139,7 +145,7 @@ func (f *finder) ofTools(server string, tools []signature.Tool) *search.Index {
 	return f.tools[server].index
 }
 
-// ofSkills is the index of the skills. The caller holds the lock.
+// ofSkills returns the index of the skills. The caller holds the lock.
 func (f *finder) ofSkills(list []skill.Skill) *search.Index {
 	same := func(a, b skill.Skill) bool { return a.Name == b.Name && a.Description == b.Description }
 	if f.skills == nil || !slices.EqualFunc(f.listed, list, same) {
@@ -152,7 +158,7 @@ func (f *finder) ofSkills(list []skill.Skill) *search.Index {
 	return f.skills
 }
 
-// nameAndText is an entry that has a name, a text, and more words.
+// nameAndText returns an entry with a name, a text and more words.
 func nameAndText(name, text string, more ...string) search.Entry {
 	return search.Entry{Meaning: name + ". " + text, Fields: []search.Field{
 		{Text: name, Weight: 3.2, Bound: 4}, {Text: text, Weight: 2.4, Bound: 10},
@@ -160,7 +166,7 @@ func nameAndText(name, text string, more ...string) search.Entry {
 	}}
 }
 
-// ofAPIs is the index of APIs by what their configuration says. The caller holds the lock.
+// ofAPIs returns the index of APIs by their configuration. The caller holds the lock.
 func (f *finder) ofAPIs(list []controlapi.API) *search.Index {
 	same := func(a, b controlapi.API) bool {
 		return a.Name == b.Name && a.Description == b.Description && slices.Equal(a.Domains, b.Domains)
@@ -179,14 +185,14 @@ func (f *finder) ofAPIs(list []controlapi.API) *search.Index {
 	return f.apis
 }
 
-// findRequest is what list_apis is asked to find: an operation by its name, or what fits a query.
+// findRequest is a request to list_apis: an operation by its name, or a query.
 type findRequest struct {
 	api, query, operation string
 	explain               bool
 }
 
-// find answers a question, or shows an operation, a tool, a skill or a type in full. It is empty for a question about
-// an API of which only the configuration is known.
+// find answers a query, or shows an operation, a tool, a skill or a type in full. It returns "" for a query about an
+// API that has no document.
 func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, r findRequest) string {
 	places := s.places(ctx, cat, r.api)
 	if r.operation != "" {
@@ -214,7 +220,7 @@ func indexes(places []source) []*search.Index {
 	return out
 }
 
-// explainHits is why results were found, a line each.
+// explainHits returns the scores of the results, one line each.
 func explainHits(places []source, hits []search.Hit) string {
 	var b strings.Builder
 	b.WriteString("score  words  meaning  intent  share\n")
@@ -230,17 +236,19 @@ func sourceOf(places []source, h search.Hit) source {
 	return places[slices.IndexFunc(places, func(p source) bool { return p.index == h.Index })]
 }
 
-// show is the results, those of one place together.
+// show returns the results, grouped by source.
 func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
 	var b strings.Builder
 	cost, last, imported := 0, (*search.Index)(nil), false
 	for _, h := range together(hits) {
 		p := sourceOf(places, h.Hit)
+		// Only the best results are worth the tokens for types.
 		detail := apidoc.Plain
 		if h.place < typed {
 			detail = apidoc.Long
 		}
 		text := p.show(h.Entry, detail)
+		// The least detail is always shown, so that a result with large types is not lost.
 		for ; detail > apidoc.Plain && tokens(text) > maxTyped; text = p.show(h.Entry, detail) {
 			detail--
 		}
@@ -261,13 +269,13 @@ func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
 	return b.String()
 }
 
-// placed is a hit and its place among all, counted from 0.
+// placed is a hit and its rank among all hits, from 0.
 type placed struct {
 	search.Hit
 	place int
 }
 
-// together puts the hits of one index after its best one.
+// together moves the hits of each index behind the best hit of that index.
 func together(hits []search.Hit) []placed {
 	var out []placed
 	done := map[*search.Index]bool{}
@@ -285,7 +293,7 @@ func together(hits []search.Hit) []placed {
 	return out
 }
 
-// header is over the results of one place: how it is reached, or whose words they are.
+// header returns the line above the results of one source: how code reaches it, or who wrote the text.
 func (p source) header(cat controlapi.Catalog) string {
 	switch {
 	case p.doc != nil:
@@ -296,7 +304,7 @@ func (p source) header(cat controlapi.Catalog) string {
 	return ""
 }
 
-// title is how a model names a result to see all of it.
+// title returns the name with which a model asks for all of a result.
 func (p source) title(entry int) string {
 	switch {
 	case p.doc != nil:
@@ -309,7 +317,7 @@ func (p source) title(entry int) string {
 	return p.skills[entry].Name
 }
 
-// show is one result.
+// show returns one result.
 func (p source) show(entry int, detail apidoc.Detail) string {
 	switch {
 	case p.doc != nil:
@@ -332,7 +340,7 @@ func (p source) show(entry int, detail apidoc.Detail) string {
 	return line
 }
 
-// apiLine is an API of which only the configuration is known, and how code reaches it.
+// apiLine returns the line for an API without a document: its configuration, and how code reaches the API.
 func apiLine(a controlapi.API) string {
 	line := fmt.Sprintf("API %s  %s", a.Name, signature.Clean(a.Description, 120))
 	for _, t := range a.Credentials {
@@ -351,23 +359,24 @@ func apiLine(a controlapi.API) string {
 	return line
 }
 
-// callable is the line of a tool as code calls it.
+// callable returns a tool's line with the name by which code calls the tool.
 func (p source) callable(t signature.Tool, line string) string {
 	name := t.Shown()
 	return "TOOL mcp" + member(p.server) + member(name) + strings.TrimPrefix(line, name)
 }
 
-// skillLine is a skill as a search shows it.
+// skillLine returns a skill's line in a search.
 func skillLine(k skill.Skill) string {
 	return fmt.Sprintf("SKILL /skills/%s  %s", skill.File(k.Name), told(k))
 }
 
-// exported finds what a module exports, in TypeScript and in Python.
+// exported matches the exports of a module in TypeScript or Python.
 var exported = regexp.MustCompile(`(?m)^(?:(?:async )?def [^_].+|class [^_].+|` +
 	`export (?:default )?(?:async )?(?:function\*?|const|class|type|interface) .+)`)
 
-// signatures are the first lines of what a skill exports, up to so many.
+// signatures returns the first lines of a skill's exports, at most most.
 func signatures(store *skill.Store, k skill.Skill, most int) string {
+	// A module whose description addresses its reader may do the same in its code.
 	if store == nil || signature.Addressing(k.Description) {
 		return ""
 	}
@@ -383,11 +392,11 @@ func signatures(store *skill.Store, k skill.Skill, most int) string {
 	return b.String()
 }
 
-// maxExports is how many signatures of a skill are shown, maxBrief how many in a result, and maxExport how long each
-// is, in characters.
+// maxExports and maxBrief are the largest numbers of a skill's signatures in full and in a search result. maxExport
+// bounds each signature, in characters.
 const maxExports, maxBrief, maxExport = 20, 2, 160
 
-// told is a skill's description as a model reads it. A run may have written it that obeyed a hostile text.
+// told returns a skill's description for a model. A run that obeyed a hostile text may have written the description.
 func told(k skill.Skill) string {
 	if signature.Addressing(k.Description) {
 		return "(no description: it addresses its reader)"
@@ -395,8 +404,9 @@ func told(k skill.Skill) string {
 	return k.Description
 }
 
-// tokens is about how many tokens a text costs, rather too many than too few.
+// tokens estimates the number of tokens of a text, rather too high than too low.
 func tokens(s string) int {
+	// Weights are sixteenths of a token, chosen too high rather than too low.
 	n := 0
 	for _, r := range s {
 		switch {
@@ -411,7 +421,7 @@ func tokens(s string) int {
 	return n/16 + 1
 }
 
-// tokenNames are the token names of an API.
+// tokenNames returns the token names of an API.
 func tokenNames(cat controlapi.Catalog, api string) []string {
 	var out []string
 	for _, a := range cat.APIs {
@@ -424,12 +434,13 @@ func tokenNames(cat controlapi.Catalog, api string) []string {
 	return out
 }
 
-// findNotes say what else the model must know of a search.
+// findNotes returns further facts about a search that the model must know.
 func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string, hits []search.Hit) []string {
 	var notes, dark []string
 	if s.cfg.Library.Behind() {
 		notes = append(notes, "Operations of APIs are still being read: ask again in a few seconds.")
 	}
+	// Both must be low: a good match may share few words with the question.
 	if len(hits) > 0 && hits[0].Share < weakShare && hits[0].Meaning < weakMeaning {
 		note := "Nothing fits well."
 		if p := sourceOf(places, hits[0]); p.doc != nil {
@@ -453,10 +464,10 @@ func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string
 // clip cuts a list of names.
 func clip(s string, most int) string { return visible.Cut(s, most, "…") }
 
-// maxNear is how many names are offered in place of an unknown one.
+// maxNear is the largest number of names offered for an unknown name.
 const maxNear = 5
 
-// full is all of an operation, a tool, a skill or a type, in whatever API has it.
+// full returns everything about an operation, a tool, a skill or a type, from every API that has it.
 func (s *Surface) full(cat controlapi.Catalog, places []source, name string) string {
 	var found []string
 	for _, p := range places {
@@ -474,6 +485,7 @@ func (s *Surface) full(cat controlapi.Catalog, places []source, name string) str
 		case p.tools != nil:
 			for _, t := range p.tools {
 				full := p.server + "." + t.Name
+				// All three spellings of a tool's name are accepted.
 				if name == full || name == t.Name || name == "mcp."+full {
 					found = append(found, p.header(cat)+p.callable(t, t.Line())+"\n"+
 						signature.Words(t.Description, signature.MaxText)+answers(t))
@@ -488,6 +500,7 @@ func (s *Surface) full(cat controlapi.Catalog, places []source, name string) str
 		}
 	}
 	if len(found) > 0 {
+		// Several APIs may use the same name; four answers are enough to choose from.
 		return strings.Join(found[:min(len(found), 4)], "\n\n")
 	}
 	name = visible.Cut(name, maxQuestion, "")
@@ -502,7 +515,7 @@ func (s *Surface) full(cat controlapi.Catalog, places []source, name string) str
 	return text + " list_apis({\"query\": \"...\"}) searches."
 }
 
-// answers is what a tool answers, if it says so.
+// answers returns the type of a tool's result, or "" if the tool declares none.
 func answers(t signature.Tool) string {
 	if len(t.OutputSchema) == 0 {
 		return ""
@@ -510,7 +523,7 @@ func answers(t signature.Tool) string {
 	return "\n  answers " + signature.Arguments(t.OutputSchema)
 }
 
-// groups are the parts of one API, or empty if its operations are not known.
+// groups returns the groups of one API's operations, or "" if its operations are unknown.
 func (s *Surface) groups(ctx context.Context, api string) string {
 	for _, d := range s.docs(ctx) {
 		if d.Name == api {
@@ -521,17 +534,19 @@ func (s *Surface) groups(ctx context.Context, api string) string {
 	return ""
 }
 
-// maxMisses is how many requests that are no operation are remarked on, maxErrors how many answers are looked at.
+// maxMisses is the largest number of remarks on requests that match no operation. maxErrors bounds the failed requests
+// that are examined.
 const (
 	maxMisses = 2
 	maxErrors = 8
 )
 
-// misses says of requests that were answered with an error what operation they should have been. It waits for nothing.
+// misses suggests the intended operations for requests that failed with a client error. It does not wait for documents.
 func (s *Surface) misses(r controlapi.Receipt) []string {
 	var out []string
 	looked := 0
 	now, cancel := context.WithCancel(context.Background())
+	// A context that has ended keeps Docs from waiting for documents that are still being read.
 	cancel()
 	for _, x := range r.Exchanges {
 		switch x.Status {
@@ -539,6 +554,7 @@ func (s *Surface) misses(r controlapi.Receipt) []string {
 		default:
 			continue
 		}
+		// A refused request never reached the API, so its status is CodeForge's.
 		if looked++; x.Outcome != controlapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
 			continue
 		}

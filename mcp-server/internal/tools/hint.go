@@ -15,13 +15,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// hints returns sentences on what to do differently, each once, at most maxHints: the proxy's, then those for what Deno
-// refused. What code has printed itself is not repeated: a refusal's body has the hint too.
+// hints returns sentences about what to change, each once, at most maxHints. The proxy's hints come first, then hints
+// for refusals by Deno. Text that the code printed itself is not repeated: the body of a refusal has the same hint.
 func (r rendering) hints() []voice.Text {
 	stdout, _ := r.stdout.Text(r.limit)
 	stderr, _ := r.stderr.Text(r.limit)
 	printed := stderr + "\n" + stdout
 	said := func(s string) bool {
+		// Code often prints a body as JSON, in which the hint is escaped.
 		inJSON := strings.Trim(jsonText(s), `"`)
 		return s == "" || strings.Contains(printed, s) || strings.Contains(printed, inJSON)
 	}
@@ -44,7 +45,7 @@ func (r rendering) hints() []voice.Text {
 	}
 	for _, h := range r.outcome.Receipt.Hints {
 		if h.Code == controlapi.HintETag && !usesETag.MatchString(r.code) {
-			continue // most responses have one, and most code reads none
+			continue // most responses have an ETag, and most code reads none
 		}
 		t := h.Voice()
 		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
@@ -63,25 +64,26 @@ func (r rendering) hints() []voice.Text {
 	return out
 }
 
-// usesETag matches code that may read an ETag. It matches imports of skills, which can read one too.
+// usesETag matches code that may read an ETag. It also matches imports of skills, which may read one.
 var usesETag = regexp.MustCompile(`(?i)etag|if[-_]?(?:none[-_]?)?match|headobject|head_object|/skills/`)
 
-// What code printed when it read something else as JSON.
+// Output of code that read another format as JSON.
 var (
 	notJSON = mustCompile(`SyntaxError: [^\n]*(?:is not valid JSON|Unexpected end of JSON input|after JSON)|` +
 		`JSONDecodeError: `)
 	plainPath = regexp.MustCompile(`^/[A-Za-z0-9/_.~-]{0,80}$`)
 )
 
-// maxNotJSON is how many answers are named that code may have read as JSON.
+// maxNotJSON is the largest number of answers that the hint names.
 const maxNotJSON = 2
 
-// notJSON names the last answers that were no JSON, if code read one of them as JSON.
+// notJSON names the last answers that were not JSON, if the code failed to read one as JSON.
 func (r rendering) notJSON(printed string) []voice.Text {
 	if !notJSON.MatchString(printed) {
 		return nil
 	}
 	var out []voice.Text
+	// The last requests are the most likely cause of the error.
 	for _, x := range slices.Backward(r.outcome.Receipt.Exchanges) {
 		what := ""
 		switch {
@@ -91,6 +93,7 @@ func (r rendering) notJSON(printed string) []voice.Text {
 		case x.Type != "" && x.Type != "application/json":
 			what = x.Type
 		}
+		// The host may come from code, so only a valid one is repeated.
 		host, err := hostname.ParsePattern(x.Host)
 		if what == "" || err != nil {
 			continue
@@ -98,6 +101,7 @@ func (r rendering) notJSON(printed string) []voice.Text {
 		path := ""
 		if _, rest, ok := strings.Cut(x.URL, "://"+x.Host); ok {
 			rest, _, _ = strings.Cut(rest, "?")
+			// Only harmless characters are repeated: the path may hold text from code or a server.
 			if plainPath.MatchString(rest) {
 				path = rest
 			}
@@ -116,7 +120,7 @@ func (r rendering) notJSON(printed string) []voice.Text {
 	return out
 }
 
-// method is a method that is not code's own text.
+// method returns a standard method, or a phrase: code may invent a method's name.
 func method(m string) string {
 	if slices.Contains([]string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"}, m) {
 		return m
@@ -124,10 +128,11 @@ func method(m string) string {
 	return "a request to"
 }
 
-// What Deno and Python print when they refuse something themselves, or cannot do it in the sandbox.
+// Output of Deno and Python if they refuse something themselves, or cannot do it in the sandbox.
 var (
 	netRefusal = mustCompile(`Requires net access to "([^"\s]{1,300})"`)
-	// closedPort: a host without a port in domains is allowed at each, and the proxy listens at those of domains only.
+	// closedPort matches a refused connection. Deno allows every port of a host that domains lists without a port, but the
+	// proxy listens only at the ports in domains.
 	closedPort = mustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
 		`tcp connect error: Connection refused`)
 	fileRefusal  = mustCompile(`Requires (?:read|write) access to |\[Errno 30\] Read-only file system`)
@@ -152,8 +157,8 @@ var (
 	shortened = mustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
-// refusals returns hints for what Deno refused before it reached the proxy, and for what it left out. Code can print
-// anything, so a host or a skill counts only if its name is valid.
+// refusals returns hints for requests that Deno refused before they reached the proxy, and for omitted output. Code can
+// print any text, so a host or a skill counts only if its name is valid.
 func refusals(printed string, r rendering) []voice.Text {
 	printed, out := ofServers(printed, r.catalog)
 	out = append(out, r.hostRefusals(printed)...)
@@ -170,6 +175,7 @@ func refusals(printed string, r rendering) []voice.Text {
 	if folder != nil {
 		add(true, "Import it by its whole path: \"%PATH.ts\".", "%PATH", "/"+folder[1])
 	}
+	// One wrong import can match several patterns; only the most precise hint is shown.
 	isPackage := !wantsMCP && folder == nil && importRefusal.MatchString(printed)
 	add(isPackage, "Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and "+
 		"modules in /skills.")
@@ -194,12 +200,13 @@ func refusals(printed string, r rendering) []voice.Text {
 	return out
 }
 
-// hostRefusals are the hints for hosts that Deno did not let code reach.
+// hostRefusals returns hints for hosts that Deno did not let code reach.
 func (r rendering) hostRefusals(printed string) []voice.Text {
 	cat := r.catalog
 	var out []voice.Text
 	seen := map[string]bool{}
 	refused := netRefusal.FindAllStringSubmatch(printed, 50)
+	// The proxy listens at all ports in domains, so a refusal at such a port has another cause.
 	for _, m := range closedPort.FindAllStringSubmatch(printed, 50) {
 		if host, err := hostAt(m[1]); err == nil && !slices.Contains(strings.Split(elsewhere(host, cat), ", "), m[1]) {
 			refused = append(refused, m)
@@ -207,6 +214,7 @@ func (r rendering) hostRefusals(printed string) []voice.Text {
 	}
 	for _, m := range refused {
 		name := m[1]
+		// Bounded, because code can print any number of refused hosts.
 		if seen[name] || len(out) > maxHints {
 			continue
 		}
@@ -228,21 +236,21 @@ func (r rendering) hostRefusals(printed string) []voice.Text {
 	return out
 }
 
-// triedHost reports whether the run appears to have tried to reach a host. A run that succeeded may have printed the
-// text of a server, which could recommend a host to the user in this way: then the code must name the host.
+// triedHost reports whether the run most likely tried to reach a host. A successful run may only have printed a
+// server's text, which could recommend a host to the user in this way. Then the code must name the host.
 func (r rendering) triedHost(h hostname.Host) bool {
 	exit := r.outcome.Exit
 	return exit.Reason != runapi.Exited || exit.Code != 0 || strings.Contains(strings.ToLower(r.code), h.Name())
 }
 
-// noAPI is why code cannot reach a host.
+// noAPI returns the reason why code cannot reach a host.
 func noAPI(host hostname.Host, cat controlapi.Catalog) voice.Text {
 	return voice.Say("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
 		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
 		"%HOST", host.Name(), "%NEAR", suggest(host, cat))
 }
 
-// hostAt reads a host with its port, as Deno names it.
+// hostAt parses a host and port in Deno's notation.
 func hostAt(text string) (hostname.Host, error) {
 	name, digits, _ := strings.Cut(text, ":")
 	host, err := hostname.Parse(name)
@@ -253,10 +261,10 @@ func hostAt(text string) (hostname.Host, error) {
 	return host.At(uint16(port)), err
 }
 
-// maxElsewhere is how many domains a hint names.
+// maxElsewhere is the largest number of domains in one hint.
 const maxElsewhere = 4
 
-// elsewhere lists the domains that have a host, at whatever port; empty if none has.
+// elsewhere lists the domains with the same host at any port, or returns "".
 func elsewhere(h hostname.Host, cat controlapi.Catalog) string {
 	var at []string
 	for _, a := range cat.APIs {
@@ -270,7 +278,7 @@ func elsewhere(h hostname.Host, cat controlapi.Catalog) string {
 	return strings.Join(at, ", ")
 }
 
-// moduleRefusals are the hints for modules that are not there: files of the caller's, and skills.
+// moduleRefusals returns hints for modules that do not exist: the caller's local files, and skills.
 func (r rendering) moduleRefusals(printed string) []voice.Text {
 	var out []voice.Text
 	for _, m := range moduleRefusal.FindAllStringSubmatch(printed, maxHints) {
@@ -290,7 +298,7 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 	return out
 }
 
-// hintMissingClient returns the hint on a typed client that could not be imported. path begins with /code/apis/.
+// hintMissingClient returns the hint for a typed client that could not be imported. path begins with /code/apis/.
 func (r rendering) hintMissingClient(path string) voice.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
 	var known []string
@@ -300,16 +308,17 @@ func (r rendering) hintMissingClient(path string) voice.Text {
 	if slices.Contains(known, name) {
 		return voice.Say("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
 	}
+	// The name comes from the output, which code can forge.
 	if !skillWord.MatchString(name) {
 		name = "of that name"
 	}
 	return voice.Say("%WHY", "%WHY", noSuchAPI("/apis", name, known))
 }
 
-// skillWord is what a hint repeats of a path below /skills.
+// skillWord matches the part of a path below /skills that a hint may repeat.
 var skillWord = regexp.MustCompile(`^[\w-]{1,64}$`)
 
-// noSuchSkill says that a skill does not exist, and which ones do.
+// noSuchSkill reports that a skill does not exist, and lists existing ones.
 func noSuchSkill(name string, skills []string) string {
 	m := fmt.Sprintf("There is no skill %.80q.", name)
 	if near := typo.Nearest(name, len(name)/2, skills); near != "" {
@@ -321,15 +330,14 @@ func noSuchSkill(name string, skills []string) string {
 	return m
 }
 
-// explained reports whether a hint tells what ended a run, so that a result need not show all of Deno's words.
+// explained reports whether a hint explains the end of a run, so that a result can omit most of Deno's text.
 func (r rendering) explained(stderr string) bool {
 	_, words := splitError(stderr)
 	return words != "" && (len(refusals(words, rendering{catalog: r.catalog, skills: r.skills})) > 0 ||
 		len(r.notJSON(words)) > 0)
 }
 
-// suggest names the known host that a misspelt one resembles most, at its port if that is known, or returns an empty
-// string.
+// suggest names the known host that is most similar to a misspelt one, at its port if known, or returns "".
 func suggest(host hostname.Host, cat controlapi.Catalog) string {
 	var names, domains []string
 	for _, a := range cat.APIs {
@@ -351,7 +359,7 @@ func suggest(host hostname.Host, cat controlapi.Catalog) string {
 	return " Did you mean " + at + "?"
 }
 
-// noServers is why code has no mcp.
+// noServers returns the reason why mcp is not defined in code.
 func noServers(cat controlapi.Catalog) voice.Text {
 	if !hasServers(cat) {
 		return voice.Say("No MCP server is configured, so there is no mcp. {The user can add|Add} one as " +
@@ -361,16 +369,17 @@ func noServers(cat controlapi.Catalog) voice.Text {
 		"{those with \"mcp\" in list_apis|codeforge status shows them}.")
 }
 
-// serverWants matches what a server from npm says of a host that it may not reach, as its error reaches code.
+// serverWants matches a server's error about a host that the server may not reach.
 var serverWants = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net access to "([^"\s]{1,300})"`)
 
-// serverFile matches what such a server says of a file that it may not use.
+// serverFile matches a server's error about a file that the server may not use.
 var serverFile = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires (?:read|write) access to `)
 
-// ofServers takes the words of servers out of what was printed, which would otherwise read as Deno's about the code
-// itself, and returns hints for them.
+// ofServers removes servers' error lines from the output and returns hints for them. Otherwise these lines would look
+// like Deno's text about the code itself.
 func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []voice.Text) {
 	for _, m := range serverWants.FindAllStringSubmatch(printed, maxHints) {
+		// A server can write any text into its error, so only valid hosts and known servers count.
 		name, err := hostAt(m[2])
 		if err != nil || !hasServer(cat, m[1]) {
 			continue

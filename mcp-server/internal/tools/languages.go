@@ -12,17 +12,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// OfferPython is called with what the sandbox reports about Python. The tool that runs code names the languages that
-// are available.
+// OfferPython receives the sandbox's report about Python. The tool that runs code lists the available languages.
 func (s *Surface) OfferPython(p runapi.Python) {
 	old := s.languages()
 	s.python.Store(&p)
+	// Only a real change, because replacing a tool sends every client a notification.
 	if (p.Version != "") != (old.Version != "") {
 		s.addExecute()
 	}
 }
 
-// languages is what the sandbox said of Python last.
+// languages returns the sandbox's last report about Python.
 func (s *Surface) languages() runapi.Python {
 	if p := s.python.Load(); p != nil {
 		return *p
@@ -30,8 +30,8 @@ func (s *Surface) languages() runapi.Python {
 	return runapi.Python{}
 }
 
-// language reads the argument language, and reports whether it is Python. tag is the word behind the fence around the
-// code. It decides if the argument is missing.
+// language reads the argument language and reports whether it is Python. tag is the word after the code's fence. It
+// counts if the argument is missing.
 func (s *Surface) language(a *argumentReader, tag string) bool {
 	p := s.languages()
 	want := `"typescript" or "python"`
@@ -60,7 +60,7 @@ func because(problem string) string {
 	return " (" + problem + ")"
 }
 
-// What Python prints when something is missing or refused.
+// Output of Python if something is missing or refused.
 var (
 	noModule  = mustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
 	noName    = mustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
@@ -84,14 +84,15 @@ var (
 		`^\s*(?:if|for|while|with|elif|else|try|except)\b[^{]*:\s*(?:#.*)?$`)
 )
 
-// isForeign reports whether code looks like the other language, and not like the one that it is sent as.
+// isForeign reports whether code looks like the other language, and not like the language it was sent as.
 func (r rendering) isForeign() bool {
+	// Code that looks like both languages, or neither, proves nothing.
 	typescript, python := likeTypeScript.MatchString(r.code), likePython.MatchString(r.code)
 	return typescript != python && typescript == r.isPython
 }
 
-// ofLanguage are hints for code that failed because of its language. Code can print anything: only names of modules,
-// which are checked, come from there.
+// ofLanguage returns hints for code that failed because of its language. Code can print any text, so only checked names
+// of modules are taken from the output.
 func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 	if r.outcome.Exit.Code == 0 {
 		return nil
@@ -129,6 +130,7 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 	if noName.MatchString(printed) {
 		out = append(out, noServers(r.catalog))
 	}
+	// mcp.aio is awaited correctly, so it is removed before the search for await mcp.
 	if noAwait.MatchString(printed) && awaitedTool.MatchString(strings.ReplaceAll(r.code, "mcp.aio", "")) {
 		out = append(out, voice.Say("mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."))
 	}
@@ -138,7 +140,8 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 	return out
 }
 
-// unknownHosts explains that a name has no address. Python does not say which one, so they are looked for in the code.
+// unknownHosts explains that a host name has no address. Python does not name the host, so the hosts in the code are
+// checked.
 func (r rendering) unknownHosts() (out []voice.Text) {
 	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
 		if host, err := hostname.Parse(m[1]); err == nil && elsewhere(host, r.catalog) == "" && len(out) < maxHints {
@@ -151,7 +154,7 @@ func (r rendering) unknownHosts() (out []voice.Text) {
 	return out
 }
 
-// missing says what there is in the place of a module.
+// missing lists the modules that are available instead of a missing one.
 func (r rendering) missing(module string) voice.Text {
 	if name, is := strings.CutPrefix(module, "skills."); is {
 		return voice.Say("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
@@ -169,7 +172,7 @@ func (r rendering) missing(module string) voice.Text {
 		"%MODULE", top, "%THERE", there, "%ADD", r.python.Add)
 }
 
-// pythonGuide is the part of the guide on Python.
+// pythonGuide returns the guide's part about Python.
 func pythonGuide(p runapi.Python) string {
 	if p.Version == "" {
 		return ""

@@ -7,27 +7,28 @@ import (
 	"strings"
 )
 
-// pattern is a regular expression for long texts that it hardly ever matches, and words of which a match contains at
-// least one. A text without them is not given to the expression, which would take 30 ns a byte. A pattern without words
-// is always tried.
+// pattern is a regular expression for long texts that it rarely matches. Every match contains at least one of its
+// words. A text without these words skips the expression, which would take 30 ns per byte. A pattern without words is
+// always tried.
 type pattern struct {
 	expr  *regexp.Regexp
 	words []string
 }
 
-// mustCompile is regexp.MustCompile.
+// mustCompile is regexp.MustCompile for a pattern.
 func mustCompile(expr string) *pattern {
 	p := &pattern{expr: regexp.MustCompile(expr)}
-	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil { // as regexp has parsed it
+	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil { // regexp parses in the same way
 		p.words = requiredWords(tree)
 	}
 	return p
 }
 
-// requiredWords are texts of which everything that matches contains one; nil if none are known.
+// requiredWords returns texts of which each match contains at least one, or nil if none are known.
 func requiredWords(re *syntax.Regexp) []string {
 	switch re.Op { //nolint:exhaustive // what is not named can match without a certain text
 	case syntax.OpLiteral:
+		// Folded literals match several spellings, which strings.Contains would miss.
 		if re.Flags&syntax.FoldCase == 0 {
 			return []string{string(re.Rune)}
 		}
@@ -36,6 +37,7 @@ func requiredWords(re *syntax.Regexp) []string {
 	case syntax.OpConcat:
 		var best []string
 		for _, sub := range re.Sub {
+			// Longer words are rarer in most texts.
 			if w := requiredWords(sub); shortestLength(w) > shortestLength(best) {
 				best = w
 			}
@@ -66,10 +68,10 @@ func (p *pattern) possible(s string) bool {
 	return p.words == nil || slices.ContainsFunc(p.words, func(w string) bool { return strings.Contains(s, w) })
 }
 
-// MatchString is regexp's.
+// MatchString is Regexp.MatchString.
 func (p *pattern) MatchString(s string) bool { return p.possible(s) && p.expr.MatchString(s) }
 
-// FindStringSubmatch is regexp's.
+// FindStringSubmatch is Regexp.FindStringSubmatch.
 func (p *pattern) FindStringSubmatch(s string) []string {
 	if !p.possible(s) {
 		return nil
@@ -77,7 +79,7 @@ func (p *pattern) FindStringSubmatch(s string) []string {
 	return p.expr.FindStringSubmatch(s)
 }
 
-// FindAllStringSubmatch is regexp's.
+// FindAllStringSubmatch is Regexp.FindAllStringSubmatch.
 func (p *pattern) FindAllStringSubmatch(s string, n int) [][]string {
 	if !p.possible(s) {
 		return nil

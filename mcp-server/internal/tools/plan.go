@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxReply is how much of a step's answer a model is shown, in bytes, and maxReplies of how many steps.
+	// maxReply bounds a step's answer that a model is shown, in bytes. maxReplies bounds the number of such steps.
 	maxReply   = 300
 	maxReplies = 20
-	// sendTime is how long a call waits for a plan that its user approved.
+	// sendTime is how long a call waits until an approved plan is sent.
 	sendTime = 11 * time.Minute
-	// sendPoll is how often it looks.
+	// sendPoll is the interval of checks during that wait.
 	sendPoll = 200 * time.Millisecond
 )
 
-// planned says what a dry run would have sent, and with what result if the client's user could decide at once.
+// planned describes the requests of a dry run. If the client's user decides at once, it also reports the results.
 func (s *Surface) planned(
 	ctx context.Context, r execution.Request, o execution.Outcome, ask question.Asker,
 ) voice.Text {
@@ -48,11 +48,13 @@ func (s *Surface) planned(
 		"15 minutes: codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
 }
 
-// askPlan asks the client's user about a plan, where the rules of all its steps permit that, and passes the answer on.
+// askPlan asks the client's user about a plan and passes on the answer. It asks only if the rules of all steps permit
+// that.
 func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Asker) execution.Answer {
 	if p.Operator || ask == nil || ctx.Err() != nil {
 		return execution.Unanswered
 	}
+	// The receipt has only a picture of the plan, and the user must see all of it.
 	whole, err := s.cfg.Control.Plan(ctx, p.ID)
 	if err != nil {
 		return execution.Unanswered
@@ -66,17 +68,19 @@ func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Ask
 		return execution.Unanswered
 	}
 	answer := answered(a)
+	// Only an explicit answer is passed on: the plan then still waits for the command line.
 	if answer == execution.Unanswered {
 		return answer
 	}
+	// The digest ties the approval to the plan that the user saw.
 	in := planapi.Answer{Approve: answer == execution.Approved, Digest: whole.Digest}
 	if _, err := s.cfg.Control.DecidePlan(ctx, p.ID, in); err != nil {
-		return execution.Unanswered // somebody else was faster, or the configuration has changed
+		return execution.Unanswered // the plan was decided elsewhere, or the configuration has changed
 	}
 	return answer
 }
 
-// planForm is the question about a plan. It is false for one that is too long to be shown.
+// planForm returns the question about a plan. It returns false if the plan is too long to be shown.
 func planForm(p planapi.Plan) (question.Question, bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
@@ -91,6 +95,7 @@ func planForm(p planapi.Plan) (question.Question, bool) {
 			first = "CALL " + step.Server + "." + step.Tool
 		}
 		block(&b, first, step.Headers, step.Body)
+		// Checked in the loop, so that a huge plan is not built in memory.
 		if b.Len() > maxShown {
 			return question.Question{}, false
 		}
@@ -100,7 +105,7 @@ func planForm(p planapi.Plan) (question.Question, bool) {
 	return question.Question{Message: b.String(), Schema: json.RawMessage(schema)}, true
 }
 
-// sent waits until a plan has been sent, and tells what was answered.
+// sent waits until a plan has been sent, and returns the answers.
 func (s *Surface) sent(ctx context.Context, id string) string {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
@@ -109,6 +114,7 @@ func (s *Surface) sent(ctx context.Context, id string) string {
 	for {
 		p, err := s.cfg.Control.Plan(ctx, id)
 		if err != nil {
+			// The plan was approved, so an error here must not look like a refusal.
 			return "What was answered is not known: codeforge plan show " + id
 		}
 		if p.State != planapi.Running {
@@ -122,7 +128,7 @@ func (s *Surface) sent(ctx context.Context, id string) string {
 	}
 }
 
-// replies lists the results of the steps, a line each.
+// replies lists the results of the steps, one line each.
 func replies(p planapi.Plan) string {
 	var b strings.Builder
 	b.WriteString("Answers:")

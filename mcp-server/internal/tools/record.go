@@ -18,9 +18,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// begin begins to store a run, and gives it its id. running is called when the run has its slot.
+// begin starts to store a run, and sets its ID. running is called when the run has its slot.
 func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running func()) *history.Recording {
 	r.ID = execution.NewID()
+	// The session's ID acts as a password, so only its digest is stored.
 	run := historyapi.Run{ID: r.ID, Session: digest(r.Session), Narrowed: r.APIs, Language: runapi.LanguageTypeScript}
 	if r.Python {
 		run.Language = runapi.LanguagePython
@@ -29,7 +30,7 @@ func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running 
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
 	if t := s.cfg.Tenant; t != nil {
 		run.Tenant = t.Name
-		r.Client = t.Name + ": " + r.Client // in the ledger, and of an alarm
+		r.Client = t.Name + ": " + r.Client // for the ledger and for alarms
 	}
 	recording := s.cfg.History.Begin(run, r.Code)
 	r.Started = func(l runapi.Lease) {
@@ -39,7 +40,7 @@ func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running 
 	return recording
 }
 
-// client is what a client says of itself, and the revision of MCP it speaks.
+// client returns the client's name and version, and its MCP protocol version.
 func client(session *mcp.ServerSession) (name, version, protocol string) {
 	p := session.InitializeParams()
 	if p == nil {
@@ -51,7 +52,7 @@ func client(session *mcp.ServerSession) (name, version, protocol string) {
 	return name, version, p.ProtocolVersion
 }
 
-// digest tells sessions apart without their ids, which clients use like passwords.
+// digest distinguishes sessions without their IDs, which clients use like passwords.
 func digest(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:6])
@@ -80,7 +81,7 @@ func (s *Surface) end(
 	recording.End(e)
 }
 
-// recordVersions stores changes of skills by a run. run is empty if several runs could be the author.
+// recordVersions stores a run's changes of skills. run is empty if several runs could be the author.
 func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes []skill.Change) {
 	name := ""
 	if run != "" {
@@ -93,8 +94,8 @@ func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes [
 	}
 }
 
-// remarkPinned alerts the user of the pinned skills whose files changed during a run, and remarks on those that its
-// code changed.
+// remarkPinned alerts the user to pinned skills whose files changed during a run. It returns remarks on the files that
+// the run's code changed.
 func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, run string) []string {
 	own := ownChanges(code, alone, changes)
 	var out []string
@@ -113,7 +114,7 @@ func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, 
 	return out
 }
 
-// noExit is historyapi.Run.Reason for a run without an exit.
+// noExit returns historyapi.Run.Reason for a run without an exit.
 func noExit(err error) string {
 	var busy *queue.BusyError
 	var frozen *execution.FrozenError
@@ -132,14 +133,14 @@ func noExit(err error) string {
 
 // changed stores a change of a skill.
 func (s *Surface) changed(v historyapi.SkillVersion) {
-	if s.cfg.History.Mode() == history.Off || s.cfg.Tenant != nil { // versions are of the shared skills
+	if s.cfg.History.Mode() == history.Off || s.cfg.Tenant != nil { // the history has versions of the shared skills only
 		return
 	}
 	source := ""
 	if !v.Deleted {
 		var err error
 		if _, source, err = s.cfg.Skills.Read(v.Skill); err != nil {
-			return // it has changed again, which is reported too
+			return // it has changed again, which is reported separately
 		}
 	}
 	s.cfg.History.Skill(v, source)

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// maxRemarks is how many skills are remarked on, and how many strays.
+	// maxRemarks bounds the skills, and the stray files, that are remarked on.
 	maxRemarks = 5
-	// checkTime bounds the run that loads skills to see whether they do.
+	// checkTime bounds the run that tests whether skills load.
 	checkTime = 20 * time.Second
-	// checkOutput is how much of its output is read, in characters.
+	// checkOutput bounds the output of that run, in characters.
 	checkOutput = 16 << 10
-	// maxReason is how long the reason of a skill that does not load may be, in characters.
+	// maxReason bounds the reason why a skill does not load, in characters.
 	maxReason = 160
 )
 
-// checker loads skills without running them: each is imported behind a module that throws, and all modules of a graph
-// are read and linked before the first is run.
+// checker loads skills without running them. It imports each skill after a module that throws. Deno reads and links all
+// modules of a graph before it runs the first one.
 const checker = `for (const name of %s) {
   try {
     await import("data:text/javascript," + encodeURIComponent(
@@ -46,18 +46,19 @@ for name in %s:
         print(json.dumps({"name": name, "reason": f"{type(e).__name__}: {e}"}))
 `
 
-// loadFailure is a line that a checker prints.
+// loadFailure is one line of a checker's output.
 type loadFailure struct{ Name, Reason string }
 
-// place is where Deno says that a module is wrong.
+// place matches the position in a skill that Deno reports as wrong.
 var place = regexp.MustCompile(`at file://[/\w-]*?(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
 
-// remarks says what is wrong with skills that have just been written. To find out, they are loaded in the sandbox, in a
-// run of their own that executes none of them. If that is not possible, remarks does not say how they load.
+// remarks reports problems of skills that were just written. A separate run loads the skills in the sandbox without
+// executing them. If that run fails, remarks says only what it can tell without it.
 func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []skill.Change) []string {
 	var typescript, python []string
 	for _, c := range changes {
 		switch {
+		// Bounded, because each skill takes time in the check's run.
 		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
 		case !skill.IsPython(c.Name):
 			typescript = append(typescript, c.Name)
@@ -71,7 +72,7 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
 }
 
-// imported names skills as importing code does, so that the run gets their typed clients.
+// imported names skills in the form of imports, so that the run gets their typed clients.
 func imported(names []string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -80,7 +81,7 @@ func imported(names []string) string {
 	return b.String()
 }
 
-// remarksOn says what is wrong with skills in the language of the run.
+// remarksOn returns the remarks on skills in the language of r.
 func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker string, names []string) (out []string) {
 	if len(names) == 0 || s.cfg.Executor == nil {
 		return nil
@@ -102,6 +103,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
 		return nil
 	}
+	// A skill that changed during the check may load now.
 	meanwhile := s.snapshot().Since(before)
 	names = slices.DeleteFunc(names, func(name string) bool { // another run's, or removed
 		return slices.ContainsFunc(meanwhile, func(c skill.Change) bool { return c.Name == name })
@@ -110,6 +112,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	failed := map[string]bool{}
 	for line := range strings.Lines(printed) {
 		var f loadFailure
+		// Loading runs no skill, but output is still only trusted for the names that were asked for.
 		if json.Unmarshal([]byte(line), &f) != nil || !slices.Contains(names, f.Name) || failed[f.Name] {
 			continue
 		}
@@ -128,7 +131,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	return out
 }
 
-// reason is why a module does not load, in one line, with the place.
+// reason returns why a module does not load, in one line, with the position.
 func reason(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	first = strings.TrimRight(first, ". ")
@@ -141,7 +144,7 @@ func reason(text string) string {
 	return visible.Line(first)
 }
 
-// strays says which new files in /skills are not skills, and why.
+// strays reports new files in /skills that are not skills, with the reason.
 func strays(list []skill.Change) []string {
 	var out []string
 	for i, c := range list {

@@ -15,34 +15,33 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// maxHints is how many hints a result shows.
+// maxHints is the largest number of hints in a result.
 const maxHints = 5
 
 // rendering is the input of render.
 type rendering struct {
 	outcome        execution.Outcome
-	err            error // the run has no exit
+	err            error // why the run has no exit
 	stdout, stderr *excerptBuffer
 	limit          int
 	changes        []skill.Change
-	// skills are the names of all skills, remarks are what to tell of those that were written.
+	// skills are the names of all skills. remarks are the remarks on skills that were written.
 	skills, remarks []string
 	// private means that the run shared no file with others.
 	private bool
-	// mistakes are those for which the code was not run, a line each.
+	// mistakes are the type mistakes because of which the code was not run, one line each.
 	mistakes []string
-	// plan tells what a dry run would have sent. Empty: it was none.
+	// plan describes the requests of a dry run. It is empty for another run.
 	plan     voice.Text
 	catalog  controlapi.Catalog
 	code     string
-	fenced   bool // the code was in a fence
+	fenced   bool // the code was in a Markdown fence
 	isPython bool
-	python   runapi.Python // what the sandbox says of it
+	python   runapi.Python // the sandbox's report about Python
 }
 
-// render makes the result of a run. The first block of a success is stdout, exactly as printed. If there is stderr, a
-// second block has it behind the line "stderr:". A failure has both in one block, stderr first. The last block has the
-// notes, if there are any.
+// render returns the result of a run. The first block of a success is stdout, exactly as printed. stderr follows in a
+// second block after the line "stderr:". A failure has both in one block, stderr first. Notes come in the last block.
 func render(r rendering) *mcp.CallToolResult {
 	var notes []voice.Text
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
@@ -61,6 +60,7 @@ func render(r rendering) *mcp.CallToolResult {
 			"requests may have failed, and it is not known which were sent."))
 	}
 	shown, stderr, cut := r.cutOutput(failed)
+	// A plan, changes or remarks already show that the run did something.
 	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
 		notes = append(notes, voice.Say(silent(r, failed)))
 	}
@@ -89,11 +89,13 @@ func render(r rendering) *mcp.CallToolResult {
 	}
 	res := contents(shown, notes, failed)
 	if stderr != "" {
+		// stderr comes after stdout and before the notes.
 		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
 			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
 		}))
 	}
 	if r.outcome.Receipt.Run != "" || r.outcome.Exit.Reason != "" {
+		// A run whose receipt was lost still names its run, so that a program can find it in the history.
 		if r.outcome.Receipt.Run == "" {
 			r.outcome.Receipt.Run = r.outcome.Run
 		}
@@ -105,19 +107,19 @@ func render(r rendering) *mcp.CallToolResult {
 	return res
 }
 
-// mistaken reports the mistakes because of which code was not run.
+// mistaken returns the note on mistakes because of which the code was not run.
 func mistaken(lines []string) string {
 	return "Type errors, nothing was run:\n" + strings.Join(lines, "\n") +
 		"\nA line `// @ts-ignore` above one, or `// @ts-nocheck` as the first line, runs the code all the same."
 }
 
-// said is what a person reads: Output in place of the first block if that is a note, and the notes.
+// said is the text for a person. Output replaces the first block if that block is a note. Notes are the notes.
 type said struct {
 	Output string   `json:"output,omitempty"`
 	Notes  []string `json:"notes"`
 }
 
-// contents are the blocks for the model, and in _meta the notes as a person reads them.
+// contents returns the blocks for the model, and the notes for a person in _meta.
 func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult {
 	var model, person []string
 	for _, n := range notes {
@@ -129,6 +131,7 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 		}
 	}
 	blocks, told := []string{shown}, said{Notes: person}
+	// An empty first block would say nothing about the failure, so the first note takes its place.
 	if failed && shown == "" && len(notes) > 0 && notes[0].Model != "" {
 		blocks, model = model[:1:1], model[1:]
 		told.Output = notes[0].Person
@@ -151,14 +154,15 @@ const (
 	streamKey  = "codeforge/stream"
 )
 
-// cutOutput returns the first block, stderr if it has a separate block, and the number of characters that it cut. The
-// blocks have at most limit characters together. If stdout and stderr are longer, stderr gets half of limit after a
-// failure, and a quarter after a success.
+// cutOutput returns the first block, stderr if it has a separate block, and the number of omitted characters. Both
+// blocks have at most limit characters together. If the output is longer, stderr gets half of limit after a failure,
+// and a quarter after a success.
 func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	share := r.limit / 4
 	if failed {
 		share = r.limit / 2
 	}
+	// Unused space of one stream goes to the other.
 	most := min(r.stderr.Len(), max(share, r.limit-r.stdout.Len()))
 	stderr, cutErr := r.stderr.Text(most)
 	first, cutOut := r.stdout.Text(r.limit - most)
@@ -174,7 +178,7 @@ func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	return stderr + first, "", cutErr + cutOut
 }
 
-// silent explains why there is nothing to show.
+// silent explains why a run has no output.
 func silent(r rendering, failed bool) string {
 	if failed {
 		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
@@ -185,7 +189,7 @@ func silent(r rendering, failed bool) string {
 	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."
 }
 
-// word is one of two words, after the language of the code.
+// word returns the word for the language of the code.
 func (r rendering) word(typescript, python string) string {
 	if r.isPython {
 		return python
@@ -193,7 +197,7 @@ func (r rendering) word(typescript, python string) string {
 	return typescript
 }
 
-// cutNote says how much was left out, and where the whole output is.
+// cutNote returns the number of omitted characters, and the place of the whole output.
 func cutNote(r rendering, cut int) string {
 	n := fmt.Sprintf("Output was cut: %d of %d characters were left out.", cut, r.stdout.Len()+r.stderr.Len())
 	if file := r.outcome.Exit.StdoutFile; file != "" {

@@ -13,26 +13,26 @@ import (
 
 // reporterConfig configures a reporter. Zero durations get the defaults named there.
 type reporterConfig struct {
-	// Send notifies the client. It may block while the client does not read. progress grows with every call. Nil means the
+	// Send notifies the client. It may block while the client does not read. progress grows with every call. If nil, the
 	// client asked for no notifications.
 	Send func(ctx context.Context, progress float64, message string)
-	// Batch is how often output is sent. Zero means 500 ms.
+	// Batch is the interval between two notifications with output. Zero means 500 ms.
 	Batch time.Duration
-	// Heartbeat is how often a notification is sent while a run prints nothing. Zero means 10 s.
+	// Heartbeat is the interval between notifications while a run prints no output. Zero means 10 s.
 	Heartbeat time.Duration
 }
 
-// maxProgressMessage is how much of the output one notification contains, in bytes: the end of what was printed.
+// maxProgressMessage bounds the output in one notification, in bytes. The end of the output is sent.
 const maxProgressMessage = 600
 
 // stopTimeout is how long Stop waits for a notification in progress.
 const stopTimeout = 250 * time.Millisecond
 
-// reporter tells one client what one run prints while it runs, and that it is still running. Make it with
-// startReporter, end it with Stop.
+// reporter sends one client the output of a run while it runs, and signs of life. Create it with startReporter and end
+// it with Stop.
 //
-// A client that does not read must not delay a run: printing never blocks, and text that has not been sent yet is
-// bounded, so that lines are dropped.
+// A client that does not read must not delay a run. So printing never blocks, and unsent text is bounded: lines are
+// dropped.
 type reporter struct {
 	cfg     reporterConfig
 	started time.Time
@@ -42,11 +42,11 @@ type reporter struct {
 	mu      sync.Mutex
 	pending string
 	state   string
-	step    string // what a call reported, until it is sent
-	urgent  string // a message that goes out before all others
+	step    string // the progress of a call, until it is sent
+	urgent  string // a message that is sent before all others
 }
 
-// startReporter begins to report until Stop or the end of ctx.
+// startReporter reports until Stop or the end of ctx.
 func startReporter(ctx context.Context, cfg reporterConfig) *reporter {
 	if cfg.Batch == 0 {
 		cfg.Batch = 500 * time.Millisecond
@@ -64,8 +64,8 @@ func startReporter(ctx context.Context, cfg reporterConfig) *reporter {
 	return r
 }
 
-// Stop ends the reporting. It does not wait long for a notification that the client does not read: that ends when the
-// transport gives up writing to the client.
+// Stop ends the reporting. It waits only stopTimeout for a notification that the client does not read. Such a
+// notification ends when the transport gives up writing.
 func (r *reporter) Stop() {
 	r.cancel()
 	select {
@@ -81,7 +81,7 @@ func (r *reporter) Running() {
 	r.state = "running"
 }
 
-// Waiting reports at once that the run waits for a person, or that it no longer waits.
+// Waiting reports at once that the run waits for a person, or no longer waits.
 func (r *reporter) Waiting(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,20 +90,21 @@ func (r *reporter) Waiting(on bool) {
 	}
 }
 
-// Progress reports how far a call of the run is. Of several reports the last is sent, when nothing was printed.
+// Progress reports the progress of a call of the run. Only the last report is sent, and only if there is no output.
 func (r *reporter) Progress(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.step = text
 }
 
-// Printed adds what the run printed. It never blocks.
+// Printed adds output of the run. It never blocks.
 func (r *reporter) Printed(s string) {
 	if r.cfg.Send == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The end of the output is the newest part, and the rest is dropped.
 	r.pending = lastLines(r.pending + lastLines(s))
 }
 
@@ -126,6 +127,7 @@ func (r *reporter) report(ctx context.Context) {
 			}
 			message = r.heartbeat()
 		}
+		// Sent without the lock, because Send may block and Printed must not.
 		told = time.Now()
 		r.cfg.Send(ctx, time.Since(r.started).Seconds(), message)
 	}
@@ -153,7 +155,7 @@ func (r *reporter) heartbeat() string {
 	return fmt.Sprintf("%s, %.0f s", r.state, time.Since(r.started).Seconds())
 }
 
-// lastLines returns the end of s, at most maxMessage bytes, from the start of a line if possible.
+// lastLines returns the end of s, at most maxProgressMessage bytes, from the start of a line if possible.
 func lastLines(s string) string {
 	if len(s) <= maxProgressMessage {
 		return s

@@ -57,6 +57,7 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 		return failure(err.Error()), nil
 	}
 	endWriting := s.writers.begin()
+	// Counted, so that a run at the same time is not taken for the author.
 	k, err := s.cfg.Skills.Patch(ctx, name, blocks)
 	endWriting()
 	if err != nil {
@@ -65,6 +66,7 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
 	who, _, _ := client(req.Session)
 	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who})
+	// Before the remarks, which take a run: clients see the new skill at once.
 	s.shelf.refresh()
 	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
 	done = append(done, s.remarks(ctx, execution.Request{Session: s.caller(req)},
@@ -93,15 +95,16 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	return text("Skill " + name + " was deleted."), nil
 }
 
-// skillName reads the name of a skill. "/skills/x.ts" and "x.ts" stand for x; a name in Python keeps its .py.
+// skillName reads the name of a skill. "/skills/x.ts" and "x.ts" mean x. A name of a Python skill keeps its .py.
 func skillName(a *argumentReader) string {
 	name := a.Text("name", "the name of a skill as a string", true)
 	return strings.TrimSuffix(strings.TrimPrefix(name, "/skills/"), ".ts")
 }
 
-// explainSkill is the only function that tells a model what went wrong with a skill.
+// explainSkill returns the reason, for a model, why a skill could not be changed. It is the only function that does so.
 func (s *Surface) explainSkill(name string, err error) string {
 	var mistake *patch.Error
+	// The model chose the name: it may be long, and the cut may split a character.
 	name = strings.ToValidUTF8(name[:min(len(name), 80)], "")
 	switch {
 	case errors.As(err, &mistake):
@@ -139,14 +142,14 @@ func (s *Surface) explainSkill(name string, err error) string {
 	return "The skill could not be changed. Tell the user to check the server's log."
 }
 
-// shelf offers the skills as resources, with a prompt and through the skills extension, and keeps the list of resources
-// up to date.
+// shelf offers the skills as resources, as a prompt and through the skills extension. It keeps the list of resources up
+// to date.
 type shelf struct {
 	surface *Surface
 
 	mu    sync.Mutex
 	shown map[string]skill.Skill
-	log   map[string]int // what was skipped when last logged
+	log   map[string]int // the skipped files in the last log line
 
 	subscribed subscriptions
 }
@@ -158,7 +161,7 @@ const (
 	pythonType   = "text/x-python"
 )
 
-// add registers the templates, the prompt and the methods of the extension, and the skills that are there.
+// add registers the templates, the prompt, the extension's methods, and the existing skills.
 func (h *shelf) add() {
 	server := h.surface.server
 	server.AddResourceTemplate(&mcp.ResourceTemplate{
@@ -182,10 +185,10 @@ func (s *Surface) Watch(ctx context.Context) {
 	s.cfg.Skills.Watch(ctx, s.cfg.Log, s.shelf.refresh)
 }
 
-// refresh makes the registered resources those of the directory. Clients are notified of changes.
+// refresh updates the registered resources to the skills in the directory, and notifies clients of changes.
 func (h *shelf) refresh() {
 	log := h.surface.cfg.Log
-	defer func() { // sandboxed code wrote the files that are read here, and no caller recovers from a panic
+	defer func() { // sandboxed code wrote these files, and no caller recovers from a panic
 		if p := recover(); p != nil {
 			log.Error("panic while listing skills", logline.Tag("skill"),
 				slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
@@ -198,6 +201,7 @@ func (h *shelf) refresh() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// Logged once and not on each refresh: anything in the folder can start one.
 	if fmt.Sprint(l.Skipped) != fmt.Sprint(h.log) {
 		h.log = l.Skipped
 		logSkip(log, l.Skipped)
@@ -209,6 +213,7 @@ func (h *shelf) refresh() {
 		if !was || old.Size != k.Size || !old.Modified.Equal(k.Modified) {
 			h.surface.changed(historyapi.SkillVersion{Skill: k.Name, By: historyapi.ByPerson})
 		}
+		// Registering again would notify clients of a change.
 		if was && sameResource(old, k) {
 			continue
 		}
@@ -216,7 +221,7 @@ func (h *shelf) refresh() {
 		h.surface.server.AddResource(&mcp.Resource{
 			URI: uri, Name: k.Name, Description: told(k), MIMEType: markdownType,
 		}, h.read)
-		// Only subscribers are notified; an error means that one has gone.
+		// Only subscribers are notified. An error means that a subscriber has gone.
 		_ = h.surface.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: uri})
 	}
 	var gone []string
@@ -237,7 +242,7 @@ func sameResource(old, now skill.Skill) bool {
 	return old.Description == now.Description && old.Size == now.Size && old.Modified.Equal(now.Modified)
 }
 
-// subscribe accepts subscriptions to skills, even ones that do not exist yet, and to nothing else.
+// subscribe accepts only subscriptions to skills. The skill need not exist yet.
 func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
 	name, ok := strings.CutPrefix(req.Params.URI, skillURI)
 	if !ok || !skill.ValidName(name) {
@@ -256,10 +261,11 @@ func (h *shelf) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) erro
 	return nil
 }
 
-// read answers for skill://name, skill://name/SKILL.md and skill://name/name.ts.
+// read returns skill://name, skill://name/SKILL.md and skill://name/name.ts.
 func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	name, file, _ := strings.Cut(strings.TrimPrefix(uri, skillURI), "/")
+	// Read checks the name, so a URI cannot lead out of the directory.
 	k, source, err := h.surface.cfg.Skills.Read(name)
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(uri)
@@ -279,8 +285,9 @@ func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.Read
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
 }
 
-// manifest is SKILL.md, made from the module: frontmatter from its leading comment, how to use it, and its source.
+// manifest returns SKILL.md, made from the module: its frontmatter from the leading comment, its use, and its source.
 func manifest(k skill.Skill, source string) string {
+	// A fence longer than any run of backticks in the source, which could otherwise end the block and address the model.
 	fence := strings.Repeat("`", max(3, longestRun(source, '`')+1))
 	if source != "" && !strings.HasSuffix(source, "\n") {
 		source += "\n"
@@ -295,7 +302,7 @@ func manifest(k skill.Skill, source string) string {
 		f.Name, jsonText(f.Description), use, fence, language, source, fence)
 }
 
-// longestRun is the length of the longest run of b in s.
+// longestRun returns the length of the longest run of b in s.
 func longestRun(s string, b byte) int {
 	most, run := 0, 0
 	for i := range len(s) {
@@ -341,7 +348,7 @@ func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPr
 	}, nil
 }
 
-// maxCompletions is how many values MCP allows in an answer to completion/complete.
+// maxCompletions is the largest number of values that MCP allows in an answer to completion/complete.
 const maxCompletions = 100
 
 // complete completes the names of skills, for the prompt and the templates.

@@ -20,8 +20,8 @@ var (
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
 	unsetToken  = mustCompile(`Requires env access to "(\w{1,80})"|` +
 		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
-	// maybeUnset matches a read of a variable in Python that may give None. The second group matches an "or" behind it,
-	// with a default.
+	// maybeUnset matches a Python read of a variable that may return None. The second group matches a following "or" with
+	// a default.
 	maybeUnset = regexp.MustCompile(`(?:environ\.get|getenv)\(\s*["'](\w{1,80})["']\s*\)(\s*or\b)?`)
 )
 
@@ -37,9 +37,10 @@ var (
 	}
 )
 
-// hintSlips returns hints on mistakes in the code itself. Code can print anything, so hintSlips runs only after a
-// failure. It reads only the interpreter's words, if they can be distinguished from the code's.
+// hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run.
+// They use only the interpreter's text, if it can be distinguished from the code's output.
 func (r rendering) hintSlips(stderr string) (out []voice.Text) {
+	// Checked after a success too: code that gets None may go on without a credential.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
 		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
 			out = append(out, hintQuotes(name))
@@ -88,7 +89,8 @@ func (r rendering) hintUndefined(name string) []voice.Text {
 		"%NAME is TypeScript's; Python has %THERE."), "%NAME", name, "%THERE", there)}
 }
 
-// nearestToken returns the token name that differs from name by at most two slips. It is empty if there is none.
+// nearestToken returns the token name that differs from name by at most two slips, or "".
+// Token names are upper case, so a local variable must not look like one.
 func nearestToken(name string, cat controlapi.Catalog) string {
 	if name != strings.ToUpper(name) {
 		return ""
@@ -107,16 +109,15 @@ func hintQuotes(token string) voice.Text {
 	return voice.Say("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
 }
 
-// functions matches a function that code defines at its top level, writesFile a call that writes a file.
+// functions matches a function at the top level of code. writesFile matches a call that writes a file.
 var (
 	functions = regexp.MustCompile(`(?m)^(?:export +(?:default +)?)?(?:async +)?(?:function\*?|def) +(\w{1,80})|` +
 		`^(?:const|let|var) +(\w{1,80}) *= *(?:async *)?(?:\([^()\n]*\)|\w+)(?: *:[^=\n]+)? *=>`)
 	writesFile = regexp.MustCompile(`\b(?:writeTextFile|writeFile|appendFile|write|write_text|write_bytes)(?:Sync)?\(`)
 )
 
-// findUncalled returns the name of a function that code defines and never uses. The function must be the only one, or
-// have the name main or run. Code that writes a file is skipped: the definition may be text for that file. Empty: there
-// is no such function.
+// findUncalled returns the name of a function that code defines and never uses, or "". The function must be the only
+// one, or be called main or run. Code that writes a file is skipped, because the definition may be text for that file.
 func findUncalled(code string) string {
 	if writesFile.MatchString(code) {
 		return ""
@@ -134,7 +135,7 @@ func findUncalled(code string) string {
 	return ""
 }
 
-// isExplained reports whether stderr has the error for which the run failed, as its language reports errors.
+// isExplained reports whether stderr has the error that ended the run, in the form of its language.
 func (r rendering) isExplained() bool {
 	stderr, _ := r.stderr.Text(r.limit)
 	if r.isPython {

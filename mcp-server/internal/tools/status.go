@@ -15,15 +15,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// maxStatuses is the most pairs of host and status that a result names.
+// maxStatuses is the largest number of pairs of host and status in a result.
 const maxStatuses = 4
 
 // checksStatus matches code that looks at the status of responses in general.
 var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_status`)
 
-// hintFailedResponses returns the hint on responses with an error status that the code may have taken for data: the
-// code and its output do not name the status. Code that checks statuses most likely expects a 404, but loses data by a
-// 429.
+// hintFailedResponses returns the hint on error responses that the code may have taken for data: the code and its
+// output do not name the status. Code that checks statuses most likely expects a 404, but loses data if it gets a 429.
 func (r rendering) hintFailedResponses() []voice.Text {
 	type key struct {
 		host   string
@@ -43,6 +42,7 @@ func (r rendering) hintFailedResponses() []voice.Text {
 	if len(failed) == 0 {
 		return nil
 	}
+	// The most frequent failures come first, because only maxStatuses are named.
 	groups := slices.SortedFunc(maps.Keys(failed), func(a, b key) int {
 		return cmp.Or(failed[b]-failed[a], strings.Compare(a.host, b.host), a.status-b.status)
 	})
@@ -77,12 +77,13 @@ func (r rendering) hintFailedResponses() []voice.Text {
 	return []voice.Text{voice.Say("%TEXT", "%TEXT", text)}
 }
 
-// isHandled reports whether the code most likely knows of a status: the code, its output or another hint names it.
+// isHandled reports whether the code most likely expects a status: the code, its output or another hint names it.
 func (r rendering) isHandled(host string, status int) bool {
 	number := strconv.Itoa(status)
 	word := regexp.MustCompile(`\b` + number + `\b`)
 	stdout, _ := r.stdout.Text(r.limit)
 	stderr, _ := r.stderr.Text(r.limit)
+	// A bare number in stdout is often data, so it counts only beside a word that makes it a status.
 	said := regexp.MustCompile(`(?i)(?:status|error|http|code|fail|got|->)[\w"']{0,8}[ :=(]{0,3}` + number +
 		`\b|\b` + number + ` ` + http.StatusText(status))
 	mayExpect := status < http.StatusInternalServerError && status != http.StatusTooManyRequests &&

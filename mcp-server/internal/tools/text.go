@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// instructions is what a client may show the model from the start: how to work, in a few words.
+// instructions returns the short text that a client may show the model from the start.
 func instructions(yolo bool) string {
 	reach := ""
 	if yolo {
@@ -30,7 +30,7 @@ const (
 		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). "
 	executeShared = "/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
-	// executePrivate replaces it for tenants, whose runs keep no files.
+	// executePrivate replaces executeShared for tenants, whose runs keep no files.
 	executePrivate = "Files are gone after the call. update_skill makes modules for later calls (one block, " +
 		"empty SEARCH): begin one with an @description comment, import it as /skills/<name>.ts."
 
@@ -67,18 +67,18 @@ order. await stash.set(key, value) and stash.get(key) keep JSON values for an ho
 
 `
 
-// guided is what guide describes: this system with its settings.
+// guided is the input of guide: this system and its settings.
 type guided struct {
 	catalog     controlapi.Catalog
 	readOnly    bool
 	private     bool   // runs are a tenant's
-	skills      string // a line each
+	skills      string // one line each
 	limit       int
 	usual, most time.Duration
 	python      runapi.Python
 }
 
-// guide is the answer to get_instructions. Its length does not depend on the number of APIs.
+// guide returns the answer to get_instructions. Its length does not depend on the number of APIs.
 func guide(g guided) string {
 	reach := "Code reaches only the hosts of list_apis, over HTTPS. Anything else is refused."
 	if g.catalog.YOLO {
@@ -148,7 +148,7 @@ independent requests with Promise.all. %s
 		mcp+pythonGuide(g.python), keep, g.skills, workedExample(g.catalog))
 }
 
-// workedExample is code for an API that exists, or for a made-up one that says so.
+// workedExample returns code for an existing API, or for an invented one that is marked as such.
 func workedExample(cat controlapi.Catalog) string {
 	a := exampleAPI(cat)
 	name, host, head := a.Name, "", ""
@@ -180,7 +180,7 @@ for (const x of failed.slice(0, 10)) console.log(x.id, x.created, x.status);
 }
 
 const (
-	// maxSkillLines is how many skills the guide lists, maxSkillText how long their lines may be, in bytes.
+	// maxSkillLines bounds the number of skills in the guide, and maxSkillText their lines, in bytes.
 	maxSkillLines = 60
 	maxSkillText  = 6 << 10
 )
@@ -200,7 +200,7 @@ func (s *Surface) skillLines() string {
 		}
 		if i == maxSkillLines || b.Len()+len(line) > maxSkillText {
 			all := "[...Deno.readDirSync(\"/skills\")].map((f) => f.name) lists all"
-			if s.private() { // private runs see only what they import
+			if s.private() { // private runs see only the skills that they import
 				all = "list_apis with a query finds them"
 			}
 			fmt.Fprintf(&b, "and %d more: %s.\n", len(l.Skills)-i, all)
@@ -212,7 +212,7 @@ func (s *Surface) skillLines() string {
 	return b.String()
 }
 
-// staleness says that the list may be out of date, or nothing.
+// staleness returns a warning that the list may be out of date, or "".
 func (s *Surface) staleness() string {
 	if problem := s.cfg.Skills.Problem(); problem != "" {
 		return "This list may be out of date: " + problem + ".\n"
@@ -220,7 +220,7 @@ func (s *Surface) staleness() string {
 	return ""
 }
 
-// jsonText returns a value as JSON for a model to read, without escaping <, > and &. A JSON string is valid YAML too.
+// jsonText returns a value as JSON for a model to read, without escaping <, > and &. A JSON string is also valid YAML.
 func jsonText(v any) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

@@ -1,7 +1,7 @@
-// Package tools provides what MCP clients see: tools, resources, a prompt and instructions, on one mcp.Server.
+// Package tools provides the tools, resources, prompt and instructions that MCP clients see, on one mcp.Server.
 //
-// Text for the model is in content only. Tools have hand-written input schemas. The list of tools changes only with the
-// languages of the sandbox, so that a change of the catalog costs clients nothing.
+// Text for the model is only in content. Tools have hand-written input schemas. The list of tools changes only with the
+// languages of the sandbox, so that a catalog change does not make clients reload the list.
 // A panic in a handler is an error of that call only.
 package tools
 
@@ -33,20 +33,20 @@ import (
 
 // Config configures a Surface.
 type Config struct {
-	// Executor may be nil where nothing is executed; then nothing is reported about how skills load.
+	// Executor may be nil if the server runs no code. Then Surface does not check whether skills load.
 	Executor *execution.Executor
 	Catalog  *published.Watcher
 	Control  *controlapi.Client
 	Skills   *skill.Store
-	// Servers may be nil: no tool of an MCP server is known.
+	// Servers may be nil: then no tools of MCP servers are known.
 	Servers Servers
-	// Library may be nil: no operation of an API is known.
+	// Library may be nil: then no operations of APIs are known.
 	Library *apidoc.Library
-	// History may be nil: nothing is kept of runs.
+	// History may be nil: then no runs are stored.
 	History *history.Store
-	// Tenant is whose surface it is. Nil means the operator's.
+	// Tenant is the tenant that the surface serves. Nil means the operator.
 	Tenant *execution.Tenant
-	// Alarms may be nil: no session is frozen.
+	// Alarms may be nil: then no session is ever frozen.
 	Alarms  *alarm.Book
 	Log     *slog.Logger
 	Version string
@@ -54,11 +54,11 @@ type Config struct {
 	Debug bool
 	// YOLO adds a sentence on YOLO_MODE to the instructions.
 	YOLO bool
-	// OutputLimit is how many characters of output a model is shown.
+	// OutputLimit bounds the output that a model is shown, in characters.
 	OutputLimit int
-	// TimeoutDefault and TimeoutMax are those of a run.
+	// TimeoutDefault and TimeoutMax are the default and the largest time limit of a run.
 	TimeoutDefault, TimeoutMax time.Duration
-	// Called, if not nil, is called after every tool call, to count it.
+	// Called, if not nil, is called after every tool call.
 	Called func(tool string, failed bool, took time.Duration)
 }
 
@@ -69,13 +69,13 @@ type Surface struct {
 	shelf  *shelf
 	desk   question.Desk
 	finder finder
-	// writers are the calls under way that may change skills.
+	// writers counts the running calls that may change skills.
 	writers writers
-	// python is what the sandbox says of Python; nil: it has not been asked.
+	// python is the sandbox's report about Python, or nil before the first report.
 	python atomic.Pointer[runapi.Python]
 }
 
-// New makes the surface.
+// New returns a surface with all tools, resources and the prompt.
 func New(cfg Config) *Surface {
 	s := &Surface{cfg: cfg}
 	s.shelf = &shelf{surface: s}
@@ -94,7 +94,7 @@ func New(cfg Config) *Surface {
 	return s
 }
 
-// published is the public catalog, as the surface's tenant sees it.
+// published returns the public catalog in the view of the surface's tenant.
 func (s *Surface) published() controlapi.Catalog {
 	if s.cfg.Tenant == nil {
 		return s.cfg.Catalog.Catalog()
@@ -102,7 +102,7 @@ func (s *Surface) published() controlapi.Catalog {
 	return s.cfg.Tenant.View(s.cfg.Catalog.Catalog())
 }
 
-// Server is the server to connect sessions to.
+// Server returns the server to connect sessions to.
 func (s *Surface) Server() *mcp.Server { return s.server }
 
 // ServerConfig configures NewServer.
@@ -111,14 +111,14 @@ type ServerConfig struct {
 	Instructions string
 	Log          *slog.Logger
 	Complete     func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
-	// Fixture is for the conformance suite: it declares logging, and not the skills extension.
+	// Fixture is for the conformance suite: it declares logging, and omits the skills extension.
 	Fixture bool
-	// Subscribe and Unsubscribe handle resource subscriptions. Either both are set or neither.
+	// Subscribe and Unsubscribe handle resource subscriptions. Set both or neither.
 	Subscribe   func(context.Context, *mcp.SubscribeRequest) error
 	Unsubscribe func(context.Context, *mcp.UnsubscribeRequest) error
 }
 
-// NewServer makes a server without features, with the options and the panic recovery that all our servers have.
+// NewServer returns a server without features, with the options and the panic recovery that all CodeForge servers have.
 func NewServer(cfg ServerConfig) *mcp.Server {
 	capabilities := &mcp.ServerCapabilities{
 		Tools:     &mcp.ToolCapabilities{ListChanged: true},
@@ -138,9 +138,10 @@ func NewServer(cfg ServerConfig) *mcp.Server {
 		SubscribeHandler:   cfg.Subscribe,
 		UnsubscribeHandler: cfg.Unsubscribe,
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
-			c.CacheScope = "private" // skills and catalog are the user's own
+			c.CacheScope = "private" // skills and catalog belong to one user
 		},
 	})
+	// recovering is the outer one, so that it covers bounded too.
 	server.AddReceivingMiddleware(recovering(cfg.Log), bounded)
 	return server
 }
@@ -162,7 +163,7 @@ func recovering(log *slog.Logger) mcp.Middleware {
 	}
 }
 
-// text is a result of text blocks.
+// text returns a result of text blocks.
 func text(blocks ...string) *mcp.CallToolResult {
 	r := &mcp.CallToolResult{}
 	for _, b := range blocks {
@@ -171,26 +172,27 @@ func text(blocks ...string) *mcp.CallToolResult {
 	return r
 }
 
-// failure is an error that the model reads.
+// failure returns an error result for the model.
 func failure(blocks ...string) *mcp.CallToolResult {
 	r := text(blocks...)
 	r.IsError = true
 	return r
 }
 
-// hints are annotations with all four hints set.
+// hints returns annotations with all four hints set.
 func hints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{
 		ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: &openWorld,
 	}
 }
 
-// unlessFrozen refuses what may change something in a session that an alarm has frozen.
+// unlessFrozen refuses a tool that may change something, if an alarm has frozen the session.
 func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 	if t.Annotations != nil && t.Annotations.ReadOnlyHint {
 		return h
 	}
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		// Checked at each call: the alarm may have come since the session's last one.
 		if a, ok := s.cfg.Alarms.Frozen(s.caller(req)); ok {
 			note := frozenNote(a)
 			return contents("", []voice.Text{note, voice.Say("Nothing was done.")}, true), nil
@@ -199,8 +201,8 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 	}
 }
 
-// frozenNote says why a session is frozen. The host is a text of code's. An alarm without a number means that the
-// list of alarms could not be read: see alarm.Book.Frozen.
+// frozenNote returns the reason why a session is frozen. Code chose the host's text. An alarm without a number means
+// that the list of alarms could not be read: see alarm.Book.Frozen.
 func frozenNote(a operatorapi.Alarm) voice.Text {
 	if a.Number == 0 {
 		return voice.Say("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen and " +
@@ -213,7 +215,7 @@ func frozenNote(a operatorapi.Alarm) voice.Text {
 		"codeforge unfreeze %SESSION}.", "%WHAT", a.What(), "%HOST", visible.Line(a.Host), "%SESSION", a.Session)
 }
 
-// addTool adds a tool that is counted.
+// addTool adds a tool and counts its calls.
 func (s *Surface) addTool(t *mcp.Tool, h mcp.ToolHandler) {
 	s.server.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		start := time.Now()

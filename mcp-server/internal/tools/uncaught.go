@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// colours are what Deno writes for terminals even when it is told not to.
+// colours matches the terminal colours that Deno writes even if it is asked not to.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// heapDumps are where V8 begins to tell how it ran out of memory.
+// heapDumps are the starts of V8's report when it runs out of memory.
 var heapDumps = []string{"\n<--- Last few GCs --->", "\n#\n# Fatal JavaScript ", "\n==== C stack trace"}
 
-// errorStart is how Deno begins its words about an error, at the start of a line.
+// errorStart is the start of Deno's error message, at the start of a line.
 const errorStart = "error: "
 
-// splitError parts what code printed on standard error from Deno's words about the error that ended it, which come
-// last.
+// splitError separates the code's output on standard error from Deno's final error message.
 func splitError(stderr string) (printed, words string) {
 	if at := strings.LastIndex("\n"+stderr, "\n"+errorStart); at >= 0 {
 		return stderr[:at], stderr[at:]
@@ -24,11 +23,11 @@ func splitError(stderr string) (printed, words string) {
 	return stderr, ""
 }
 
-// shortenError shortens what Deno prints about an error that ended a run. If a note explains the error, place and
+// shortenError shortens Deno's message about an error that ended a run. If a note explains the error, position and
 // message are enough.
 //
-// Contract: text that code itself has printed stays, except for colours. Of Deno's own words, the frames of its inside
-// go, advice on flags and files that do not exist here, and the heap dump of V8.
+// Contract: the code's own output stays, except for colours. From Deno's message it removes internal frames, advice on
+// flags and files that do not exist here, and V8's heap dump.
 func shortenError(stderr string, explained bool) string {
 	stderr = colours.ReplaceAllString(stderr, "")
 	for _, dump := range heapDumps {
@@ -52,7 +51,7 @@ func shortenError(stderr string, explained bool) string {
 var (
 	// insideFrame matches a frame of Deno and V8.
 	insideFrame = regexp.MustCompile(`^\s+at (?:.*\((?:ext:|node:|<anonymous>\)).*|ext:\S+)$`)
-	// adviceStart begins a paragraph about package.json, npm and flags.
+	// adviceStart matches the start of a paragraph about package.json, npm and flags.
 	adviceStart = regexp.MustCompile(`^\s+(?:info: Deno |hint: (?:Rewrite this module|If you want to use)|` +
 		`docs: https://docs\.deno\.com)`)
 	stackFrame = regexp.MustCompile(`^\s+at `)
@@ -61,7 +60,7 @@ var (
 	caretLine  = regexp.MustCompile(`^ *[~^]+$`)
 )
 
-// withoutAdvice removes paragraphs of advice: from their first line to a blank line or a frame.
+// withoutAdvice removes paragraphs of advice, each up to a blank line or a frame.
 func withoutAdvice(lines []string) []string {
 	var out []string
 	skip := false
@@ -79,7 +78,7 @@ func withoutAdvice(lines []string) []string {
 	return out
 }
 
-// withoutSource removes the line of code that a caret is under, and the caret.
+// withoutSource removes the caret and the line of code above it.
 func withoutSource(lines []string) []string {
 	at := slices.IndexFunc(lines, caretLine.MatchString)
 	if at < 2 { // the message comes first

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// book keeps the sessions of the older protocol: when each was last used, its open requests, and how to cancel them.
+// book stores the sessions of the older protocol versions: their last use, their open requests, and how to cancel these
+// requests.
 type book struct {
 	mu       sync.Mutex
 	sessions map[string]*session
-	renamed  map[string]string // by the old id that its client still uses: the id of a resumed session
-	deleted  map[string]bool   // ids, as their clients know them, of sessions that they deleted; at most maxDeleted
+	renamed  map[string]string // by the old ID that a client still uses: the ID of the resumed session
+	deleted  map[string]bool   // sessions that their clients deleted, by the ID that the client knows; at most maxDeleted
 }
 
-// maxDeleted bounds how many deleted sessions are remembered. Beyond it, all are forgotten: a client that continues a
+// maxDeleted bounds the stored IDs of deleted sessions. Beyond the bound, all are dropped. A client that continues a
 // session it has deleted then gets an empty one.
 const maxDeleted = 10_000
 
 type session struct {
-	name string // the old id that its client still uses, if any
+	name string // the old ID that its client still uses, or empty
 	used time.Time
 	open map[*call]struct{}
 }
@@ -33,18 +34,19 @@ func newBook() *book {
 	return &book{sessions: map[string]*session{}, renamed: map[string]string{}, deleted: map[string]bool{}}
 }
 
-// resolve returns the id of the session that a client knows by a name, or the name itself, and whether the session
-// exists, or did until its client deleted it.
+// resolve returns the ID of the session that a client knows by name, or else the name. known reports whether the
+// session exists, or its client has deleted it.
 func (b *book) resolve(name string) (id string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if live, ok := b.renamed[name]; ok {
 		return live, true
 	}
+	// A deleted session counts as known, so that it is not resumed: the SDK answers 404.
 	return name, b.sessions[name] != nil || b.deleted[name]
 }
 
-// rename records the name by which its client knows a session.
+// rename records the ID by which the client of a resumed session knows it.
 func (b *book) rename(id, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +66,7 @@ func (b *book) bury(name string) {
 	b.deleted[name] = true
 }
 
-// forget removes a session. b.mu is held.
+// forget removes a session. The caller holds b.mu.
 func (b *book) forget(id string) {
 	if s := b.sessions[id]; s != nil {
 		delete(b.renamed, s.name)
@@ -81,7 +83,8 @@ func (b *book) enter(id string) {
 	}
 }
 
-// begin adds a request of a session; the function it returns removes it. A request of an unknown session is ignored.
+// begin adds a request of a session, and returns a function that removes the request. It ignores a request of an
+// unknown session.
 func (b *book) begin(id string, c *call) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,6 +98,7 @@ func (b *book) begin(id string, c *call) func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(s.open, c)
+		// A long call counts as use until its end, so that its session is not idle right afterwards.
 		s.used = time.Now()
 	}
 }
@@ -110,7 +114,7 @@ func (b *book) cancel(id string) {
 	}
 }
 
-// remove forgets a session.
+// remove removes a session.
 func (b *book) remove(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +128,8 @@ func (b *book) len() int {
 	return len(b.sessions)
 }
 
-// idle lists sessions without an open request that were last used before the given time; if most is 1, the one that
-// has been idle longest.
+// idle lists the sessions without an open request that were last used before the given time. If most is 1, it lists
+// only the session that has been idle longest.
 func (b *book) idle(before time.Time, most int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +149,7 @@ func (b *book) idle(before time.Time, most int) []string {
 	return ids
 }
 
-// keep forgets all sessions that are not in the set.
+// keep removes all sessions that are not in the set and have no open request.
 func (b *book) keep(live map[string]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// refusals maps the beginnings of the SDK's texts for a message that it refuses with status 400 to the answers that
-// clients expect. TestRefusedMessages fails if a new version of the SDK has other texts.
+// refusals maps the start of the SDK's text for a message that it refuses with status 400 to the answer that clients
+// expect. TestRefusedMessages fails if a new version of the SDK has other texts.
 var refusals = []struct {
 	begins string
 	code   int64
@@ -19,8 +19,8 @@ var refusals = []struct {
 	{"malformed payload", jsonrpc.CodeParseError, http.StatusBadRequest},
 }
 
-// explain turns the SDK's plain text about a refused message into an error of JSON-RPC with the message's id, which the
-// client waits for. It accepts a notification that the server does not know, as the protocol wants.
+// explain converts the SDK's plain text about a refused message to a JSON-RPC error with the message's ID, for which
+// the client waits. It accepts an unknown notification, as MCP requires.
 func (s *stream) explain(text []byte) (status int, answer []byte) {
 	for _, r := range refusals {
 		if !strings.HasPrefix(string(text), r.begins) {
@@ -31,6 +31,7 @@ func (s *stream) explain(text []byte) (status int, answer []byte) {
 			request, ok := m.(*jsonrpc.Request)
 			if ok && !request.IsCall() && r.code == jsonrpc.CodeMethodNotFound {
 				s.header.Del("Content-Type")
+				// A notification must not be answered with an error: JSON-RPC 2.0, section 4.1.
 				return http.StatusAccepted, nil
 			}
 			if ok {

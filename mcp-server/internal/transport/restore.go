@@ -12,21 +12,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// oldestVersion is the protocol version of a client that names none.
+// oldestVersion is assumed for a client that names no protocol version.
 const oldestVersion = "2025-03-26"
 
 var errNoRoom = errors.New("too many sessions are in use")
 
 // resume prepares a request that names a session. An unknown session was lost: mcp-server restarted, or the session was
-// idle for too long. Most clients never begin another one, so a new session is begun on their behalf, and they keep
-// using the old id. By that tools know it, so that a session which an alarm has frozen stays frozen. No call depends on
-// what was in a session, and nobody gets at another session: the new one is as empty as any after initialize. A session
-// that its client deleted stays deleted.
+// idle for too long. Most clients never start another session, so resume starts one for them, and they keep using the
+// old ID.
+//
+// Tools also use the old ID, so that a session frozen by an alarm stays frozen. Calls do not depend on a session's
+// earlier content. A client cannot reach another session in this way, because the new session is empty. A session that
+// its client deleted stays deleted.
 func (h *Handler) resume(s *stream, r *http.Request) error {
 	id := r.Header.Get(sessionHeader)
 	if !sessionID(id) {
 		return nil // the caller answers 404
 	}
+	// Two requests of one lost session may arrive together, and must get the same new session.
 	h.resuming.Lock()
 	defer h.resuming.Unlock()
 	live, known := h.book.resolve(id)
@@ -39,6 +42,7 @@ func (h *Handler) resume(s *stream, r *http.Request) error {
 			version = oldestVersion
 		}
 		var err error
+		// Not under the request's context: other requests will use the session after this one.
 		if live, err = h.initialize(context.WithoutCancel(r.Context()), version); err != nil {
 			return err
 		}
@@ -52,20 +56,21 @@ func (h *Handler) resume(s *stream, r *http.Request) error {
 	return nil
 }
 
-// sessionID reports whether a text has the form of the ids that rand.Text makes for sessions.
+// sessionID reports whether a text has the form of session IDs, which rand.Text makes.
 func sessionID(id string) bool {
 	if len(id) != 26 {
 		return false
 	}
 	for _, c := range []byte(id) {
 		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
+			// rand.Text uses the base32 alphabet of RFC 4648.
 			return false
 		}
 	}
 	return true
 }
 
-// initialize begins a session for a client of which only the protocol version is known.
+// initialize starts a session for a client whose protocol version is the only known fact.
 func (h *Handler) initialize(ctx context.Context, version string) (id string, err error) {
 	params, err := json.Marshal(mcp.InitializeParams{
 		ProtocolVersion: version,

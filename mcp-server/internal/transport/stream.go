@@ -7,50 +7,50 @@ import (
 	"time"
 )
 
-// stream is the response to one request. It adds comments to an event stream that is silent for long, since HTTP
-// clients and proxies cut silent connections, and gives up on a client that does not read.
+// stream is the response to one request. It adds comments to an event stream that is silent for long, because HTTP
+// clients and proxies cut silent connections. It also gives up on a client that does not read.
 //
 // The MCP SDK writes one whole event at a time, so a comment between two writes never breaks an event.
 type stream struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
-	header http.Header // what the SDK sets; copied to w when the answer begins
+	header http.Header // set by the SDK; copied to w when the answer starts
 	cfg    *Config
 
 	mu     sync.Mutex
 	began  bool
 	events bool // the answer is an event stream
 	over   bool
-	timer  *time.Timer // until a comment is due
-	soon   *time.Timer // until buffered data is flushed
-	// announced is called with the session id of an answer that begins a session.
+	timer  *time.Timer // runs until a comment is due
+	soon   *time.Timer // runs until buffered data is flushed
+	// announced is called with the session ID of an answer that starts a session.
 	announced func(id string)
-	// session is the name by which the client knows its session, if that is not its id.
+	// session is the ID by which the client knows its session, if it differs from the session's ID.
 	session string
-	// body is that of the request; nil if it has none.
+	// body is the request's body, or nil.
 	body []byte
-	// refused means that the SDK has refused the request and not yet written the reason.
+	// refused means that the SDK has refused the request and has not written the reason yet.
 	refused bool
 }
 
 // comment is a line that clients skip in an event stream.
 const comment = ": still here\n\n"
 
-// flushTime is how long an event waits for the end of the response, which usually follows immediately. Then one write
-// to the client is enough for both.
+// flushTime is how long an event waits for the end of the response, which usually follows at once. Then one write to
+// the client sends both.
 const flushTime = time.Millisecond
 
-// chunk is how much is written under one deadline.
+// chunk is the size of a write under one deadline, in bytes.
 const chunk = 64 << 10
 
 func newStream(w http.ResponseWriter, cfg *Config) *stream {
 	return &stream{w: w, rc: http.NewResponseController(w), header: http.Header{}, cfg: cfg}
 }
 
-// Header is what the SDK sets.
+// Header returns the headers that the SDK sets.
 func (s *stream) Header() http.Header { return s.header }
 
-// WriteHeader begins the response.
+// WriteHeader starts the response.
 func (s *stream) WriteHeader(code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *stream) WriteHeader(code int) {
 	s.begin(code)
 }
 
-// begin begins the response unless it has begun.
+// begin starts the response, unless it has started.
 func (s *stream) begin(code int) {
 	if s.began || s.over {
 		return
@@ -70,6 +70,7 @@ func (s *stream) begin(code int) {
 	for name, values := range s.header {
 		s.w.Header()[name] = values
 	}
+	// The SDK names the session that replaced the client's, and the client must not see that ID.
 	if s.session != "" && s.header.Get(sessionHeader) != "" {
 		s.w.Header().Set(sessionHeader, s.session)
 	}
@@ -80,7 +81,7 @@ func (s *stream) begin(code int) {
 	s.w.WriteHeader(code)
 }
 
-// Write writes in chunks, each with its own deadline.
+// Write writes in chunks, each with a separate deadline.
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +111,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// FlushError is what http.ResponseController calls. It flushes within flushTime; an error is returned by the next
-// write.
+// FlushError is called by http.ResponseController. It flushes within flushTime. The next write returns its error.
 func (s *stream) FlushError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,29 +136,30 @@ func (s *stream) flush() {
 	_ = s.rc.Flush()
 }
 
-// deadline gives the client time to read the next write.
+// deadline gives the client WriteTime to read the next write.
 func (s *stream) deadline() {
 	_ = s.rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTime)) // not supported: no deadline
 }
 
-// rest restarts the timer that ends in a comment.
+// rest restarts the timer for the next comment.
 func (s *stream) rest() {
 	if s.timer != nil {
 		s.timer.Reset(s.cfg.Comment)
 	}
 }
 
-// listen starts the timer that ends in a comment. The request must have been read.
+// listen starts the timer for comments. Call it after reading the request.
 func (s *stream) listen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(s.cfg.Comment, s.silent)
 }
 
-// silent writes a comment. If the response has not begun by now, it is an event stream whose first event takes long.
+// silent writes a comment. If the response has not started, it becomes an event stream whose first event takes long.
 func (s *stream) silent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A comment would damage a JSON answer.
 	if s.over || s.began && !s.events {
 		return
 	}
@@ -175,20 +176,21 @@ func (s *stream) silent() {
 	}
 }
 
-// close ends the stream. Buffered data is still sent; later writes are refused.
+// close ends the stream. Buffered data is still sent. Later writes fail.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refused { // the SDK wrote no reason
 		s.begin(http.StatusBadRequest)
 	}
+	// Set under the lock: a timer that fires now must not write after the handler has returned.
 	s.over = true
 	for _, t := range []*time.Timer{s.timer, s.soon} {
 		if t != nil {
 			t.Stop()
 		}
 	}
-	if !s.began { // nothing was written: net/http answers 200 with these headers
+	if !s.began { // no byte was written: net/http answers 200 with these headers
 		for name, values := range s.header {
 			s.w.Header()[name] = values
 		}

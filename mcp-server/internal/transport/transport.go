@@ -1,9 +1,13 @@
 // Package transport serves MCP over Streamable HTTP, with and without sessions, for one mcp.Server.
 //
-// A handler of the SDK serves either the revisions with sessions (until 2025-11-25) or those without (from 2026-07-28),
-// so there are two handlers, chosen by a header. This package adds what the SDK leaves to its users: a call is
-// cancelled when its client goes away, when its session is deleted and when the server stops; bodies, batches and
-// sessions are bounded; a session with an open request is never dropped for being idle; silent streams are kept alive.
+// A handler of the SDK serves either the protocol versions with sessions (until 2025-11-25) or those without (from
+// 2026-07-28). So there are two handlers, and a header selects one. This package adds the parts that the SDK leaves to
+// its users:
+//
+//   - It cancels a call when its client disconnects, when its session is deleted, and when the server stops.
+//   - It bounds bodies, batches and sessions.
+//   - It never ends a session with an open request for being idle.
+//   - It keeps silent streams alive.
 package transport
 
 import (
@@ -31,29 +35,29 @@ import (
 const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
-	// callHeader carries the id of a request to the middleware. What a client sends under this name is dropped.
+	// callHeader carries a request's ID to the middleware. A client's value is overwritten.
 	callHeader = "X-Codeforge-Call"
 	// sessionless is the first protocol version without sessions.
 	sessionless = "2026-07-28"
 )
 
-// Config configures a Handler. Zero fields get the defaults named there.
+// Config configures a Handler. Zero fields get the defaults that their comments name.
 type Config struct {
 	Server *mcp.Server
 	Log    *slog.Logger
-	// Elsewhere, if not nil, reports whether a session is another handler's, whose client is another one: it is not begun
-	// anew here.
+	// Elsewhere, if not nil, reports whether a session belongs to another handler and thus to another client. Such a
+	// session is not resumed here.
 	Elsewhere func(id string) bool
-	// MaxBody is the largest request, in bytes. Zero means 16 MiB.
+	// MaxBody bounds a request, in bytes. Zero means 16 MiB.
 	MaxBody int64
-	// MaxBatch is how many messages one request may contain. Zero means 32.
+	// MaxBatch bounds the messages in one request. Zero means 32.
 	MaxBatch int
-	// MaxSessions is how many sessions there may be. At the limit, the one that has been idle longest is ended. Zero
-	// means 2,000.
+	// MaxSessions bounds the sessions. At the bound, a new session ends the one that has been idle longest. Zero means
+	// 2,000.
 	MaxSessions int
-	// SessionIdle is how long a session without any open request is kept. Zero means 24 h.
+	// SessionIdle is how long a session without an open request lasts. Zero means 24 h.
 	SessionIdle time.Duration
-	// Comment is how long an event stream may be silent before a comment is sent. Zero means 20 s.
+	// Comment is the silence of an event stream after which a comment is sent. Zero means 20 s.
 	Comment time.Duration
 	// WriteTime is how long a client may take to read 64 KiB. Zero means 30 s.
 	WriteTime time.Duration
@@ -61,7 +65,7 @@ type Config struct {
 	ReadTime time.Duration
 }
 
-// Handler is the endpoint /mcp. Make it with New, end it with Close.
+// Handler is the endpoint /mcp. Create it with New and end it with Close.
 type Handler struct {
 	cfg    Config
 	legacy http.Handler // with sessions
@@ -82,7 +86,7 @@ type Handler struct {
 	done chan struct{}
 }
 
-// New makes the handler of a server and adds its middleware to it.
+// New returns the handler of a server, and adds its middleware to the server.
 func New(cfg Config) *Handler {
 	setDefault(&cfg.MaxBody, 16<<20)
 	setDefault(&cfg.MaxBatch, 32)
@@ -93,7 +97,7 @@ func New(cfg Config) *Handler {
 	setDefault(&cfg.ReadTime, 60*time.Second)
 	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*call]struct{}{}, done: make(chan struct{})}
 	options := mcp.StreamableHTTPOptions{
-		MaxRequestBodyBytes:          -1,   // readBody bounds it, before anything is parsed
+		MaxRequestBodyBytes:          -1,   // readBody bounds it before the SDK parses it
 		DisableLocalhostProtection:   true, // package guard checks the Host on every address
 		PropagateRequestCancellation: true,
 	}
@@ -123,10 +127,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	c := &call{cancel: cancel}
-	h.note(c, true) // from now on Close cancels it, or it is refused here
+	h.note(c, true) // from now on Close cancels it, or this function refuses it
 	defer h.note(c, false)
 	body := &weighed{held: &h.held, most: bodiesAtOnce * h.cfg.MaxBody}
 	defer body.release()
+	// Checked again after reading, which may take ReadTime: Drain counts only calls that have started.
 	if h.stopping(s) || !h.readBody(s, w, r, body) || h.stopping(s) {
 		return
 	}
@@ -138,11 +143,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		host = r.RemoteAddr
 	}
 	r.Header.Set(tools.CallerHeader, host) // empty on a unix socket
+	// Only this package may set it: a client could otherwise act under another session's name.
 	r.Header.Del(tools.SessionHeader)
 	h.posts.Store(id, ctx)
 	defer h.posts.Delete(id)
 
 	s.listen()
+	// ISO dates compare like text.
 	if r.Header.Get(versionHeader) >= sessionless {
 		h.modern.ServeHTTP(s, r)
 		return
@@ -150,7 +157,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serveSession(s, r, c)
 }
 
-// stopping refuses a request if no more are served, and reports whether it has.
+// stopping refuses a request if the handler is draining, and reports whether it did.
 func (h *Handler) stopping(s *stream) bool {
 	if !h.draining.Load() {
 		return false
@@ -160,7 +167,7 @@ func (h *Handler) stopping(s *stream) bool {
 	return true
 }
 
-// serveSession serves a request of a revision with sessions.
+// serveSession serves a request of a protocol version with sessions.
 func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 	switch id := r.Header.Get(sessionHeader); {
 	//defence:tenant-sessions
@@ -170,10 +177,11 @@ func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
 	case r.Method == http.MethodDelete:
 		live, _ := h.book.resolve(id)
 		r.Header.Set(sessionHeader, live)
+		// Before the SDK ends the session, which waits for the session's handlers.
 		h.book.cancel(live)
 		h.legacy.ServeHTTP(s, r)
 		h.book.remove(live)
-		if sessionID(id) { // others are never begun anew
+		if sessionID(id) { // other IDs are never resumed
 			h.book.bury(id)
 		}
 		return
@@ -206,8 +214,8 @@ func (h *Handler) note(c *call, in bool) {
 	}
 }
 
-// readBody reads the whole body of a POST, so that its size and number of messages are known before the SDK sees it. It
-// returns false if it has answered already.
+// readBody reads the whole body of a POST, so that its size and number of messages are known before the SDK parses it.
+// It returns false if it has answered the request.
 func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request, in *weighed) bool {
 	if r.Method != http.MethodPost {
 		return true
@@ -215,6 +223,7 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request, in
 	_ = s.rc.SetReadDeadline(time.Now().Add(h.cfg.ReadTime)) // not supported: no deadline
 	in.Reader = http.MaxBytesReader(w, r.Body, h.cfg.MaxBody)
 	body, err := io.ReadAll(in)
+	// Without a deadline from here on: an event stream may last for hours.
 	_ = s.rc.SetReadDeadline(time.Time{})
 	var large *http.MaxBytesError
 	switch {
@@ -239,12 +248,12 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request, in
 	return true
 }
 
-// bodiesAtOnce is how many of the longest bodies a handler, that is a tenant, may have in memory.
+// bodiesAtOnce is the number of largest bodies that one handler, and thus one tenant, may have in memory.
 const bodiesAtOnce = 4
 
 var errHeld = errors.New("the requests in flight are too large together")
 
-// weighed is a body that counts what was read of it, until release, and fails if that is too much with all others.
+// weighed is a body that counts its bytes until release. Reading fails if all bodies together are too large.
 type weighed struct {
 	io.Reader
 	held       *atomic.Int64
@@ -263,11 +272,12 @@ func (b *weighed) Read(p []byte) (int, error) {
 
 func (b *weighed) release() { b.held.Add(-b.read) }
 
-// refuse returns why a body is too large, or an empty string: a batch of too many messages, or a message in which
-// something other than the params of a tool call is long. Text that is not JSON is left for the SDK to refuse.
+// refuse returns why a body is too large, or "". It refuses a batch of too many messages, and a message with a long
+// part other than the params of a tool call. The SDK refuses text that is not JSON.
 func (h *Handler) refuse(body []byte) string {
 	first := bytes.TrimLeft(body, " \t\r\n")
 	batch := len(first) > 0 && first[0] == '['
+	// Counted without decoding, because a batch of tiny messages takes many times the memory when decoded.
 	if batch && messages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
 		return "the batch has more messages than are allowed"
 	}
@@ -288,6 +298,7 @@ func (h *Handler) refuse(body []byte) string {
 		if r, ok := m.(*jsonrpc.Request); ok && r.Method == "tools/call" {
 			rest -= len(r.Params)
 		}
+		// Twice, because escapes and white space may lengthen the text; package tools bounds the params exactly.
 		if rest > 2*tools.MaxParams {
 			return "the message has more bytes than are allowed"
 		}
@@ -307,8 +318,8 @@ func messages(array []byte, most int) int {
 	return n
 }
 
-// bridge is a middleware that cancels a tool call when its request ends early, because the client went away, its
-// session was deleted, or the server stops. Otherwise the run would go on although nobody waits for it.
+// bridge is a middleware that cancels a tool call when its request ends early: the client disconnected, its session was
+// deleted, or the server stops. Otherwise the run would go on without a reader.
 func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method != "tools/call" {
@@ -329,7 +340,7 @@ func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// room reports whether there is room for one more session. It ends an idle one if necessary.
+// room reports whether one more session may start. It ends an idle session if necessary.
 func (h *Handler) room() bool {
 	if h.book.len() < h.cfg.MaxSessions {
 		return true
@@ -338,6 +349,7 @@ func (h *Handler) room() bool {
 	for s := range h.cfg.Server.Sessions() {
 		live[s.ID()] = true
 	}
+	// The SDK may have ended sessions that the book still counts.
 	h.book.keep(live)
 	if h.book.len() < h.cfg.MaxSessions {
 		return true
@@ -381,7 +393,7 @@ func (h *Handler) reap(ctx context.Context) {
 	}
 }
 
-// Knows reports whether a client uses, or has deleted, a session of this id.
+// Knows reports whether a client uses, or has deleted, a session with this ID.
 func (h *Handler) Knows(id string) bool {
 	_, known := h.book.resolve(id)
 	return known
@@ -390,7 +402,7 @@ func (h *Handler) Knows(id string) bool {
 // Sessions returns the number of sessions.
 func (h *Handler) Sessions() int { return h.book.len() }
 
-// Calls returns how many tool calls are in progress, those of other transports included.
+// Calls returns the number of running tool calls, including calls over other transports.
 func (h *Handler) Calls() int { return int(h.calls.Load()) }
 
 // Drain refuses new requests and waits for running tool calls until ctx ends.
@@ -407,7 +419,7 @@ func (h *Handler) Drain(ctx context.Context) {
 	}
 }
 
-// Close refuses new requests, cancels what runs, waits for it until ctx ends, and ends every session.
+// Close refuses new requests, cancels running ones, waits for them until ctx ends, and ends every session.
 func (h *Handler) Close(ctx context.Context) {
 	h.draining.Store(true)
 	h.stop()

@@ -21,16 +21,16 @@ import (
 const size = 128
 
 var (
-	// vocabularyText has word pieces of BERT's uncased vocabulary. ## continues a word.
+	// vocabularyText has the word pieces of BERT's uncased vocabulary. ## marks a continuation of a word.
 	//go:embed table/vocab.txt
 	vocabularyText string
-	// rows has a float32 for each piece, then 128 signed bytes for each: a vector is the bytes times the number.
+	// rows has a float32 for each piece, then 128 signed bytes for each. A vector is the bytes times the number.
 	//go:embed table/vectors.bin
 	rows string
 	//go:embed table/stems.txt
 	stemsText string
-	// near has nearPerStem words of like meaning for each stem, the most like first: a number of a stem (uint16), and the
-	// likeness in 255ths (zero: there are no more).
+	// near has nearPerStem words of similar meaning for each stem, most similar first: the number of a stem (uint16), and
+	// the similarity in 255ths. A similarity of zero ends the list.
 	//go:embed table/near.bin
 	near string
 )
@@ -42,10 +42,10 @@ var (
 	stems      = sync.OnceValue(func() lines { return splitLines(stemsText) })
 )
 
-// lines is a text whose lines are in the order of their bytes.
+// lines is a text whose lines are sorted by their bytes.
 type lines struct {
 	text string
-	ends []uint32 // where each ends
+	ends []uint32 // the end of each line
 }
 
 func splitLines(text string) lines {
@@ -108,18 +108,18 @@ func Near(stem string) iter.Seq2[string, float32] {
 	}
 }
 
-// stops are words that tell nothing. The table was trained without them.
+// stops are words without information. The table was trained without them.
 const stops = " a an the of to in for on and or is are be by with from this that it as at my our your all any some " +
 	"me i we you can how do does what which who "
 
 // Vector is a direction.
 type Vector struct {
 	parts [size]int8
-	// scale makes it as long as 1; zero: there is no direction.
+	// scale normalises the length to 1. Zero means no direction.
 	scale float32
 }
 
-// Likeness is the cosine of two directions, from -1 to 1.
+// Likeness returns the cosine of two directions, from -1 to 1.
 func (v *Vector) Likeness(o *Vector) float32 {
 	// Four sums at a time keep the processor busy: a question is compared with every operation.
 	var a, b, c, d int32
@@ -133,13 +133,13 @@ func (v *Vector) Likeness(o *Vector) float32 {
 	return float32(a+b+c+d) * v.scale * o.scale
 }
 
-// Sum makes vectors of texts.
+// Sum computes vectors of texts.
 type Sum struct {
 	total [size]float32
-	seen  []int // rows that total has
+	seen  []int // rows that are part of total
 }
 
-// Of is the vector of a text: of its words in lower case, which split yields.
+// Of returns the vector of a text. split yields its words in lower case.
 func (s *Sum) Of(text string, split func(text string, each func(word string))) (v Vector) {
 	s.total, s.seen = [size]float32{}, s.seen[:0]
 	split(text, s.add)
@@ -164,6 +164,7 @@ func (s *Sum) add(word string) {
 		return
 	}
 	for _, row := range splitPieces(word) {
+		// A repeated word would otherwise dominate the direction.
 		if slices.Contains(s.seen, row) {
 			continue
 		}
@@ -176,7 +177,7 @@ func (s *Sum) add(word string) {
 	}
 }
 
-// splitPieces are the rows of a word: the longest piece that it begins with, then those that continue it.
+// splitPieces returns the rows of a word: the longest piece at its start, then the pieces that continue it.
 func splitPieces(word string) []int {
 	word = removeAccents(word)
 	var out []int
@@ -191,7 +192,7 @@ func splitPieces(word string) []int {
 	return out
 }
 
-// removeAccents removes the accents of letters, as the vocabulary has none.
+// removeAccents removes the accents of letters, because the vocabulary has none.
 func removeAccents(word string) string {
 	if !strings.ContainsFunc(word, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return word

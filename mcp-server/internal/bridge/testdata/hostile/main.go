@@ -1,5 +1,5 @@
-// Command hostile is an MCP server on standard input and output that misbehaves as its arguments say. It knows only the
-// era of initialize unless told otherwise, and is written without the SDK, so that it can break every rule.
+// Command hostile is an MCP server on standard input and output that misbehaves according to its arguments. By default
+// it knows only initialize. It is written without the SDK, so that it can break every rule.
 package main
 
 import (
@@ -40,8 +40,8 @@ type message struct {
 var (
 	out       = make(chan string, 100)
 	grown     int                          // tools that were added
-	cancelled = map[string]chan struct{}{} // closed when the call with this id is cancelled
-	asked     = map[string]message{}       // calls of ask, by the id of the question that is open
+	cancelled = map[string]chan struct{}{} // closed when the call with this ID is cancelled
+	asked     = map[string]message{}       // calls of ask, by the ID of the open question
 )
 
 func is(fault string) bool { return slices.Contains(os.Args[1:], fault) }
@@ -145,7 +145,7 @@ func handle(m message) {
 	}
 }
 
-// listed is the file that the argument lists=FILE names, with the definitions of the tools. All of them echo.
+// listed is the file of the argument lists=FILE, with the definitions of the tools. All tools echo.
 func listed() string {
 	for _, arg := range os.Args[1:] {
 		if file, ok := strings.CutPrefix(arg, "lists="); ok {
@@ -155,7 +155,7 @@ func listed() string {
 	return ""
 }
 
-// oddTools are definitions that no schema of the protocol allows, as real servers have them.
+// oddTools are definitions that break MCP's schema, as real servers send them.
 const oddTools = `[
 {"name":"typed","title":7,"icons":"x.png","annotations":"none","inputSchema":{"type":"object","properties":{
 	"n":{"type":"int"},"file":{"type":"file"},"page-size":{"type":"integer","maximum":100},"kind":{"type":"string","default":"a"}
@@ -305,7 +305,7 @@ func call(m message) {
 	}
 }
 
-// ask asks the user what a call of ask says.
+// ask asks the user the questions of a call of ask.
 func ask(m message) {
 	form := m.Params.Arguments.Form
 	if form == "" {
@@ -318,7 +318,7 @@ func ask(m message) {
 		id, text, form)
 }
 
-// answered answers a call of ask with what the client said, when all its questions are answered.
+// answered answers a call of ask with the client's answers, when all its questions are answered.
 func answered(m message) {
 	of, ok := asked[string(m.ID)]
 	if !ok {
@@ -337,7 +337,7 @@ func answered(m message) {
 	answer(of.ID, fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"isError":%v}`, text, m.Error != nil))
 }
 
-// arrived makes a file in the directory that a call names, which a test waits for.
+// arrived creates a file in the directory that a call names. A test waits for the file.
 func arrived(m message) {
 	if dir := m.Params.Arguments.Dir; dir != "" {
 		_, _ = os.CreateTemp(dir, "arrived")

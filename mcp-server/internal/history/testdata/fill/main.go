@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// batch is how many runs are stored before the writer is waited for: fewer than its queue takes.
+// batch is the number of runs after which fill waits for the writer: fewer than its queue takes.
 const batch = 200
 
 func run(ctx context.Context, args []string) error {
