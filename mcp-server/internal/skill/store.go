@@ -208,7 +208,7 @@ func (s *Store) scan() (Listing, error) {
 	if room := max(0, MaxCount-len(pinned)); len(l.Skills) > room {
 		l.Skipped["too many skills"] += len(l.Skills) - room
 		for _, k := range l.Skills[room:] {
-			l.strays[k.Name+extension] = fmt.Sprintf("there are more than %d", MaxCount)
+			l.strays[File(k.Name)] = fmt.Sprintf("there are more than %d", MaxCount)
 		}
 		l.Skills = l.Skills[:room]
 	}
