@@ -180,7 +180,6 @@ func (b *bwrapProcess) Kill() {
 	case <-b.initKnown:
 	case <-time.After(infoTimeout):
 	}
-	// After done, the pid of bubblewrap may belong to another process.
 	select {
 	case <-b.done:
 		return

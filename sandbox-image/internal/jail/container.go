@@ -241,7 +241,7 @@ func groupDir(path string, group int, mode os.FileMode) error {
 
 // write writes a new file that only the slot can read.
 func (c *Container) write(id slot.ID, name string, data []byte) error {
-	// O_EXCL: the slot's code must not have put a file or link there. 0600 until the group is right.
+	// The mode stays 0600 until the group is set.
 	f, err := os.OpenFile(filepath.Join(c.dir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ const (
 
 // Limits of one interpreter.
 type Limits struct {
-	// Memory is the memory in bytes over which a run is ended.
+	// Memory is in bytes. sandboxd ends a run that exceeds this limit.
 	Memory int64
 	// Processes is the number of processes and threads.
 	Processes uint64
@@ -87,8 +87,8 @@ type Jail interface {
 	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and sends the program
 	// no input before Check has succeeded.
 	StartServer(Server, Stdio) (Process, error)
-	// PrepareInstall makes Servers.Installing for a slot, empty and writable for it; ShareInstall lets sandboxd
-	// read all of it, when nothing runs in the slot any more; ClearInstall removes it.
+	// PrepareInstall makes Servers.Installing for a slot, empty and writable for the slot. ShareInstall lets sandboxd
+	// read all of that folder; call it when no process of the slot is left. ClearInstall removes the folder.
 	PrepareInstall(slot.ID) error
 	ShareInstall(slot.ID) error
 	ClearInstall(slot.ID) error

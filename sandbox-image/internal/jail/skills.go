@@ -25,7 +25,7 @@ func linkSkills(folder, shared string, names []string) error {
 		return err
 	}
 	for _, name := range append(found, names...) {
-		// Links are relative to the sandbox, so sandboxd itself never follows them. A pinned skill has precedence (ErrExist).
+		// The target is the path inside the sandbox. A pinned skill takes precedence over a shared one (ErrExist).
 		err := os.Symlink(path.Join(SkillsDir, name), filepath.Join(folder, name))
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
