@@ -1,9 +1,9 @@
-// Package pool owns the slots: which are leased, which interpreters wait warm in them, and when a slot may be used
-// again.
+// Package pool owns the slots. It knows which are leased, which interpreters wait warm in them, and when a slot may be
+// used again.
 //
-// A slot is freed by the end of its lease, not by the end of its run. A lease that ends other than by Release (its
-// connection closed, or it was unused for too long) leaves its slot in quarantine for a moment, because its holder may
-// still believe that it has the slot.
+// The end of a lease frees a slot, not the end of its run. A lease can end without Release: its connection closed, or
+// it was unused for too long. Its slot then stays in quarantine for a moment, because the holder may still use the
+// slot.
 package pool
 
 import (
@@ -28,25 +28,26 @@ import (
 
 // Config configures a Pool.
 type Config struct {
-	// Slots is the number of slots, Warm the number of interpreters that wait in free ones, WarmPython that of Python's.
+	// Slots is the number of slots. Warm and WarmPython are the numbers of Deno and Python interpreters that wait in free
+	// slots.
 	Slots, Warm, WarmPython int
 	Jail                    jail.Jail
 	Generations             *generation.Counter
 	Keep                    *output.Keep
-	// CA is the file of the certificate that interpreters trust. They are replaced when it changes.
+	// CA is the file of the certificate that interpreters trust. If it changes, the pool replaces them.
 	CA string
-	// Memory is a run's limit on memory, Output its limit on printed output, both in bytes.
+	// Memory limits a run's memory, Output its printed output, both in bytes.
 	Memory, Output int64
 	Servers        Servers
-	// Quota bounds what a run leaves in shared directories.
+	// Quota bounds the files that a run leaves in shared directories.
 	Quota *quota.Meter
-	// LeaseIdle is how long a lease may be held without a run. Zero means 30 s.
+	// LeaseIdle limits how long a lease may be held without a run. Zero means 30 s.
 	LeaseIdle time.Duration
 	// TZ is the interpreters' time zone. Health reports Deno, Version and Python.
 	TZ, Deno, Version string
-	// TypeScript is the version of the compiler; empty if there is none.
+	// TypeScript is the version of the compiler, or empty if there is no compiler.
 	TypeScript string
-	// Python says whether code can be Python.
+	// Python reports whether runs can use Python.
 	Python runapi.Python
 	// Canaries puts a canary into each slot.
 	Canaries bool
@@ -55,14 +56,15 @@ type Config struct {
 
 const (
 	defaultLeaseIdle = 30 * time.Second
-	// aheadIdle is how long a lease ahead may be held. Its holder releases it sooner, or its connection closes.
+	// aheadIdle limits how long a lease ahead may be held. Usually its holder releases it, or its connection closes,
+	// sooner.
 	aheadIdle  = time.Hour
 	quarantine = time.Second
 	tick       = time.Second
 	maxBackoff = 5 * time.Second
 )
 
-// Pool is the sandbox that runapi serves.
+// Pool implements runapi.Sandbox.
 type Pool struct {
 	cfg  Config
 	work sync.WaitGroup // every goroutine of the pool
@@ -110,10 +112,10 @@ type seat struct {
 	server *server.Running // of an MCP server, while its program runs
 }
 
-// errFirst means that no interpreter has started yet. Even if everything else is in order, none may start.
+// errFirst means that no interpreter has started yet. The first start can fail even if the configuration is right.
 var errFirst = errors.New("the first interpreter is starting")
 
-// New makes a pool and starts its warm interpreters. It is ready when one waits for code.
+// New makes a pool and starts its warm interpreters. The pool is ready when one of them waits for code.
 func New(cfg Config) *Pool {
 	if cfg.LeaseIdle == 0 {
 		cfg.LeaseIdle = defaultLeaseIdle
@@ -139,7 +141,7 @@ func New(cfg Config) *Pool {
 	return p
 }
 
-// maintain notices a changed CA and retries interpreters that failed to start, every tick.
+// maintain runs every tick. It notices a changed CA and retries interpreters that failed to start.
 func (p *Pool) maintain() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -160,7 +162,7 @@ func (p *Pool) maintain() {
 	}
 }
 
-// hashFile is the hash of a file's content, empty when the file is empty or cannot be read.
+// hashFile returns the hash of a file's content, or "" if the file is empty or cannot be read.
 func hashFile(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) == 0 {
@@ -193,8 +195,8 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// key identifies the permissions and CA in force, and whether the seat's run is private or has pinned skills. An
-// interpreter that was prepared with another key is outdated. Python has neither permissions nor a map of imports.
+// key identifies the current permissions and CA, and whether the seat's run is private or has pinned skills. An
+// interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
 func (p *Pool) key(s *seat, python bool) string {
 	key := p.set.Hash() + p.ca
 	if python {
@@ -208,7 +210,7 @@ func (p *Pool) key(s *seat, python bool) string {
 	return key
 }
 
-// isPrivate reports whether an interpreter of the seat is to be private. p.mu is held.
+// isPrivate reports whether an interpreter of the seat should be private. The caller holds p.mu.
 func (p *Pool) isPrivate(s *seat) bool {
 	if s.lease != 0 {
 		return s.private
