@@ -30,7 +30,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 		return p.acquireServer(owner)
 	}
 	if p.private != r.Private {
-		p.private = r.Private // those that wait are outdated now
+		p.private = r.Private // waiting interpreters are outdated now
 	}
 	s, isWarm := p.choose(python)
 	// A lease ahead must leave another slot vacant: otherwise an unused lease could block every run.
@@ -42,7 +42,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 		return runapi.Lease{}, err
 	}
 	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private) {
-		p.discard(s) // the one that replaces it starts when it has ended
+		p.discard(s) // vacate starts the replacement when this one has ended
 	}
 	if s.running == nil && !r.Ahead && !p.start(s, python) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
@@ -142,7 +142,7 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 		return
 	}
 	delete(p.leases, s.lease)
-	if s.used && !s.id.Server() { // code has seen it
+	if s.used && !s.id.Server() { // code has seen the canary
 		s.canary = p.newCanary()
 	}
 	s.lease, s.ahead, s.python = 0, false, false
@@ -267,7 +267,7 @@ func (p *Pool) try(
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
 	keep := p.cfg.Keep.File(r.Run)
-	if r.Private { // others could read it
+	if r.Private { // other runs could read the output
 		keep = nil
 	}
 	exit, err := w.Run(ctx, interp.Task{
@@ -307,7 +307,7 @@ func (p *Pool) try(
 		p.work.Go(func() { remove(cleanupDelay) })
 	}
 	p.mu.Unlock()
-	if closed { // Close may have finished waiting for the pool's goroutines
+	if closed { // Close may already have waited for the pool's goroutines
 		remove(0)
 	}
 	return exit, err
@@ -378,7 +378,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	s.python, s.pinned = python, isPinned(r)
 	if !python {
 		p.pinned = s.pinned // outdates waiting interpreters if it was different
-	}
+	} // outdates waiting interpreters if the value changes
 	// The permissions or the CA changed after the lease was granted, or the lease was for another language.
 	if s.warm != nil && s.warm.key != p.key(s, python) {
 		p.discard(s)

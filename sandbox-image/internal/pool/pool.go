@@ -74,16 +74,16 @@ type Pool struct {
 	closed bool
 	// draining refuses leases for runs.
 	draining bool
-	seats    []*seat // of runs
-	servers  []*seat // of MCP servers
+	seats    []*seat // for runs
+	servers  []*seat // for MCP servers
 	leases   map[uint64]*seat
 	set      hostSet
-	ca       string // hash of the CA file, empty while there is no file
+	ca       string // hash of the CA file; empty if the file is missing
 	problem  error  // why the last interpreter did not start, or errFirst
 	backoff  time.Duration
 	retryAt  time.Time
 	python   pythonState
-	private  bool // the last lease was private: interpreters that wait are too
+	private  bool // the last lease was private, so waiting interpreters are private too
 	pinned   bool // the last run of TypeScript had pinned skills: waiting interpreters are for such a run
 
 	runs, warmRuns uint64
@@ -98,18 +98,18 @@ type seat struct {
 	private    bool   // the lease is private
 	pinned     bool   // the lease is most likely for a run with pinned skills
 	quarantine bool
-	broken     error              // a process could not be killed: the slot is never used again; or see Pool.mend
+	broken     error              // a process could not be killed, so the slot is never used again; or see Pool.mend
 	used       bool               // the lease has had its run
-	canary     string             // of the run to come, or under way; empty: none
-	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil: neither
+	canary     string             // of the next or current run; empty: no canary
+	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil if there is neither
 	cancel     context.CancelFunc // of the run
 	pauses     chan bool          // to the run
 	idle       *time.Timer
 	// forgetOwner stops watching the connection that owns the lease.
 	forgetOwner func() bool
 
-	warm   *warm           // of a run
-	server *server.Running // of an MCP server, while its program runs
+	warm   *warm           // for a run
+	server *server.Running // for an MCP server, while its program runs
 }
 
 // errFirst means that no interpreter has started yet. The first start can fail even if the configuration is right.

@@ -14,8 +14,8 @@ const pythonHour = time.Hour
 // pythonState is the pool's state for Python. Python uses no memory and no process before its first use.
 type pythonState struct {
 	prepared bool      // jail.PreparePython has succeeded
-	until    time.Time // one interpreter is kept warm until then
-	problem  error     // why the last one did not start
+	until    time.Time // until then the pool keeps one interpreter warm
+	problem  error     // why the last interpreter did not start
 	retryAt  time.Time
 }
 
@@ -85,7 +85,7 @@ func (p *Pool) refillPython() {
 	for waiting < want && free > p.cfg.Warm {
 		s := p.seatForPython()
 		switch {
-		case s == nil || s.running != nil: // refill is called when what runs there has ended
+		case s == nil || s.running != nil: // refill runs again when the process in that slot has ended
 			return
 		case s.warm != nil:
 			p.discard(s)

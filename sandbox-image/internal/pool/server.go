@@ -130,7 +130,7 @@ func (p *Pool) runServer(
 ) (exit runapi.Exit, broken, err error) {
 	sv := p.cfg.Servers
 	if spec.Install {
-		if _, err := sv.Packages.Registry(spec.Package); err == nil { // installed already
+		if _, err := sv.Packages.Registry(spec.Package); err == nil { // already installed
 			return runapi.Exit{Reason: runapi.Exited}, nil, d.Started()
 		}
 		defer func() {

@@ -15,7 +15,7 @@ type warm struct {
 	*interp.Interpreter
 	python  bool
 	private bool
-	key     string // Pool.key when it was prepared
+	key     string // Pool.key when the interpreter was prepared
 	started bool
 }
 
@@ -57,7 +57,7 @@ func (p *Pool) refill() {
 			continue
 		}
 		switch {
-		case s.running != nil: // an outdated interpreter is ending here, and its replacement counts
+		case s.running != nil: // an outdated interpreter is ending; its replacement counts
 			waiting++
 		case s.warm != nil && s.warm.python:
 		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
@@ -191,7 +191,7 @@ func (p *Pool) monitor(s *seat, w *warm) {
 
 // failed records why an interpreter did not start, and delays the next try. The caller holds p.mu.
 func (p *Pool) failed(python bool, err error) {
-	if python { // runs of TypeScript go on
+	if python { // TypeScript still works
 		p.python.problem, p.python.retryAt = err, time.Now().Add(maxBackoff)
 		p.cfg.Log.Error("Python did not start", "error", err)
 		return
