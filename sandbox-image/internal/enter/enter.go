@@ -157,7 +157,7 @@ func setGroups(gid int, groups []int) error {
 
 // exec closes all descriptors except those in Keep, restricts file access, loads the seccomp filter, and execs.
 func (p Plan) exec() error {
-	// All allocations happen before the gate and the filter: under the filter, the Go runtime could not start threads.
+	// The filter is built before the gate, so that the start takes less time.
 	if err := closeOthers(p.Keep); err != nil {
 		return err
 	}
