@@ -51,8 +51,8 @@ func Written(dir string, since time.Time, enough int64) Count {
 	return written(root, func(uid uint32) bool { return uid == own }, since, enough, true)
 }
 
-// written adds up the files that users have created since a time, and older ones that they wrote to. It opens closed
-// directories on request. A file that was written to is known by its last change: code can set the time of its content.
+// written adds up the files that users have created since a time, and older files that they changed. If opens, it opens
+// closed directories. It recognises a changed file by its ctime, because code can set its mtime.
 func written(root *os.Root, owns func(uid uint32) bool, since time.Time, enough int64, opens bool) (c Count) {
 	seen := map[uint64]bool{}
 	each(root, ".", func(name string, st *unix.Statx_t) bool {
