@@ -90,9 +90,9 @@ var refused = []struct {
 	}},
 }
 
-// Options say what a program may do under the filter.
+// Options set the calls that a program may make under the filter.
 type Options struct {
-	// Processes lets the program start others, under the same filter. Without it, it can start threads only.
+	// Processes lets the program start processes, under the same filter. Without Processes it can start only threads.
 	Processes bool
 }
 
