@@ -84,7 +84,6 @@ func Check(pkg string) error {
 // CheckRegistry returns an error if a text is not the https address of a registry.
 func CheckRegistry(registry string) error {
 	u, err := url.Parse(registry)
-	// User information in the URL would end up in the package's files, which servers can read.
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return errors.New("registry: want an https URL")
 	}

@@ -79,7 +79,7 @@ func describe(dir string) runapi.Removed {
 	r := runapi.Removed{Package: string(name)}
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // unreadable files are not counted
+			return nil //nolint:nilerr // what cannot be read is not counted
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 			r.Bytes += info.Size()
