@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
+// Probe tries the kernel features that a start needs, in temporary namespaces. Its error names a remedy.
 func Probe(ctx context.Context, environ []string) error {
 	var output strings.Builder
 	child, err := startInner(innerConfig{Args: []string{ProbeCommand}, Env: environ, Stdout: &output, Stderr: &output})
