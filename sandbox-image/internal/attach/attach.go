@@ -1,6 +1,6 @@
 // Package attach turns a process's standard input and output into one byte stream to sandboxd. It runs in a long-lived
-// docker exec. It copies no bytes: the process passes its two pipes to sandboxd over the socket, and exits when sandboxd
-// is done with them. If the input ends, or the process exits, sandboxd ends the runs of the connection.
+// docker exec. It copies no bytes: the process passes its two pipes to sandboxd over the socket, and exits when
+// sandboxd is done with them. If the input ends, or the process exits, sandboxd ends the runs of the connection.
 package attach
 
 import (
