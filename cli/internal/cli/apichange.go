@@ -50,7 +50,7 @@ func (o *apiOptions) remove(ctx context.Context, e *Env, name string) error {
 	return err
 }
 
-// edit opens config.json in the user's editor, and checks it afterwards.
+// edit opens config.json in the user's editor, and checks the file afterwards.
 func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
 	file, err := apidir.File(o.apis, name)
 	if err != nil {
@@ -68,7 +68,7 @@ func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
 	return o.check(ctx, e, name)
 }
 
-// testAll tries one API, or all that are active.
+// testAll tests one API or, without a name, all active APIs.
 func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 	if name != "" {
 		return o.test(ctx, e, name)

@@ -100,12 +100,12 @@ type seconds time.Duration
 
 func (s *seconds) String() string {
 	if *s == 0 {
-		return "" // the help shows no default
+		return "" // help then shows no default
 	}
 	return time.Duration(*s).String()
 }
 
-// Type is the name of the value in messages.
+// Type returns the name of the value for messages.
 func (s *seconds) Type() string { return "duration" }
 
 func (s *seconds) Set(text string) error {
@@ -120,14 +120,14 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// withArguments puts the arguments of a script in front of its code, on its first line so that line numbers stay. A
-// model's code has none, so without arguments the code is run as it is.
+// withArguments puts the arguments of a script before its code, on the first line, so that line numbers stay. A model's
+// code has no arguments, so code without arguments stays unchanged.
 func withArguments(code string, args []string) string {
 	if len(args) == 0 {
 		return code
 	}
 	if rest, found := strings.CutPrefix(code, "#!"); found {
-		code = "//" + rest // a hashbang is one only at the very beginning
+		code = "//" + rest // a hashbang is valid only at the very start
 	}
 	text, _ := json.Marshal(args) // strings always marshal
 	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
@@ -180,7 +180,7 @@ func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (serv
 	return s.Run(ctx, run)
 }
 
-// approvalText explains how a person decides about a request that waits.
+// approvalText explains how a person decides about a held request.
 func approvalText(e *Env) string {
 	if e.inContainer() {
 		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +
@@ -220,7 +220,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	return silent(exitCode(r))
 }
 
-// exitCode is the exit code of codeforge run.
+// exitCode returns the exit code of codeforge run.
 func exitCode(r server.Result) int {
 	switch {
 	case !r.Failed:
