@@ -216,7 +216,7 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 			add(&t.Failed, host+" ("+x.Code+")")
 		}
 	}
-	// A host that was reached is trusted: an early failed handshake may be a retry.
+	// The server accepted the CA for a host that it reached.
 	t.Untrusting = slices.DeleteFunc(t.Untrusting, func(h string) bool { return slices.Contains(t.Reached, h) })
 	for _, c := range a.Credentials {
 		if !slices.Contains(t.Swapped, c.Name) {

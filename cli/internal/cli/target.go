@@ -40,7 +40,7 @@ func (t target) config(e *Env) (server.Config, error) {
 		return server.Config{}, err
 	}
 	port := cmp.Or(w.getenv("MCP_PORT"), "8080")
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // the port becomes part of a URL that receives the token
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // it becomes part of a URL that gets the token
 		return server.Config{}, fmt.Errorf("MCP_PORT (.env or environment): %q; want a whole number from 1 to 65535", port)
 	}
 	c := server.Config{
