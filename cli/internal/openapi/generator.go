@@ -20,8 +20,8 @@ const (
 	maxText = 48 << 10
 	// maxNesting bounds the nesting of types without a name.
 	maxNesting = 30
-	// maxSchemas is how many schemas are read, and maxWork how many bytes written, those that become part of others
-	// counted again: values that are shared multiply.
+	// maxSchemas bounds the schemas that are read. maxWork bounds the bytes written; a type inside another counts again,
+	// because shared values multiply.
 	maxSchemas = 3_000_000
 	maxWork    = 512 << 20
 	// maxTypes bounds the types with a name.
