@@ -249,7 +249,7 @@ func (o *apiOptions) finish(ctx context.Context, e *Env, in prompter, entry apid
 	trial := entry
 	trial.Credentials = slices.Clone(entry.Credentials)
 	for i := range trial.Credentials {
-		// Check rejects an empty credential and two credentials with the same value.
+		// Check loads the entry, so each credential needs a valid value, and another one than the rest.
 		trial.Credentials[i].Value = secret.New(fmt.Sprintf("not-typed-yet-%d", i))
 	}
 	if err := apidir.Check(o.apis, trial); err != nil {

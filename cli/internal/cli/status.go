@@ -23,7 +23,7 @@ type state struct {
 	Dir     string `json:"state"`
 	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
 	URL string `json:"url,omitempty"`
-	// Container is mcp-server's in Docker, and About what it says of itself.
+	// Container is mcp-server's container in Docker, and About its description of itself.
 	Container string              `json:"container,omitempty"`
 	About     *operatorapi.About  `json:"about,omitempty"`
 	Up        *statedir.Up        `json:"up,omitempty"`
