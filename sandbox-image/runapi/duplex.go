@@ -141,8 +141,8 @@ type Stream struct {
 	cancel context.CancelFunc
 }
 
-// Server starts the program of an MCP server in the slot of a lease. The program ends when ctx or the lease ends, or when
-// the Stream is closed. A lease can be used for one program. The caller must close the Stream.
+// Server starts the program of an MCP server in the slot of a lease. The program ends when ctx or the lease ends, or
+// when the Stream is closed. A lease can be used for one program. The caller must close the Stream.
 func (c *Client) Server(ctx context.Context, generation uint64, h ServerHead) (*Stream, error) {
 	conn, err := c.stream(ctx)
 	if err != nil {
