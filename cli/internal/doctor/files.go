@@ -79,7 +79,7 @@ func port(ctx context.Context, c Config) []Finding {
 	return []Finding{ok("port", fmt.Sprintf("%d is free", c.Port))}
 }
 
-// configuration checks .env, apis/ and the tenants as codeforge check does.
+// configuration checks .env, apis/ and the tenants like codeforge check.
 func configuration(_ context.Context, c Config) []Finding {
 	var out []Finding
 	var mistakes settings.Error
@@ -118,7 +118,7 @@ func configuration(_ context.Context, c Config) []Finding {
 // secretSettings are the settings that other users must not read.
 var secretSettings = []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY"}
 
-// files checks who can read secret files. The catalog does so for config.json.
+// files checks the permissions of secret files. The catalog checks config.json.
 func files(_ context.Context, c Config) []Finding {
 	if runtime.GOOS == "windows" {
 		return []Finding{skip("permissions", "not checked on this system")}
@@ -158,7 +158,7 @@ func files(_ context.Context, c Config) []Finding {
 	return out
 }
 
-// expirySoon is how long before its expiry a certificate is a warning.
+// expirySoon is the time before the expiry of a certificate from which doctor warns.
 const expirySoon = 30 * 24 * time.Hour
 
 // authority checks the certificate that the sandbox trusts.

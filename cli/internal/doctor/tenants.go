@@ -10,8 +10,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Tenants reads MCP_TOKENS_FILE, and finds what is wrong with it, also with the operator's token, MCP_AUTH_TOKEN, and
-// with the APIs of cat, which may be nil. It fails if it cannot read the file.
+// Tenants reads MCP_TOKENS_FILE and returns the tenants and all problems. It also compares the tokens with the
+// operator's (MCP_AUTH_TOKEN) and the names with the APIs of cat, which may be nil. If it cannot read the file, it
+// returns an error.
 func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, catalog.Problems, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the user's own setting
 	if err != nil {
@@ -44,7 +45,7 @@ func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, c
 	return list, problems, nil
 }
 
-// tenants says how many there are, and what is wrong with their file first of all.
+// tenants reports the number of tenants, and the first problem of their file.
 func tenants(c Config, cat *catalog.Catalog) []Finding {
 	path := c.Settings.MCPTokensFile
 	if path == "" {
