@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// orStranger is err, unless its cause is that another program answers at the URL. That is said in a line, and nothing
-// of what the program answers is shown.
+// orStranger returns err, unless another program answers at the URL. Then it returns an error that says so in one line
+// and shows nothing of that program's answer.
 func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	if err == nil || p.State != nil {
 		return err
@@ -33,8 +33,8 @@ func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	return fmt.Errorf("another program answers at %s (%s): %s", p.URL, found, remedy)
 }
 
-// stranger reports whether something other than CodeForge answers at an endpoint, and what it did. The token is not
-// sent.
+// stranger reports whether another program than CodeForge answers at an endpoint, and its answer's status. It does not
+// send the token.
 func stranger(ctx context.Context, url string) (found string, is bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/healthz", nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func stranger(ctx context.Context, url string) (found string, is bool) {
 	var failed *net.OpError
 	switch {
 	case errors.As(err, &failed), errors.Is(err, io.EOF):
-		return "", false // nothing answers, or not to this user
+		return "", false // no server answers, or not for this user
 	case err != nil:
 		return "it does not speak HTTP", true
 	}
