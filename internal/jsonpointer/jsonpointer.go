@@ -1,6 +1,6 @@
 // Package jsonpointer finds a text in a JSON document by a JSON pointer (RFC 6901).
 //
-// Threat: the documents hold secrets, so no error quotes any of one.
+// Threat: the documents hold secrets. Contract: no error quotes a document.
 package jsonpointer
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The errors of Find. They hold nothing of the document.
+// Errors of Find. They contain no part of the document.
 var (
 	ErrSyntax  = errors.New("not a JSON pointer")
 	ErrNotJSON = errors.New("not JSON")
@@ -18,7 +18,7 @@ var (
 	ErrNotText = errors.New("an object, a list, true, false or null at the JSON pointer")
 )
 
-// Check returns ErrSyntax for a text that is no JSON pointer. The empty one stands for the whole document.
+// Check returns ErrSyntax for a text that is not a JSON pointer. The empty pointer means the whole document.
 func Check(pointer string) error {
 	if pointer != "" && pointer[0] != '/' {
 		return ErrSyntax
@@ -31,8 +31,8 @@ func Check(pointer string) error {
 	return nil
 }
 
-// Find returns the string or the number that the pointer leads to. A step into a string goes on in the JSON that the
-// string holds, as secret managers store it. The empty pointer gives the document as it is.
+// Find returns the string or number at a pointer. A step into a string continues in the JSON inside that string,
+// because secret managers store JSON in that way. The empty pointer returns the document unchanged.
 func Find(document []byte, pointer string) (string, error) {
 	if err := Check(pointer); err != nil {
 		return "", err
@@ -64,7 +64,7 @@ func Find(document []byte, pointer string) (string, error) {
 	return "", ErrNotText
 }
 
-// child is nil if there is none, and for null.
+// child returns nil for a missing child and for null.
 func child(at any, step string) any {
 	switch v := at.(type) {
 	case map[string]any:
