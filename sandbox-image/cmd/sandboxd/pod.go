@@ -79,6 +79,7 @@ func followAuthority(ctx context.Context, f serveFlags, log *slog.Logger) {
 	defer tick.Stop()
 	for said := ""; ; {
 		err := fetchAuthority(ctx, client, f)
+		// The same error every two seconds would fill the log.
 		if err != nil && err.Error() != said && ctx.Err() == nil {
 			said = err.Error()
 			log.Warn("the certificate of the proxy's authority cannot be fetched, trying again", "error", said)

@@ -84,6 +84,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		return err
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
+	// Both programs are asked while Deno is asked below.
 	findingPython, findingCompiler := findPython(ctx, f), findCompiler(ctx, f.typescript, log)
 	denoVersion, err := sandboximage.AskDeno(ctx, f.deno)
 	if err != nil {

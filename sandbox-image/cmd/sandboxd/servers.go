@@ -81,6 +81,7 @@ func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason,
 		if !installs {
 			return "", ""
 		}
+		// Seal would reject a larger package, but only after it has filled the disk.
 		if c := quota.Tree(installing(id), packages.MaxFiles); c.Bytes > packages.MaxBytes || c.Files > packages.MaxFiles ||
 			c.Hidden {
 			return runapi.OutputLimit, fmt.Sprintf("The package with its dependencies has more than %d MiB or %d files.",

@@ -92,6 +92,7 @@ func share(args []string) error {
 	if os.Getuid() == 0 || len(args) != 1 {
 		return errors.New("share: want a directory, and not as root")
 	}
+	// The package may hold links. A Root does not follow them out.
 	root, err := os.OpenRoot(args[0])
 	if err != nil {
 		return err
@@ -122,6 +123,7 @@ func wipe(args []string) error {
 	if os.Getuid() == 0 || len(args) != 2 {
 		return errors.New("wipe: want a directory and one below it, and not as root")
 	}
+	// The folder may hold links that code made. A Root does not follow them out.
 	above, err := os.OpenRoot(args[0])
 	if err != nil {
 		return err

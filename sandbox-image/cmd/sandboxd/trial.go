@@ -86,6 +86,7 @@ func (t *tried) run(ctx context.Context) {
 			t.watch(ctx)
 			continue
 		}
+		// The same error every second would fill the log.
 		if text := err.Error(); text != said && ctx.Err() == nil {
 			t.setProblem(text)
 			t.log.Warn("the sandbox is not ready, trying again", "error", text)
