@@ -38,6 +38,7 @@ func Open(path string, least uint64) (*Counter, error) {
 			return nil, fmt.Errorf("%s does not hold a generation: %q", path, data)
 		}
 	}
+	// The file holds a reserved limit, so all numbers of earlier processes are below it.
 	c.last = max(c.last, least)
 	c.limit = c.last
 	return c, c.reserve()
