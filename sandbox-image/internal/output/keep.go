@@ -74,6 +74,7 @@ func (f *File) Write(p []byte) {
 		if f.err = f.open(); f.err != nil {
 			return
 		}
+		// The file begins with the output that was held back until now.
 		p, f.head = f.head, nil
 	}
 	_, f.err = f.f.Write(p)
@@ -84,6 +85,7 @@ func (f *File) open() error {
 	if err := root.Mkdir(f.run, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	// O_EXCL: a run with a used id must not overwrite earlier output.
 	out, err := root.OpenFile(path.Join(f.run, FileName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		_ = root.Remove(f.run) // removes only an empty folder: the disk is full, and trim does not see it
@@ -140,6 +142,7 @@ func (k *Keep) trim() error {
 	var total int64
 	for i, r := range runs {
 		total += r.size
+		// The newest run stays even if it alone exceeds the bounds.
 		if i > 0 && (i >= k.cfg.Runs || total > k.cfg.Bytes) {
 			errs = append(errs, k.root.RemoveAll(r.name))
 		}
