@@ -127,6 +127,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 	if _, err := os.Stat(s.path(pkg)); err == nil {
 		return nil // another slot has installed it in the meantime
 	}
+	// A Root does not follow links out of the slot's folder.
 	from, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
@@ -213,6 +214,7 @@ func (c *copier) file(name, target string, mode fs.FileMode) (err error) {
 		return err
 	}
 	defer in.Close()
+	// O_EXCL: two entries must not write one file.
 	out, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -232,6 +234,7 @@ func (s *Store) keepLock(pkg, draft string) error {
 	if err != nil {
 		return err
 	}
+	// Later installations agree with the first lock file, so it is never replaced.
 	if _, err := os.Stat(s.lock(pkg)); err == nil {
 		return nil
 	}

@@ -46,6 +46,7 @@ func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
 		if !keyPattern.MatchString(key) || wanted[key] {
 			continue
 		}
+		// Rename under the lock, delete without it: deleting a large package takes long.
 		draft, used, moveErr := s.takeAway(key)
 		switch {
 		case used:
