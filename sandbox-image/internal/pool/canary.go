@@ -16,6 +16,7 @@ func (p *Pool) newCanary() string {
 	const letters = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
 	random := make([]byte, canaryLength)
 	_, _ = rand.Read(random) // it never fails
+	// The modulo favours some letters slightly, which leaves more than 200 bits.
 	for i, b := range random {
 		random[i] = letters[int(b)%len(letters)]
 	}

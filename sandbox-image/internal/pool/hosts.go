@@ -31,6 +31,7 @@ func parseHosts(list []string) (hostSet, error) {
 	slices.Sort(hosts)
 	hosts = slices.Compact(hosts)
 	for _, h := range hosts {
+		// "*" makes the other hosts redundant.
 		if h == allHosts {
 			return hostSet{hosts: []string{allHosts}}, nil
 		}

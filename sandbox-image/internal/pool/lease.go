@@ -56,7 +56,9 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 // grant gives a seat to a lease, which ends with its owner. The caller holds p.mu.
 func (p *Pool) grant(s *seat, g uint64, owner context.Context) {
 	s.lease, s.used = g, false
+	// The generation, not the slot, is the key: a late message for an earlier lease then finds no seat.
 	p.leases[g] = s
+	// A client that dies sends no Release. Its closed connection must free the slot.
 	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 }
 
@@ -111,6 +113,7 @@ func (p *Pool) another(but *seat) bool {
 func (p *Pool) watchIdle(s *seat) {
 	g, limit := s.lease, p.cfg.LeaseIdle
 	if s.ahead {
+		// A lease ahead waits for a run that may come much later.
 		limit = aheadIdle
 	}
 	s.idle = time.AfterFunc(limit, func() {
@@ -167,6 +170,7 @@ func (p *Pool) endQuarantine(s *seat, running chan struct{}) {
 		<-running
 	}
 	select {
+	// The holder may still believe that it has the slot. Its last message must not reach the next run.
 	case <-time.After(quarantine):
 	case <-p.stop:
 	}
@@ -242,6 +246,7 @@ func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
+		// An interpreter can end at any time while it waits. The code has not run then, so another one may get it.
 		exit, err := p.try(ctx, cancel, r, out)
 		if !errors.Is(err, interp.ErrNotSent) || try == maxTries {
 			return exit, err
@@ -336,6 +341,7 @@ func (p *Pool) begin(
 		}
 		if w := s.warm; w != nil {
 			done := make(chan struct{})
+			// From here on the pool no longer owns the interpreter: the run ends it.
 			s.warm, s.used, s.ahead, s.cancel, s.running, s.pauses = nil, true, false, cancel, done, make(chan bool)
 			s.idle.Stop()
 			p.runs++
@@ -367,6 +373,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
 	case s.used:
 		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
+	// A private run in a shared interpreter could read and leave shared files.
 	case s.private != r.Private:
 		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", runapi.ErrBadRequest)
 	case r.Permissions != p.set.Hash():

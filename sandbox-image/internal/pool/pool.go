@@ -152,6 +152,7 @@ func (p *Pool) maintain() {
 		case <-t.C:
 			ca := hashFile(p.cfg.CA)
 			p.mu.Lock()
+			// A new CA may be what failed starts lacked, so retry at once.
 			if ca != p.ca {
 				p.ca = ca
 				p.retryAt, p.python.retryAt = time.Time{}, time.Time{}
@@ -181,6 +182,7 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	close(p.stop)
+	// Runs end first: work.Wait below waits for their goroutines.
 	for _, s := range slices.Concat(p.seats, p.servers) {
 		p.endLease(s, false)
 	}

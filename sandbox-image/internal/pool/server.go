@@ -38,6 +38,7 @@ func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 		return runapi.Lease{}, fmt.Errorf("%w: %s", runapi.ErrUnready, p.cfg.Servers.Problem)
 	}
 	for _, s := range p.servers {
+		// A released slot may still have processes that are ending.
 		if !s.vacant() || s.running != nil {
 			continue
 		}
@@ -130,6 +131,7 @@ func (p *Pool) runServer(
 ) (exit runapi.Exit, broken, err error) {
 	sv := p.cfg.Servers
 	if spec.Install {
+		// Another slot may have installed it since the client asked.
 		if _, err := sv.Packages.Registry(spec.Package); err == nil { // already installed
 			return runapi.Exit{Reason: runapi.Exited}, nil, d.Started()
 		}

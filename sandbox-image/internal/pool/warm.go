@@ -59,6 +59,7 @@ func (p *Pool) refill() {
 		switch {
 		case s.running != nil: // an outdated interpreter is ending; its replacement counts
 			waiting++
+		// An interpreter of Python holds the slot. refillPython decides about it.
 		case s.warm != nil && s.warm.python:
 		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
 			if !p.start(s, false) {
@@ -108,6 +109,7 @@ func (p *Pool) refillAfter(d time.Duration) {
 func (p *Pool) refillNow(force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Starting interpreters would slow down the runs in progress.
 	if 2*p.activeRuns() >= runtime.GOMAXPROCS(0) && !force {
 		return false
 	}
@@ -197,6 +199,7 @@ func (p *Pool) failed(python bool, err error) {
 		return
 	}
 	p.problem = err
+	// A start that always fails must not use a processor all the time.
 	p.backoff = min(max(2*p.backoff, 100*time.Millisecond), maxBackoff)
 	p.retryAt = time.Now().Add(p.backoff)
 	p.cfg.Log.Error("an interpreter did not start", "error", err, "next_try", p.backoff)
@@ -207,6 +210,7 @@ func (p *Pool) discard(s *seat) {
 	w := s.warm
 	s.warm = nil
 	done := make(chan struct{})
+	// The slot stays taken until the process has ended: Check of the next one would find two.
 	s.running = done
 	p.work.Go(func() {
 		err := w.Close()
@@ -262,6 +266,7 @@ func (s *seat) ready(key string) bool {
 		return false
 	}
 	select {
+	// Up was closed, but the interpreter may have ended since.
 	case <-s.warm.Ended():
 		return false
 	default:
