@@ -126,6 +126,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 		}
 	}
 	if !o.Processes {
+		// arm64 has neither fork nor vfork.
 		for _, name := range startProcess {
 			if nr, ok := m.Calls[name]; ok {
 				p = append(p, guarded(nr, []bpf.Instruction{bpf.RetConstant{Val: refuse(uint32(unix.EPERM))}})...)
@@ -141,6 +142,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}
 	}
+	// The calls below stay allowed with certain arguments.
 	p = append(p, guarded(m.Calls["socket"], usualSockets())...)
 	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
 	p = append(p, guarded(m.Calls["setsockopt"], usualOptions())...)
@@ -174,6 +176,7 @@ func usualSockets() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 1},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_DGRAM, SkipFalse: 4},
 		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		// Another protocol of the family, such as MPTCP or SCTP, is refused.
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_IP, SkipTrue: 3},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 1},
