@@ -131,6 +131,7 @@ func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error)
 	<-r.process.Done()
 	close(stop)
 	watch.Wait()
+	// Only now may Input and Output be cut off: before, they carry the program's data.
 	r.cfg.Ended()
 	read.Wait()
 	write.Wait()
@@ -155,6 +156,7 @@ func (r *Running) confirm(ctx context.Context) error {
 			return ctx.Err()
 		case <-deadline:
 			return err
+		// Check fails until the sandbox is complete.
 		case <-time.After(checkEvery):
 		}
 	}
@@ -203,6 +205,7 @@ func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
 				return
 			}
 			every := memoryEverySmall
+			// Close to the limit, a program can exceed it between two measurements.
 			if 2*held > r.cfg.Memory {
 				every = memoryEvery
 			}
