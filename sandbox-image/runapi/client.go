@@ -111,6 +111,7 @@ func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
 		c.conn = nil
 	}
 	select {
+	// Without the pause, a sandboxd that rejects streams would be dialled in a busy loop.
 	case <-time.After(dialPause - time.Since(c.lastDial)):
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -69,6 +69,7 @@ func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 func trailer(e Exit) string {
 	detail := []byte(e.Detail[:min(len(e.Detail), maxDetail)])
 	for i, c := range detail {
+		// A line feed in a header value would end the header.
 		if c < ' ' || c > '~' {
 			detail[i] = '?'
 		}
@@ -104,6 +105,7 @@ func (d *duplex) head() (h ServerHead, err error) {
 
 func (d *duplex) Started() error {
 	d.started = true
+	// net/http sends only trailers that were announced before the header.
 	d.w.Header().Set("Trailer", ExitTrailer)
 	d.w.Header().Set("Content-Type", "application/octet-stream")
 	d.w.WriteHeader(http.StatusOK)

@@ -87,6 +87,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		}
 		line = append(line, part...)
 		switch {
+		// Without a bound, one line could take all memory.
 		case len(line) > maxLine:
 			return nil, fmt.Errorf("an event of more than %d bytes", maxLine)
 		case err == nil:

@@ -161,6 +161,7 @@ type ownedConn struct {
 
 func (c *ownedConn) Close() error {
 	err := c.Conn.Close()
+	// The lifetime ends with the connection, and all leases of the connection with it.
 	c.end()
 	return err
 }
@@ -262,6 +263,7 @@ type eventStream struct {
 func (o *eventStream) Send(e Event) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
+	// An earlier flush found the client gone: sending more has no effect.
 	if o.failed != nil {
 		return o.failed
 	}
@@ -288,6 +290,7 @@ func (o *eventStream) flush() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	o.due = nil
+	// The handler has returned, and w must not be used any more.
 	if o.over {
 		return
 	}
