@@ -108,6 +108,7 @@ func Check(dir string, e Entry) error {
 	if err := Free(dir, e.Name); err != nil {
 		return err
 	}
+	// The catalog loads folders, so the check needs one. It is outside dir, where a running CodeForge would load it.
 	draft, err := os.MkdirTemp("", "codeforge-check-")
 	if err != nil {
 		return fmt.Errorf("checking the API: %w", err)
@@ -162,6 +163,7 @@ func write(dir string, e Entry, text []byte) (path string, warnings catalog.Prob
 	if err != nil {
 		return "", nil, err
 	}
+	// Under sudo the files would be root's, and their owner could not edit them.
 	if err := sameOwner(dir, folder); err != nil {
 		return "", nil, err
 	}

@@ -52,6 +52,7 @@ func replace(path string, text []byte) error {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(text)
+	// The mode is set before the rename: a file with credentials must never be readable for others.
 	err = errors.Join(err, f.Sync(), f.Close(), os.Chmod(f.Name(), info.Mode().Perm()), keepOwner(info, f.Name()))
 	if err == nil {
 		err = os.Rename(f.Name(), path)
@@ -159,6 +160,7 @@ func Example(dir, name string) (text []byte, tokens []string, err error) {
 		return nil, nil, err
 	}
 	defer f.Close()
+	// The folder of APIs may be another project's, so the size is bounded.
 	if text, err = io.ReadAll(io.LimitReader(f, 1<<20)); err != nil {
 		return nil, nil, err
 	}
