@@ -83,6 +83,7 @@ func (c *conn) Close() error {
 	err := errClosed
 	c.end.Do(func() {
 		err = c.in.Close()
+		// docker exec has a second to end by itself.
 		kill := time.AfterFunc(time.Second, func() { _ = c.cmd.Process.Kill() })
 		_ = c.cmd.Wait() // the exit status does not matter
 		kill.Stop()
