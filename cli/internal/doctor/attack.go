@@ -131,6 +131,7 @@ func allRefused(r server.Result) (string, bool) {
 		}
 		seen = append(seen, v.Seen)
 	}
+	// An uncaught refusal of Deno ended the program.
 	if len(seen) == 0 && r.Failed && strings.Contains(r.Output, "NotCapable") {
 		return "the interpreter refuses", true
 	}

@@ -102,6 +102,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 	for _, g := range []group{versions, machine, engine} {
 		report(bounded(ctx, c, g))
 	}
+	// A trial that cannot succeed would only repeat the findings above.
 	if embeddable(all) {
 		report(trial(ctx, c))
 	}

@@ -71,6 +71,7 @@ func port(ctx context.Context, c Config) []Finding {
 		return nil
 	}
 	if _, err := embedded.Port(ctx, c.Port); err != nil {
+		// CodeForge itself may hold the port, in Docker or as another user.
 		if place, locateErr := server.Locate(ctx, c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
 			return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
 		}

@@ -101,7 +101,8 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 		tr.Proxy = http.ProxyURL(c.Settings.UpstreamProxy)
 	}
 	client := http.Client{
-		Transport:     tr,
+		Transport: tr,
+		// A redirect could lead to a host that no API names.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
@@ -118,6 +119,7 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 	took := time.Since(started)
 	off := noDate
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		// The host set the date in the middle of the request, roughly.
 		off = time.Since(date) - took/2
 	}
 	return ok(check, describeAnswer(resp.StatusCode, took.Milliseconds(), resp.TLS == nil)), off

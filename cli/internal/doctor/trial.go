@@ -59,6 +59,7 @@ func startAndRun(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
+	// The trial connects without a token and reaches no host.
 	s.MCPAuthToken, s.UpstreamCAFile, s.Warm, s.WarmPython = secret.Value{}, "", 1, 0
 	quiet, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
