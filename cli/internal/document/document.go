@@ -75,6 +75,7 @@ func CheckServer(text string) (server, host string, err error) {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
 		return "", "", fmt.Errorf("%s is a URL of neither https nor http", Line(text, shortText))
+	// The URL is stored in operations.jsonl, which other users can read.
 	case u.User != nil:
 		return "", "", errors.New("a server's URL has a user in it")
 	}

@@ -54,6 +54,7 @@ func Header(name, header, prefix string) Way {
 		w.Why = fmt.Sprintf("it is sent in the header %s: %v", Line(header, shortText), err)
 		return w
 	}
+	// The prefix is the document's text, and Value is a format.
 	w.Parts = []Part{{s.String(), strings.ReplaceAll(prefix, "%", "") + "%s", "the key", "API_KEY"}}
 	return w
 }
