@@ -126,6 +126,7 @@ func (t *lineTail) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.part = append(t.part, p...)
 	end := strings.LastIndexByte(string(t.part), '\n') + 1
+	// A program that prints without line feeds must not take all memory.
 	if end == 0 && len(t.part) > maxLine {
 		t.part = append(t.part, '\n')
 		end = len(t.part)

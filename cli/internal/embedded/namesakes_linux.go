@@ -27,6 +27,7 @@ func namesakes(ctx context.Context, p plan) (warnings []string) {
 	ctx, cancel := context.WithTimeout(ctx, namesakesTime)
 	defer cancel()
 	out, _ := exec.CommandContext(ctx, "getent", args...).Output() // it fails if one id has no user
+	// passwd(5): name, password, uid.
 	for line := range strings.Lines(string(out)) {
 		if f := strings.Split(line, ":"); len(f) > 2 {
 			warnings = append(warnings, fmt.Sprintf("the user %q of this machine has the user id %s, as a part of CodeForge "+

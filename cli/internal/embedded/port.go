@@ -21,6 +21,7 @@ func Port(ctx context.Context, want int) (int, error) {
 	}
 	defer l.Close()
 	got := l.Addr().(*net.TCPAddr).Port
+	// mcp-server also listens on ::1, so the port must be free there too.
 	l6, err := lc.Listen(ctx, "tcp6", "[::1]:"+strconv.Itoa(got))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return 0, explainPort(got, err)

@@ -41,6 +41,7 @@ func RunProbe(ctx context.Context) error {
 	if os.Getpid() != 1 {
 		return fmt.Errorf("only codeforge doctor may run this command")
 	}
+	// Otherwise the mounts below would appear on the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return explainRefusal(fmt.Errorf("making mounts private: %w", err))
 	}

@@ -45,6 +45,7 @@ func (r *restarter) run(ctx context.Context) error {
 			r.config.Port = now.Up.Port // clients use it already
 			return r.ready(now)
 		})
+		// A requested end must not look like a failure to status and doctor.
 		if err == nil || ctx.Err() != nil {
 			r.config.State.ForgetEnded()
 			return err

@@ -37,6 +37,7 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 // once starts all parts and returns when ctx ends or a part fails. It calls ready when all parts are ready.
 func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
 	c.State.Sweep()
+	// A killed supervisor leaves its files behind, so Sweep runs before the start too.
 	defer c.State.Sweep()
 	defer context.AfterFunc(ctx, c.State.RemoveUp)()
 	p, warnings, err := prepare(ctx, c)

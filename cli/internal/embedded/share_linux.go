@@ -54,6 +54,7 @@ func (s *supervisor) share(ctx context.Context, source, to string) error {
 			err = atomicfile.Write(to, text, 0o600)
 		}
 		if err == nil && s.plan.Privileged {
+			// Lchown does not follow a link that mcp-server could have put there.
 			err = os.Lchown(to, slot.ServerUID, slot.GroupID)
 		}
 		if err == nil {

@@ -71,6 +71,7 @@ func makeSlotNet(id slot.ID) (slotNet, error) {
 		return s, fmt.Errorf("creating it: %w", err)
 	}
 	s.NetNS = os.NewFile(uintptr(ns), slot.FileName(id, slot.NetNS))
+	// The thread is in the new namespace now, so everything below applies to it.
 	if err := setUpNet(); err != nil {
 		return s, err
 	}

@@ -47,6 +47,7 @@ func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 			return false, fmt.Errorf("what runs on %s is not to be seen from here: stop it as the user, and in the container, "+
 				"in which it was started", d.Path())
 		}
+		// Only the process that got the first signal: the lock may have another holder now.
 		if time.Since(started) > stopWait && pid == signalled {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

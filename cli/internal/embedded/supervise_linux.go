@@ -92,6 +92,7 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go s.reap(ctx)
+	// Daemons end in reverse order: each uses the ones that started before it.
 	defer s.stop()
 	ready, err := s.start(ctx, environ)
 	if ctx.Err() != nil {
@@ -109,6 +110,7 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 		hung <- watchDaemons(ctx, s.listProbes())
 		close(ended)
 	}()
+	// The daemons share slots, leases and sockets, so the end of one ends all.
 	if d := waitForFirst(ended, s.daemons...); d != nil {
 		return d.Cause()
 	}

@@ -77,6 +77,7 @@ func makeView(c viewConfig) (view, error) {
 		if err := v.bind(filepath.Join(c.State, f.source), f.name, true); err != nil {
 			return view{}, err
 		}
+		// A bind mount takes its flags only from a remount (mount(2)).
 		if err := remountNoexec(v.Path(f.name)); err != nil {
 			return view{}, fmt.Errorf("making %s noexec: %w", f.source, err)
 		}
