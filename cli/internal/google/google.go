@@ -27,6 +27,7 @@ func Import(text []byte, o document.Options) (*document.Document, error) {
 		return nil, &document.Refused{Found: "no document of Google's discovery service",
 			Want: "the JSON at https://NAME.googleapis.com/$discovery/rest?version=VERSION"}
 	}
+	// Converting reuses the bounds and checks of package openapi.
 	doc, err := openapi.FromTree(convert(root), o)
 	if err != nil {
 		return nil, err
