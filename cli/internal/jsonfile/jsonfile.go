@@ -43,6 +43,7 @@ func Set(text []byte, value any, path ...string) ([]byte, error) {
 	if depth < len(path) {
 		return add(text, start, end, list, path[depth:], value, depth, unit), nil
 	}
+	// An unchanged value keeps its formatting.
 	if same(text[start:end], value) {
 		return text, nil
 	}
