@@ -175,6 +175,7 @@ func (g *generator) untie() {
 			case 0:
 				state[next] = 1
 				stack = append(stack, step{t: next})
+			// The next type is on the current path, so this edge closes a cycle.
 			case 1:
 				ways = append(ways, [2]*named{top.t, next})
 			}
@@ -226,6 +227,7 @@ func join(parts []typ, with string, op operator) typ {
 	var texts []string
 	for _, p := range parts {
 		text := p.text
+		// & binds more tightly than | in TypeScript.
 		if op == intersection && p.op == union {
 			text = "(" + text + ")"
 		}
@@ -236,6 +238,7 @@ func join(parts []typ, with string, op operator) typ {
 	if len(texts) == 1 {
 		return parts[0]
 	}
+	// In TypeScript, unknown in a union absorbs all other members.
 	if op == union && slices.Contains(texts, unknown) {
 		return typ{text: unknown}
 	}

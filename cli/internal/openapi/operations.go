@@ -62,6 +62,7 @@ func (im *importer) operations() {
 		l := operation.Line{Method: method, Path: where, Deprecated: deprecated(op)}
 		l.ID = document.Line(op.Str("operationId"), operation.MaxID)
 		key := l.Method + " " + l.Path + " " + l.ID
+		// Two entries of one path can become equal in cleanPath.
 		if seen[key] {
 			return
 		}

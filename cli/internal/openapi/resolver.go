@@ -43,6 +43,7 @@ func (r *resolver) find(ref string) *jsonread.Node {
 		return n
 	}
 	n := r.pointer(ref)
+	// A missing target is cached too: many references may lead to it.
 	r.known[ref] = n
 	return n
 }

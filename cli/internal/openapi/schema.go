@@ -10,6 +10,7 @@ import (
 // schema writes a schema as a type.
 func (g *generator) schema(n *jsonread.Node, c context) typ {
 	g.schemas--
+	// A small document can describe a huge type by sharing its parts.
 	if g.schemas < 0 || g.work < 0 || c.depth > maxNesting {
 		g.cutOff++
 		return typ{text: unknown}

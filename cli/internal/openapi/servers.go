@@ -169,6 +169,7 @@ func (im *importer) server(text string, variables *jsonread.Node) (string, error
 	if err != nil {
 		return "", &document.Refused{Found: err.Error(), Want: "--server https://..."}
 	}
+	// Credentials must not cross the network in clear text unless the user asks for it.
 	if strings.HasPrefix(server, "http:") {
 		return "", &document.Refused{Found: server + ", which is plain HTTP",
 			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in " +
