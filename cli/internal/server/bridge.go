@@ -93,6 +93,7 @@ func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) err
 			}
 		}
 	}
+	// ctx may have ended, but the server must still learn that the session is over.
 	b.deleteSession(context.WithoutCancel(ctx))
 	cancel()
 	b.open.Wait()
@@ -103,6 +104,7 @@ func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) err
 func (b *bridge) forward(ctx context.Context, inFlight chan struct{}, line []byte) {
 	var m message
 	_ = json.Unmarshal(line, &m) // the server rejects invalid messages
+	// Later messages depend on initialize, and notifications must keep their order.
 	if m.Method == "initialize" || len(m.ID) == 0 {
 		b.send(ctx, m, line)
 		return
@@ -176,6 +178,7 @@ func (b *bridge) post(ctx context.Context, m message, line []byte) (*http.Respon
 		if !stopping && !notSent(err) || time.Now().After(giveUp) {
 			return resp, err
 		}
+		// The answer is discarded: the message was not processed and is sent again.
 		if stopping {
 			_ = resp.Body.Close()
 		}

@@ -43,6 +43,7 @@ func History(d statedir.Dir, bin string) (client operatorapi.Client, stop func()
 	}
 	dialled := false
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		// The process serves exactly one connection. A second dial means that it has ended.
 		if dialled {
 			_ = cmd.Wait()
 			return nil, fmt.Errorf("mcp-server ended: %s", strings.TrimSpace(said.String()))

@@ -246,6 +246,7 @@ type bearer struct {
 // RoundTrip adds the Authorization header.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !b.token.Empty() {
+		// A RoundTripper must not change its request (net/http).
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
 	}

@@ -41,6 +41,7 @@ func stranger(ctx context.Context, url string) (found string, is bool) {
 		return "", false
 	}
 	client := Client(secret.Value{})
+	// The redirect itself shows that it is not CodeForge.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := client.Do(req)
 	var failed *net.OpError
