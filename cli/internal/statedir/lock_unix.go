@@ -19,6 +19,7 @@ var ErrLocked = errors.New("a supervisor is already running on this state direct
 
 // Lock locks the directory until the file and all copies of its descriptor are closed.
 func (d Dir) Lock() (*os.File, error) {
+	// O_NOFOLLOW: a link could make this truncate another file.
 	f, err := os.OpenFile(d.Join("lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the state directory: %w", err)

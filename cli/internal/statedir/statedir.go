@@ -105,6 +105,7 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory %s belongs to user id %d, and you are %d: start CodeForge as that user, "+
 			"or choose another directory with --state DIR", d.path, uid, os.Geteuid())
 	}
+	// An existing directory may have another mode.
 	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
