@@ -73,6 +73,7 @@ func (s *Stream) WriteString(text string) (int, error) { return s.Write([]byte(t
 func (s *Stream) escape(text string) string {
 	var b strings.Builder
 	for {
+		// Only the text between marks is escaped: a mark is random, so outside text cannot contain one.
 		plain, rest, marked := strings.Cut(text, s.mark)
 		b.WriteString(visible.Escape(plain))
 		if !marked {
