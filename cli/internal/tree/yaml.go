@@ -70,6 +70,7 @@ func (c *converter) node(y *yaml.Node, around string, depth int) (*jsonread.Node
 		return n, nil
 	}
 	if y.Anchor != "" {
+		// An alias to an anchor that is still being read is a cycle.
 		c.shared[y] = nil
 	}
 	n, err := c.fresh(y, around, depth)
