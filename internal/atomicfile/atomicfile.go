@@ -25,6 +25,7 @@ func Fill(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
+	// After the rename this name is gone, and Remove has no effect.
 	defer os.Remove(f.Name())
 	err = write(f)
 	// Sync before Rename: otherwise a crash could leave the new name with an empty file.
@@ -34,6 +35,7 @@ func Fill(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
+	// The rename itself is durable only when its folder is.
 	return SyncDir(filepath.Dir(path))
 }
 
