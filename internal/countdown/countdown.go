@@ -35,6 +35,7 @@ func (c *Countdown) Pause() {
 	}
 	c.since = time.Now()
 	if c.timer.Stop() { // otherwise it has ended
+		// The timer never stops: if Resume does not come, it ends after the allowed pauses.
 		c.timer.Reset(time.Until(c.until) + c.pauses)
 	}
 }
