@@ -26,6 +26,7 @@ func Take(dir string, patience time.Duration) (*os.File, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(pause) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
+		// Any other error means that the file system has no locks.
 		case !errors.Is(err, syscall.EWOULDBLOCK):
 			return f, nil
 		case time.Now().After(end):
