@@ -55,6 +55,7 @@ func (c checker) check(ctx context.Context, d time.Duration) error {
 			return nil
 		}
 		if err != nil {
+			// Process 1 has given up: more probes would only delay the report.
 			if reason := c.problem(); reason != "" {
 				return errors.New("cannot start: " + reason)
 			}

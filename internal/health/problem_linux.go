@@ -39,6 +39,7 @@ func problem(pid string) string {
 	fds, _ := os.ReadDir(dir)
 	for _, fd := range fds {
 		path := filepath.Join(dir, fd.Name())
+		// The link of a memfd is "/memfd:NAME (deleted)".
 		if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, "/memfd:"+problemName+" ") {
 			continue
 		}

@@ -29,6 +29,7 @@ func CannotStart(err error) error {
 // nor unhealthy, and Compose reports no error. Hold returns after 15 s or when ctx ends, and otherwise at once.
 func Hold(ctx context.Context, err error) {
 	var failed startError
+	// Only a container is restarted by an engine.
 	if os.Getpid() != 1 || !errors.As(err, &failed) {
 		return
 	}
