@@ -37,6 +37,7 @@ func (h Host) Port() uint16 { return h.port }
 
 // At returns the host of the same name with a port. 443 and 80, the ports of a name without a port, become 0.
 func (h Host) At(port uint16) Host {
+	// Both spellings must be == after this.
 	if usual(port) || h.name == "" {
 		port = 0
 	}
@@ -112,6 +113,7 @@ func Parse(s string) (Host, error) {
 		}
 		name = strings.ToLower(ascii)
 	}
+	// "example.com." is the same host to DNS. A second dot is an empty label, which check rejects.
 	name = strings.TrimSuffix(name, ".")
 	if err := check(name); err != nil {
 		return Host{}, err
@@ -171,6 +173,7 @@ func check(name string) error {
 		}
 		last = label
 	}
+	// A URL parser would connect to an address instead of resolving a name.
 	if numeric(last) {
 		return errAddress
 	}

@@ -54,6 +54,7 @@ func ParsePattern(s string) (Pattern, error) {
 	public, icann := publicsuffix.PublicSuffix(h.name)
 	single := h.Parent() == ""
 	switch {
+	// "*.com" and "*.localhost" would cover unrelated owners.
 	case wild && single:
 		return Pattern{}, fmt.Errorf("a wildcard over the whole of %q", h.name)
 	case public == h.name && (wild || icann && !single):
@@ -81,8 +82,10 @@ func cutPort(s string) (name string, port uint16, err error) {
 	switch port = uint16(n); {
 	case err != nil || n == 0 || digits[0] == '0':
 		return "", 0, errNumber
+	// One host must have only one spelling.
 	case usual(port):
 		return "", 0, errUsual
+	// Port 53 is the resolver's.
 	case port == dnsPort:
 		return "", 0, errDNS
 	}
