@@ -45,6 +45,7 @@ func Find(document []byte, pointer string) (string, error) {
 		return "", err
 	}
 	for step := range strings.SplitSeq(pointer[1:], "/") {
+		// ~1 first: the other order would turn ~01 into / (RFC 6901, section 4).
 		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
 		if text, ok := at.(string); ok {
 			if at, err = parse([]byte(text)); err != nil {
@@ -71,6 +72,7 @@ func child(at any, step string) any {
 		return v[step]
 	case []any:
 		i, err := strconv.Atoi(step)
+		// An index has no leading zero or sign (RFC 6901, section 4).
 		if err == nil && i >= 0 && i < len(v) && strconv.Itoa(i) == step {
 			return v[i]
 		}
@@ -79,11 +81,13 @@ func child(at any, step string) any {
 }
 
 func parse(document []byte) (any, error) {
+	// A Decoder would accept a value followed by other text.
 	if !json.Valid(document) {
 		return nil, ErrNotJSON
 	}
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(document)))
+	// A float64 would change long numbers.
 	d.UseNumber()
 	if d.Decode(&v) != nil {
 		return nil, ErrNotJSON
