@@ -140,6 +140,7 @@ func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byt
 	if a.Equal(slog.Attr{}) {
 		return b
 	}
+	// A group flattens into keys such as a.b=c.
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			group += a.Key + "."
