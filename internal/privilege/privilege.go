@@ -36,6 +36,7 @@ func Drop(keep ...int) error {
 	if err := prctlAll(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
 	}
+	// The bounding set comes first: changing it needs CAP_SETPCAP, which the next step drops.
 	if err := dropBounding(prctlAll, maskOf(keep)); err != nil {
 		return err
 	}
