@@ -82,6 +82,7 @@ func parseStatus(text string) (Status, error) {
 			bad = fmt.Errorf("status line %q: %w", strings.TrimSpace(line), err)
 		}
 	}
+	// A missing line would leave a zero, which Check takes for the safe value.
 	if bad == nil && seen != 13 {
 		bad = fmt.Errorf("status has %d of the 13 lines looked for", seen)
 	}
@@ -217,6 +218,7 @@ func Lives(pid int) bool {
 		return false
 	}
 	const state, flags = 0, 6 // of the fields after the name
+	// The name may contain spaces and parentheses, so parse after the last one.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) <= flags || bytes.ContainsAny(fields[state], "ZX") {
 		return false

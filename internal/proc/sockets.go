@@ -22,6 +22,7 @@ func SocketMemory(pid, uid int, alone bool) (total int64) {
 		return 0
 	}
 	for _, protocol := range []string{"tcp", "udp"} {
+		// sockstat counts the memory of the whole machine, in pages.
 		_, rest, _ := strings.Cut(string(counts), strings.ToUpper(protocol)+": inuse ")
 		rest, _, _ = strings.Cut(rest, "\n")
 		_, pages, _ := strings.Cut(rest, " mem ")
