@@ -108,6 +108,7 @@ func Inspect(ctx context.Context, path string) (Interpreter, error) {
 	if i.Program, err = filepath.EvalSymlinks(f[2]); err != nil {
 		return i, fmt.Errorf("looking for the program of %s: %w", path, err)
 	}
+	// The sandbox mounts the library at the same place below /usr.
 	if rel, err := filepath.Rel(i.Prefix, i.Library); err != nil || strings.HasPrefix(rel, "..") {
 		return i, fmt.Errorf("%s has its library at %s, which is not below %s", path, i.Library, i.Prefix)
 	}
