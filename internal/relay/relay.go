@@ -19,6 +19,7 @@ func Serve(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) 
 		return fmt.Errorf("connecting to %s: %w", path, err)
 	}
 	defer c.Close()
+	// docker exec prints its own errors: Hello proves that the relay runs and is connected.
 	if _, err := io.WriteString(stdout, Hello); err != nil {
 		return err
 	}
