@@ -99,6 +99,7 @@ func ReadError(p Peer, resp *http.Response) error {
 		return nil
 	}
 	e := &Error{}
+	// The body may be something else, such as a proxy's page. The status is then the whole error.
 	_ = json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(e)
 	e.Status = resp.StatusCode
 	if e.Code == "" {
