@@ -99,6 +99,7 @@ func Sign(req *http.Request, s Scope, k Keys, payload string, now time.Time) err
 		return err
 	}
 	stamp := now.UTC().Format("20060102T150405Z")
+	// Values from code must not be signed.
 	for _, name := range []string{"Authorization", "X-Amz-Date", "X-Amz-Security-Token", "Date", PayloadHeader} {
 		req.Header.Del(name)
 	}
@@ -115,6 +116,7 @@ func Sign(req *http.Request, s Scope, k Keys, payload string, now time.Time) err
 	}, "\n")
 	scope := stamp[:8] + "/" + s.Region + "/" + s.Service + "/aws4_request"
 	sum := sha256.Sum256([]byte(canonical))
+	// The signing key is derived per day, region and service, as Signature Version 4 specifies.
 	key := []byte("AWS4" + k.Secret)
 	for _, part := range []string{stamp[:8], s.Region, s.Service, "aws4_request"} {
 		key = mac(key, part)
@@ -138,6 +140,7 @@ func rewrite(u *url.URL, service string) error {
 		if err != nil {
 			return ErrPath
 		}
+		// S3 does not clean paths: "a//b" and "a/../b" are keys of objects.
 		u.Path, u.RawPath = decoded, escape(decoded, true)
 	}
 	var pairs []string
@@ -148,6 +151,7 @@ func rewrite(u *url.URL, service string) error {
 		name, value, _ := strings.Cut(part, "=")
 		n, err := url.QueryUnescape(name)
 		v, err2 := url.QueryUnescape(value)
+		// Some servers split parameters at a semicolon, too.
 		if err != nil || err2 != nil || strings.Contains(part, ";") {
 			return ErrPath
 		}
@@ -193,6 +197,7 @@ func canonicalHeaders(req *http.Request) (names, text string) {
 		}
 		trimmed := make([]string, len(list))
 		for i, v := range list {
+			// Signature Version 4 folds white space in header values.
 			trimmed[i] = strings.Join(strings.Fields(v), " ")
 		}
 		values[lower] = strings.Join(trimmed, ",")
