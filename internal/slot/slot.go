@@ -89,6 +89,7 @@ func ParseFileName(name string) (ID, Kind, error) {
 	num, kind, ok2 := strings.Cut(rest, "-")
 	n, err := strconv.Atoi(num)
 	id, k := ID(n), Kind(kind)
+	// Atoi also accepts "+3" and "03".
 	if !ok || !ok2 || err != nil || !id.Valid() || FileName(id, k) != name {
 		return 0, "", fmt.Errorf("inherited file name %q: want slotN-kind", name)
 	}
