@@ -105,6 +105,7 @@ func descriptor(oob []byte) (*os.File, error) {
 	if err != nil || len(fds) == 0 {
 		return nil, err
 	}
+	// A received descriptor must not leak into programs that the proxy starts.
 	unix.CloseOnExec(fds[0])
 	return os.NewFile(uintptr(fds[0]), "listener"), nil
 }
@@ -152,6 +153,7 @@ func parse(request string) (slot.ID, uint16, error) {
 	first, second, _ := strings.Cut(request, " ")
 	n, err := strconv.Atoi(first)
 	port, err2 := strconv.ParseUint(second, 10, 16)
+	// Port 0 would let the kernel choose one.
 	if id := slot.ID(n); err == nil && err2 == nil && id.Valid() && port > 0 {
 		return id, uint16(port), nil
 	}
