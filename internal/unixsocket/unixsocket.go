@@ -47,6 +47,7 @@ func listen(ctx context.Context, path string, mode fs.FileMode) (*net.UnixListen
 	if err := replaceable(ctx, path); err != nil {
 		return nil, err
 	}
+	// Between bind and chmod anybody could connect, so both happen in a closed directory.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
 	if err != nil {
 		return nil, err
@@ -73,6 +74,7 @@ func replaceable(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	// A wrong path must not delete a file.
 	if info.Mode().Type() != fs.ModeSocket {
 		return errors.New("the path is a file that is not a socket")
 	}
