@@ -18,6 +18,7 @@ import (
 // add writes an API: from a document, from the example of its name, or from flags and answers.
 func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 	if strings.ContainsAny(name, ":.") {
+		// The user has probably given a host instead of a name.
 		if hosts, err := hostsOf(name); err == nil {
 			return usageError("%q is a host, and an API has a name too: codeforge api add NAME --domain %s",
 				name, strings.Join(hosts, ","))
@@ -220,6 +221,7 @@ func hostsOf(s string) ([]string, error) {
 	var out []string
 	for _, text := range list(s) {
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			// A name without a port already means these two.
 			if text = u.Host; u.Port() == "443" || u.Port() == "80" {
 				text = u.Hostname()
 			}

@@ -18,6 +18,7 @@ func (o *apiOptions) activate(ctx context.Context, e *Env, name string, on bool)
 		return err
 	}
 	state := map[bool]string{true: "on", false: "off: its hosts are closed"}[on]
+	// The file is written, but only the running CodeForge opens or closes hosts.
 	if o.loads(ctx, e, name, on) == notLoaded {
 		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
 			"that yet; codeforge check and codeforge status say more"
@@ -77,6 +78,7 @@ func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 	var failed error
 	tried := 0
 	for _, a := range cat.APIs() {
+		// An MCP server without hosts has no address to request.
 		if !a.Active || a.Server != nil && len(a.Hosts) == 0 {
 			continue
 		}

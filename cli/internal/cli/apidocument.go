@@ -114,6 +114,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 		with.Stdin = tty
 		in = newPrompter(&with)
 	}
+	// Hosts are chosen before the credential is typed: it may go to each of them.
 	if err := o.chooseHosts(ctx, in, out, doc); err != nil {
 		return err
 	}
@@ -228,6 +229,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	options := document.Options{Name: name, Server: old.Server, Scheme: openapi.None, Methods: allowedMethods(a.Methods)}
+	// The source may be a file: only the old head says that it is GraphQL.
 	if old.GraphQL && flagName == "" {
 		flagName = "--graphql"
 		if len(had) > 0 && had[0].Path != "/" {
@@ -241,6 +243,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
+	// The user may have renamed tokens, so the imported ones stay.
 	doc.Head.Auth = old.Auth
 	kept, closed := doc.Operations[:0], map[string]bool{}
 	for _, l := range doc.Operations {

@@ -38,6 +38,7 @@ func (o *apiOptions) explain(e *Env, name, method, path string) error {
 	if !strings.HasPrefix(path, "/") && method != callMethod {
 		return usageError("api explain: the path begins with /, e.g. codeforge api explain %s %s /v1/items", name, method)
 	}
+	// Query and body are unread here: a rule on them counts as "depends on the body".
 	path, _, _ = strings.Cut(path, "?")
 	_, cat := inspect(e, o.apis)
 	a := cat.API(name)

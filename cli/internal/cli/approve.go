@@ -147,9 +147,11 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			if asked[h.ID] || h.Approved {
 				continue
 			}
+			// A request that the user left for later must not be shown again every second.
 			asked[h.ID] = true
 			printHeld(e, e.Stderr, h)
 			wider := "in this run [p]ath: all of this method and path, [r]ule: all of this rule; "
+			// The wider scopes end with a run, and this request belongs to none.
 			if !controlapi.OfRun(h.Run) {
 				wider = ""
 			}

@@ -107,6 +107,7 @@ func (o *auditOptions) source(ctx context.Context, e *Env) (ledger.Source, error
 	if err != nil {
 		return nil, err
 	}
+	// Without a running proxy the ledger is read from its files.
 	if _, running := conf.State.Running(); running != nil && conf.URL == "" && conf.State.Exists() {
 		if names, err := ledger.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
 			return ledger.Dir(conf.State.Join("audit")), nil

@@ -43,6 +43,7 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 	w, err := readVariables(e)
 	if err != nil {
 		found = append(found, finding{Severity: "error", File: dotenvFile, Text: err.Error()})
+		// The checks below still run, with the defaults.
 		w.values = map[string]string{}
 	}
 	var mistakes settings.Error
@@ -58,6 +59,7 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 	if !e.inContainer() { // a container has other paths
 		found = append(found, missing(w)...)
 	}
+	// In a container only the proxy sees the folder.
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
 		if e.inContainer() {
 			more, cat := inspectProxy(e)

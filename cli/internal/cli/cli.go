@@ -277,6 +277,7 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 		return nil, noArguments(c, rest[:1])
 	}
 	c.InitDefaultHelpFlag()
+	// Only if the command takes no argument can the word after --json be FIELDS.
 	alone := c.Args(c, nil) == nil && c.Args(c, []string{"FIELDS"}) != nil
 	line := strings.Fields(commandPath(c))
 	for i := 0; i < len(rest); i++ {
@@ -323,6 +324,7 @@ func readVariables(e *Env) (variables, error) {
 		v.values[name] = value
 	}
 	for _, kv := range e.Environ {
+		// The environment takes precedence over .env.
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			v.values[name] = value
 		}
@@ -330,6 +332,7 @@ func readVariables(e *Env) (variables, error) {
 	for _, name := range settings.InFile() {
 		if value, err := settings.Lookup(v.getenv, name); err == nil && value != "" && v.values[name] == "" {
 			v.values[name] = value
+			// Both forms of a setting at once would be an error of settings.Parse.
 			delete(v.values, name+"_FILE")
 		}
 	}

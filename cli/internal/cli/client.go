@@ -91,6 +91,7 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 		if !slices.Contains(names, o.tenant) {
 			return usageError("there is no tenant %q%s", o.tenant, didYouMean(o.tenant, "", names))
 		}
+		// codeforge stdio would connect as the operator.
 		a.tenant, o.http = o.tenant, true
 	}
 	if name != "" {

@@ -27,6 +27,7 @@ func agreed(ctx context.Context, e *Env, flag bool, question, refused, pass stri
 	switch {
 	case flag:
 		return nil
+	// A script must agree explicitly: its input is not an answer.
 	case !term.IsTerminal(int(e.Stdin.Fd())):
 		return errors.New(refused + ": pass " + pass)
 	}

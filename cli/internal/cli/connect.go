@@ -79,6 +79,7 @@ func tryIt(e *Env, a access) string {
 		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.Line(a.container) + " codeforge run -"
 	}
 	run := e.program() + " run FILE.ts"
+	// Without --state, run would look in the usual directory.
 	if usual, err := statedir.Find(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
 		run += " --state " + visible.Line(a.state)
 	}

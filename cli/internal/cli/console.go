@@ -48,6 +48,7 @@ Exit codes: 0 printed; 1 CodeForge does not run.`,
 			return printJSON(e.Stdout, map[string]string{"address": login.Address()})
 		}
 		fmt.Fprintln(e.Stdout, login.Address())
+		// A script reads the address from stdout and opens it itself.
 		if !*quiet && e.Stdout.IsTerminal() && openPage(c.Context(), e, login.Address()) {
 			fmt.Fprintln(e.Stderr, "It opens in your browser. It works once, within a minute.")
 		}

@@ -180,6 +180,7 @@ func completionCommand(*Env) *cobra.Command {
 // folders whose name is not valid for an API, for example in another person's project.
 func completeNames(e *Env) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		// Only the first argument is a name.
 		if len(args) > 0 || e.setHome() != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

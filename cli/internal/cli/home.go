@@ -27,6 +27,7 @@ func findHome(e *Env, cwd string) (string, error) {
 		}
 		return filepath.Abs(dir)
 	}
+	// The user has entered this folder, so its owner does not matter here.
 	if isHome(cwd) {
 		return cwd, nil
 	}
@@ -67,6 +68,7 @@ func (e *Env) setHome() error {
 		return fmt.Errorf("%s belongs to another user, in a folder that everybody can write to; want a folder of your own, "+
 			"because settings name programs to run", path)
 	}
+	// Messages then show paths relative to the working directory.
 	if home != cwd {
 		e.home = home
 	}

@@ -76,6 +76,7 @@ func writeNew(path, text string, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return err
 	}
+	// O_EXCL: init must never overwrite the user's settings.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

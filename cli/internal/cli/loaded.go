@@ -37,6 +37,7 @@ func (r running) String() string {
 
 // loads waits until the running CodeForge has an API among its active ones or, if not active, no longer has it.
 func (o *apiOptions) loads(ctx context.Context, e *Env, name string, active bool) running {
+	// The running CodeForge may have another folder of APIs.
 	if o.target.given("apis") {
 		return notRunning
 	}

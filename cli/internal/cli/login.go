@@ -109,6 +109,7 @@ func loginOf(list []credentialapi.Credential, name string) (credentialapi.Creden
 func (o loginOptions) byBrowser(
 	ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential,
 ) error {
+	// The port must be open before the proxy puts it into the address of the login.
 	l, err := login.Listen(ctx, c.RedirectHost, c.RedirectPort)
 	if err != nil {
 		return fmt.Errorf("%w; close what uses it, or log in with --paste", err)
@@ -161,6 +162,7 @@ func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name str
 	}
 	fmt.Fprintf(e.Stderr, "Open %s on any device, and enter the code %s\nWaiting. Ctrl-C gives up.\n",
 		visible.Line(started.URL), visible.Line(started.Code))
+	// The provider sets the interval (RFC 8628, section 3.5).
 	wait := time.NewTimer(time.Duration(max(started.Interval, 1)) * time.Second)
 	defer wait.Stop()
 	for {

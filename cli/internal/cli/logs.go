@@ -108,6 +108,7 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	// Without exchanges, an unknown run would look like a silent one.
 	if err == nil && n == 0 && o.filter.Run != "" && controlapi.OfRun(o.filter.Run) {
 		_, err = rec.run(ctx, o.filter.Run) // a run without exchanges is known too
 	}
@@ -157,6 +158,7 @@ func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on
 			return
 		}
 		if len(shown) >= maxShown {
+			// An exchange may then be shown twice, which is better than growing without bound.
 			clear(shown)
 		}
 		shown[x.ID] = true

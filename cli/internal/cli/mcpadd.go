@@ -41,6 +41,7 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 			d.Entry.Domains = append(d.Entry.Domains, host)
 		}
 	}
+	// Check before asking for keys, so that no key is typed in vain.
 	if err := apidir.Check(o.apis, d.Entry); err != nil {
 		return err
 	}
@@ -134,6 +135,7 @@ func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) err
 		if err != nil {
 			return err
 		}
+		// A pasted header value begins with "Bearer", which the entry already has.
 		c.Value = secret.New(strings.TrimPrefix(value.Reveal(), "Bearer "))
 	}
 	return nil

@@ -99,6 +99,7 @@ func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Ser
 			continue
 		}
 		i := imported{From: s.Name, Notes: []string{}, Tokens: []string{}, Untyped: []string{}}
+		// CodeForge behind CodeForge would call itself.
 		if s.Ours(endpoints) {
 			i.Status, i.Why = "ours", "it is CodeForge itself"
 			list = append(list, i)
@@ -223,6 +224,7 @@ func (o *mcpOptions) writeImport(
 	if !o.clients {
 		return "", nil
 	}
+	// The copy comes before the change: the file may hold keys that exist nowhere else.
 	if backup, err = keep(o.apis, path, text, time.Now()); err != nil {
 		return "", err
 	}

@@ -78,6 +78,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
+	// A fresh start shows the server's first requests and its log from the beginning.
 	if err := op.Restart(ctx, name); err != nil {
 		return err
 	}
@@ -201,6 +202,7 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 			add(&t.Swapped, s.Name)
 		}
 		switch {
+		// A program that distrusts the CA ends the TLS handshake itself.
 		case x.Code == "handshake_failed":
 			add(&t.Untrusting, host)
 		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0 && counts(host):

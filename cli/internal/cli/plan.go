@@ -101,6 +101,7 @@ func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, step
 			return err
 		}
 	}
+	// A refused plan is a success; a plan that stopped midway is not.
 	failed := verb == "approve" && p.State != planapi.Done
 	switch {
 	case asJSON:

@@ -78,6 +78,7 @@ run; 130 interrupted; 2 wrong command line.`,
 			Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 		})
+		// A run that ended before Ctrl-C keeps its own exit code.
 		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
 			return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 		}
@@ -143,6 +144,7 @@ func readScript(e *Env, name, language string) (bundle.Script, error) {
 		defer f.Close()
 		in = f
 	}
+	// One byte more than allowed shows that the script is too long.
 	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
 	if err != nil {
 		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
@@ -213,6 +215,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	if receipt && r.Receipt != nil {
 		rest := *r.Receipt
 		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
+			// The notes have been printed above.
 			return slices.Contains(r.Notes, h.Voice().Person)
 		})
 		printReceipt(newPainter(e, e.Stderr), e.Stderr, rest)

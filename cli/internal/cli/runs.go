@@ -128,6 +128,7 @@ func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) 
 		}
 	}
 	p := newPainter(e, e.Stdout)
+	// The latest run comes last, next to the prompt.
 	for _, r := range slices.Backward(runs) {
 		if o.json {
 			if err := printJSONLine(e.Stdout, r); err != nil {

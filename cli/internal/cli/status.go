@@ -100,6 +100,7 @@ func (s *state) askOperator(ctx context.Context, e *Env, op operatorapi.Client) 
 		s.Problem = err.Error()
 		return
 	}
+	// Inside the container its name is known only from the environment.
 	if s.Container == "" {
 		s.Container = e.Getenv("CODEFORGE_CONTAINER_NAME")
 	}

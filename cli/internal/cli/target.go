@@ -55,6 +55,7 @@ func (t target) config(e *Env) (server.Config, error) {
 		// Not from .env: another person's folder must not choose who receives the token and runs the code.
 		c.URL = e.Getenv("CODEFORGE_URL")
 	}
+	// There, mcp-server's own socket is the only way.
 	if e.inContainer() {
 		c.Socket = operatorapi.ContainerSocket
 		return c, nil

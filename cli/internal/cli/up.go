@@ -105,6 +105,7 @@ func (o upOptions) run(ctx context.Context, e *Env) error {
 		pipe := os.NewFile(uintptr(o.reportFD), "report")
 		report = func(r outcome) error {
 			err := json.NewEncoder(pipe).Encode(r)
+			// The parent waits for the end of the report.
 			_ = pipe.Close()
 			return err
 		}
@@ -154,6 +155,7 @@ type outcome struct {
 
 // runDetached runs up in a process in a separate session, and waits for the outcome.
 func (o upOptions) runDetached(ctx context.Context, e *Env) error {
+	// Check the settings here, where the user sees the error.
 	if _, err := o.config(e); err != nil {
 		return err
 	}
@@ -185,6 +187,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting in the background: %w", err)
 	}
+	// Only the child may hold the write end: its death must end the read below.
 	_ = write.Close()
 	p := startProgress(e, "starting")
 	var r outcome
@@ -195,6 +198,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 		p.stop()
 	case <-ctx.Done():
 		p.stop()
+		// Ctrl-C does not reach the child, which has a separate session.
 		_ = cmd.Process.Signal(os.Interrupt)
 		return ctx.Err()
 	}
