@@ -21,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// relative matches what may be an import of a file.
+// relative matches a possible import of a file.
 var relative = regexp.MustCompile("['\"`]\\.\\.?/")
 
 // Script is code to send.
