@@ -139,7 +139,7 @@ func (o *mcpOptions) list(ctx context.Context, e *Env) error {
 	states := map[string]serverstate.Server{}
 	if c, err := o.target.config(e); err == nil {
 		if place, err := server.Locate(ctx, c); err == nil {
-			list, _ := server.Servers(ctx, c, place) // what does not run is listed without a state
+			list, _ := server.Servers(ctx, c, place) // without a running CodeForge there are no states
 			for _, s := range list {
 				states[s.Name] = s
 			}

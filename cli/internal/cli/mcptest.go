@@ -44,7 +44,7 @@ type trial struct {
 	// Variables are the unset variables that the server asks for. Shapes are the prefixes that it expects of a key.
 	Variables []string `json:"variables"`
 	Shapes    []string `json:"shapes"`
-	// Advice lists what the user can do, one sentence each.
+	// Advice is the advice to the user, one sentence each.
 	Advice []string `json:"advice"`
 }
 
@@ -64,7 +64,7 @@ func counts(host string) bool {
 		slices.ContainsFunc(telemetry, func(t string) bool { return host == t || strings.HasSuffix(host, "."+t) })
 }
 
-// test restarts a server, lists its tools, calls one that changes nothing, and prints what the server needs.
+// test restarts a server, lists its tools, calls one that changes nothing, and prints the server's needs.
 func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	a, err := o.known(e, name)
 	if err != nil {
