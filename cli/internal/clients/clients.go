@@ -37,7 +37,7 @@ type System struct {
 
 // Client is one MCP client.
 type Client struct {
-	// Name is what the user types, Title the client's name in texts.
+	// Name is the user's word for the client, Title the client's name in texts.
 	Name, Title string
 	// Note is further advice to the user, or empty.
 	Note string
