@@ -84,7 +84,7 @@ func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
 
 // activeHost returns a host of an active API on port 443, or "".
 func activeHost(c Config) string {
-	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // doctor without --attack reports what does not load
+	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // doctor without --attack reports the mistakes
 	for _, a := range cat.APIs() {
 		for _, h := range a.Hosts {
 			if a.Active && !strings.Contains(h.String(), "*") && h.Port() == 0 {

@@ -139,7 +139,7 @@ func networkAttacks(t attackTarget) []attack {
 	}
 }
 
-// permissionAttacks try to open, start and write what the sandbox must not, and to exceed its limits.
+// permissionAttacks try to open, start and write things outside the sandbox, and to exceed its limits.
 func permissionAttacks(t attackTarget) []attack {
 	list := []attack{
 		t.tries("sockets of the daemons and of Docker", noWayOut, append(

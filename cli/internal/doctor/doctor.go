@@ -32,11 +32,11 @@ const (
 
 // Finding is the finding of one check.
 type Finding struct {
-	// Check names what was checked, e.g. "Deno".
+	// Check is the name of the check, e.g. "Deno".
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Text   string `json:"text"`
-	// Fix explains what to do. It is empty if there is no problem or Text already explains it.
+	// Fix is the remedy. It is empty if there is no problem or Text already explains it.
 	Fix string `json:"fix,omitempty"`
 	// minor marks a warning about something that works anyway.
 	minor bool

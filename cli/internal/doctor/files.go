@@ -126,7 +126,7 @@ func files(_ context.Context, c Config) []Finding {
 	}
 	var out []Finding
 	if info, err := os.Stat(c.Dotenv); err == nil {
-		values, _ := settings.ReadFile(c.Dotenv) // configuration reports what does not parse
+		values, _ := settings.ReadFile(c.Dotenv) // configuration reports mistakes
 		secret := ""
 		for _, name := range secretSettings {
 			if values[name] != "" {

@@ -34,7 +34,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 	if c.Offline {
 		return []Finding{skip("hosts", notChecked)}
 	}
-	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration reports what does not load
+	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration reports mistakes
 	type target struct {
 		api  *catalog.API
 		host string
@@ -144,7 +144,7 @@ func (c Config) roots(a *catalog.API) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// unreachable explains why a host did not answer, and what to do.
+// unreachable explains why a host did not answer, and names a remedy.
 func unreachable(check string, a *catalog.API, err error) Finding {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
