@@ -54,11 +54,11 @@ type Document struct {
 	Scheme Scheme
 	// Other are the names of alternative schemes.
 	Other []string
-	// Notes explain what was left out.
+	// Notes list the omissions.
 	Notes []string
 }
 
-// Refused is the error for a document that cannot be imported, with what the user can do.
+// Refused is the error for a document that cannot be imported, with a remedy.
 type Refused struct{ Found, Want string }
 
 func (r *Refused) Error() string { return r.Found + "; want " + r.Want }
