@@ -17,7 +17,7 @@ import (
 )
 
 // bridge translates MCP between newline-delimited JSON and Streamable HTTP, for protocol versions with and without
-// sessions. It parses only what the headers need; everything else passes through unchanged.
+// sessions. It parses only the fields that the headers need; everything else passes through unchanged.
 type bridge struct {
 	url    string
 	client *http.Client

@@ -220,7 +220,7 @@ func explain(err error, c Config, p Place) error {
 	return fmt.Errorf("connecting to %s: %w", p.URL, err)
 }
 
-// absentError explains what to do. Its text omits the cause, which errors.Is finds.
+// absentError names a remedy. Its text omits the cause, which errors.Is finds.
 type absentError struct {
 	text  string
 	cause error

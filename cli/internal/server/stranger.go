@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// orStranger returns err, unless another program answers at the URL. Then it returns an error that says so in one line
-// and shows nothing of that program's answer.
+// orStranger returns err, unless another program answers at the URL. Then it returns a one-line error that
+// shows no part of the program's answer.
 func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	if err == nil || p.State != nil {
 		return err
