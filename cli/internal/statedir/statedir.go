@@ -1,16 +1,16 @@
-// Package statedir is the state directory of an embedded CodeForge (default ./.codeforge): it keeps what outlives a run
-// of the supervisor, lets one supervisor at a time run on it, and says how to connect to that.
+// Package statedir is the state directory of an embedded CodeForge (default ./.codeforge). It keeps the data that
+// outlives a supervisor, lets one supervisor at a time run on it, and stores how to connect to the supervisor.
 //
 //	lock          held by flock while a supervisor runs; holds its process id
 //	up.json       how to connect; written when ready, removed when it begins to stop
-//	ended.json    the last end that nobody asked for
+//	ended.json    the last unrequested end
 //	run/          control.sock, sandboxd.sock, mcp.sock
-//	logins/       credentials.sock: mcp-server, to whom run/ belongs, cannot put another one in its place
+//	logins/       credentials.sock: mcp-server owns run/, and must not be able to replace this socket
 //	ca-private/   the key of the local certificate authority
 //	ca-public/    ca.pem
-//	tokens/       what the proxy has obtained: access and refresh tokens
-//	audit/        the ledger of what left the machine
-//	history/      runs.db: what is kept of runs
+//	tokens/       access and refresh tokens of the proxy
+//	audit/        the ledger of requests that left the machine
+//	history/      runs.db: the history of runs
 //	skills/  runs/  sandboxd/  log/
 //	tmp/          mount point of the sandbox's /tmp
 //
