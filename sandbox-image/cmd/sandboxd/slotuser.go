@@ -86,7 +86,7 @@ func written(args []string, stdout io.Writer) error {
 // maxHomeFiles bounds the files that usage counts.
 const maxHomeFiles = 100_000
 
-// share lets this process's group read a directory and everything in it, whatever modes a package gave its files. It
+// share lets this process's group read a directory and everything in it, ignoring the modes that a package gave its files. It
 // skips links.
 func share(args []string) error {
 	if os.Getuid() == 0 || len(args) != 1 {
