@@ -197,7 +197,7 @@ func (b *bwrapProcess) Check() error {
 	if err != nil {
 		return fmt.Errorf("looking for the interpreter: %w", err)
 	}
-	// Code has not been sent yet, so a second process means that the sandbox is not what sandboxd started.
+	// Code has not been sent yet, so a second process means that sandboxd did not start it.
 	if len(children) != 1 {
 		return fmt.Errorf("the sandbox has %d processes, want 1", len(children))
 	}
