@@ -101,7 +101,7 @@ func podRules(p Pod) []rule {
 	return list
 }
 
-// natRules redirect the slots' TCP to the proxy, whatever its destination, and DNS that goes to the resolver.
+// natRules redirect the slots' TCP to the proxy, for every destination, and DNS that goes to the resolver.
 func natRules(n slot.Network) [][]string {
 	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Total-1)
 	of := []string{"-m", "owner", "--uid-owner", slots}
