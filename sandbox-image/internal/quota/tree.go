@@ -24,7 +24,7 @@ func Tree(dir string, enough int64) (c Count) {
 	defer root.Close()
 	each(root, ".", func(name string, st *unix.Statx_t) bool {
 		c.Files++
-		// st_blocks counts units of 512 bytes (stat(2)). A sparse file counts only what it occupies.
+		// st_blocks counts units of 512 bytes (stat(2)). A sparse file counts only its used blocks.
 		c.Bytes += int64(st.Blocks) * 512
 		open(root, name, st)
 		return c.Files <= enough
