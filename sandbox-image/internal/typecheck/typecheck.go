@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// globals are the declarations of what code finds beside the language.
+// globals declares the globals of code besides those of the language.
 //
 //go:embed globals.d.ts
 var globals []byte
