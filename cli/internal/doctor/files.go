@@ -67,6 +67,7 @@ func port(ctx context.Context, c Config) []Finding {
 	if up, err := c.State.Running(); err == nil {
 		return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge", up.Port))}
 	}
+	// Any free port will do.
 	if c.Port == 0 {
 		return nil
 	}

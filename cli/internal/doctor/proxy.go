@@ -14,6 +14,7 @@ import (
 // that it can.
 func checkOutside(ctx context.Context, c Config) []Finding {
 	op, _, isLocal, err := server.Operator(ctx, c.Server)
+	// The proxy knows only the APIs that it has loaded.
 	if err != nil || !isLocal || c.OwnAPIs {
 		return append(authority(ctx, c), hosts(ctx, c)...)
 	}

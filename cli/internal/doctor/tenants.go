@@ -22,6 +22,7 @@ func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, c
 	own := sha256.Sum256([]byte(operator))
 	for _, t := range list {
 		at := "tenants." + t.Name
+		// A tenant with this token would have the operator's rights.
 		if t.Has(own) {
 			problems = append(problems, catalog.Problem{File: path, Field: at + ".tokens", Found: "the value of MCP_AUTH_TOKEN",
 				Want: "another token: that one is the operator's"})
