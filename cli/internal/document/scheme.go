@@ -103,6 +103,7 @@ func And(ways []Way) Way {
 	seen := map[string]bool{}
 	for i, p := range out.Parts {
 		basic := i > 0 && out.Parts[i-1].Value == p.Value && strings.Count(p.Value, "%s") > 1
+		// A header or parameter can carry only one credential.
 		if seen[p.Place] && !basic && out.Why == "" {
 			out.Why = "two credentials in one place"
 		}
