@@ -26,6 +26,7 @@ func (s *supervisor) reap(ctx context.Context) {
 		s.mu.Lock()
 		for _, pid := range children() {
 			if !s.owns(pid) {
+				// WNOHANG: the child may still run.
 				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			}
 		}

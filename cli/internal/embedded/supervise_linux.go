@@ -284,6 +284,7 @@ func (s *supervisor) proxyReady(ctx context.Context) error {
 	if !h.Ready {
 		return errors.New(h.Problem)
 	}
+	// The proxy makes the socket as root, and only now it exists.
 	return s.chownSocket(statedir.ControlSocket)
 }
 
