@@ -59,6 +59,7 @@ func (f *Feeder) Once(ctx context.Context, p Proxy, s Source, all bool) ([]Outco
 	var due []string
 	for _, c := range list {
 		if c.Kind == "command" && (all || isDue(c, time.Now())) {
+			// Only the name comes from the proxy. The program comes from apis/ on this machine.
 			due = append(due, c.Name)
 		}
 	}
