@@ -209,6 +209,7 @@ func parse(query string) (credentialapi.Redirect, error) {
 		return credentialapi.Redirect{}, errRedirect
 	}
 	for _, name := range []string{"state", "code", "iss", "error"} {
+		// With two values, two readers could use different ones.
 		if len(q[name]) > 1 {
 			return credentialapi.Redirect{}, errRedirect
 		}
