@@ -51,6 +51,7 @@ func unwrap(words []string) (rest []string, env map[string]string, ok bool) {
 				words = words[1:]
 			}
 		case slices.Contains([]string{"sh", "bash", "zsh"}, name) && len(words) >= 3 && strings.Trim(words[1], "-lic") == "":
+			// Without a shell, a line with such characters would mean something else.
 			if strings.ContainsAny(words[2], "|&;<>()`$\"'\\\n*?") {
 				return nil, nil, false
 			}

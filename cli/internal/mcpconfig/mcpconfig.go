@@ -64,6 +64,7 @@ func Parse(name string, text []byte) ([]Server, error) {
 			}
 		}
 	}
+	// Of servers with one name, the first list wins.
 	add(root["mcpServers"])
 	add(root["servers"])
 	if mcp := object(root["mcp"]); mcp["servers"] != nil {

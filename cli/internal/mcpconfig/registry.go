@@ -74,6 +74,7 @@ func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+	// A scoped name has a slash, which the registry expects escaped.
 	address := strings.TrimRight(string(r), "/") + "/" + url.PathEscape(pkg) + "/" + url.PathEscape(wanted)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
