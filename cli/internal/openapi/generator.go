@@ -110,6 +110,7 @@ func (g *generator) reference(ref string, c context) typ {
 		t = &named{name: g.naming.name(ref, k.input), node: n, input: c.input}
 		g.byNode[k] = t
 		g.all = append(g.all, t)
+		// The type is written later: writing it here would recurse for every reference.
 		g.queue = append(g.queue, t)
 	}
 	// Outside an object or list, TypeScript expands the type at once: untie needs these edges to find cycles.
@@ -187,6 +188,7 @@ func (g *generator) untie() {
 		again[w[0]] = true
 	}
 	for _, t := range g.all {
+		// The banned references become unknown this time.
 		if again[t] {
 			g.write(t)
 		}

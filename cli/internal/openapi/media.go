@@ -145,6 +145,7 @@ func (im *importer) answer(l *operation.Line, op *jsonread.Node) {
 		return len(code) == 3 && code[0] == '2' && code != "204" && code != "205"
 	}
 	use := func(code string) bool { return success(code) }
+	// Many documents describe only "default", which then is the success too.
 	if !slices.ContainsFunc(responses, func(m jsonread.Member) bool { return strings.HasPrefix(m.Key, "2") }) {
 		use = func(code string) bool { return code == "default" }
 	}

@@ -28,6 +28,7 @@ func (im *importer) each(visit func(path, method string, item, op *jsonread.Node
 	for _, group := range []string{"paths", "x-ms-paths"} {
 		for _, p := range im.root.Get(group).Maps() {
 			item := im.refs.resolve(p.Node)
+			// Many paths can refer to one large item.
 			if members += len(item.Maps()); members > maxMembers {
 				return
 			}
@@ -245,6 +246,7 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 			continue
 		case "header":
 			switch strings.ToLower(name) {
+			// OpenAPI says to ignore these parameters: the body and the scheme define them.
 			case "accept", "content-type", "authorization":
 				continue
 			}
@@ -257,6 +259,7 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 		case "header":
 			headers = append(headers, f)
 		case "path":
+			// A path parameter is always required (OpenAPI 3, Parameter Object).
 			f.required = true
 			plain = plain && f.schema.text == "string"
 			path = append(path, f)

@@ -90,6 +90,7 @@ func (r *resolver) child(n *jsonread.Node, key string) *jsonread.Node {
 	if index == nil {
 		index = make(map[string]*jsonread.Node, len(n.Members))
 		for _, m := range n.Maps() {
+			// Of duplicate keys the first counts.
 			if index[m.Key] == nil {
 				index[m.Key] = m.Node
 			}

@@ -296,6 +296,7 @@ func (g *generator) properties(n *jsonread.Node, c context) typ {
 		must := required[m.Key] || m.Node.Str("required") == "true"
 		if must {
 			p := g.refs.resolve(m.Node)
+			// A request need not have a read-only property, and a response has no write-only one.
 			must = c.input && !p.True("readOnly") || !c.input && !p.True("writeOnly")
 		}
 		fields = append(fields, field{name: m.Key, required: must, schema: g.schema(m.Node, c)})

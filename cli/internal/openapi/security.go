@@ -100,6 +100,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 				known = known && ok && len(all) < maxAnd
 				all = append(all, w)
 			}
+			// An empty requirement makes authentication optional.
 			if !known || len(all) == 0 {
 				continue
 			}
@@ -115,6 +116,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 	}
 	general := im.root.Get("security")
 	im.each(func(_ string, _ string, item, op *jsonread.Node) {
+		// The requirements of an operation replace the general ones.
 		if own := op.Get("security"); own != nil {
 			add(own)
 		} else {

@@ -147,6 +147,7 @@ func (im *importer) server(text string, variables *jsonread.Node) (string, error
 	if u.Host == "" && u.Scheme == "" {
 		switch {
 		case im.o.Base != nil:
+			// A relative server is relative to the document (OpenAPI 3, Server Object).
 			u = im.o.Base.ResolveReference(u)
 		case im.out.Head.Server != "":
 			if base, err := url.Parse(im.out.Head.Server + "/"); err == nil {
