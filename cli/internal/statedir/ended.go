@@ -42,6 +42,7 @@ func (d Dir) Ended() (Ended, bool) {
 	}
 	var up Up
 	data, err := os.ReadFile(d.Join(upFile))
+	// With the lock held, up.json belongs to a running supervisor.
 	if _, held := d.Holder(); held || err != nil || json.Unmarshal(data, &up) != nil {
 		return e, false
 	}
