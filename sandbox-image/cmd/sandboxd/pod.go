@@ -68,6 +68,7 @@ func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) er
 func followAuthority(ctx context.Context, f serveFlags, log *slog.Logger) {
 	client := &http.Client{Timeout: authorityTime, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			// Loaded for each connection, because a Secret can be renewed.
 			id, err := mtls.Load(f.identity)
 			if err != nil {
 				return nil, err

@@ -176,12 +176,15 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	select {
 	case err = <-served:
 	case <-ctx.Done():
+		// ctx has ended, but runs may take until --drain.
 		last, stop := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
 		p.Drain(last)
 		stop()
+	// Without a network every run would fail, so end and be restarted.
 	case err = <-lost:
 	}
 	err = errors.Join(err, shutdown(p, server, j, log))
+	// The engine restarts this container only once, so it must not exit before the new namespace exists.
 	if errors.Is(err, network.ErrLost) && f.owner != "" {
 		log.Error("waiting for sandbox-net to come back", "error", err)
 		network.AwaitSuccessor(ctx, f.owner)

@@ -86,8 +86,8 @@ func written(args []string, stdout io.Writer) error {
 // maxHomeFiles bounds the files that usage counts.
 const maxHomeFiles = 100_000
 
-// share lets this process's group read a directory and everything in it, ignoring the modes that a package gave its files. It
-// skips links.
+// share lets this process's group read a directory and everything in it. It ignores the modes that a package gave its
+// files, and skips links.
 func share(args []string) error {
 	if os.Getuid() == 0 || len(args) != 1 {
 		return errors.New("share: want a directory, and not as root")
