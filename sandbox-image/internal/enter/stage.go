@@ -100,6 +100,7 @@ func NewStage(binds []Bind) (*os.File, error) {
 	if err == nil {
 		ns, err = os.Open(fmt.Sprintf("/proc/%d/task/%d/ns/mnt", cmd.Process.Pid, thread))
 	}
+	// The open descriptor keeps the namespace alive, so the process may end.
 	_ = in.Close()
 	if waited := cmd.Wait(); err == nil {
 		err = waited
