@@ -279,6 +279,7 @@ func (o *eventStream) Send(e Event) error {
 	if err := writeEvent(o.w, e); err != nil {
 		return err
 	}
+	// The Exit ends the response, which flushes everything.
 	if e.Exit == nil && o.due == nil {
 		o.due = time.AfterFunc(flushTime, o.flush)
 	}
@@ -317,6 +318,7 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 		return false
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	// A misspelt field would silently have its default.
 	dec.DisallowUnknownFields()
 	err := dec.Decode(into)
 	if err == nil {
