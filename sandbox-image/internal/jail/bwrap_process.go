@@ -97,8 +97,8 @@ func (b *bwrapProcess) wait() {
 	b.status.add(state.SysUsage().(*syscall.Rusage))
 	// If bubblewrap ended before it waited for process 1, we are its parent now.
 	var usage syscall.Rusage
-	//defence:kill
 	// Wait4 only if process 1 ended within killTimeout: otherwise it would block here for ever.
+	//defence:kill
 	if b.init != 0 && b.status.Leftover == nil {
 		if pid, _ := syscall.Wait4(b.init, nil, 0, &usage); pid == b.init {
 			b.status.add(&usage)
