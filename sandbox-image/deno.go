@@ -1,5 +1,5 @@
-// Package sandboximage holds what the sandbox's image is built from and other programs must know: the pinned Deno, and
-// the pinned compiler of TypeScript.
+// Package sandboximage holds the versions from which the sandbox's image is built: the pinned Deno, and the pinned
+// TypeScript compiler. Other programs read them too.
 package sandboximage
 
 import (
@@ -21,7 +21,7 @@ var (
 // DenoVersion is the version of Deno that CodeForge is built and tested with, e.g. "2.9.6".
 func DenoVersion() string { return pinned(deno) }
 
-// AskDeno runs an executable of Deno for its version, e.g. "2.9.6".
+// AskDeno runs a Deno executable and returns its version, e.g. "2.9.6".
 func AskDeno(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -38,10 +38,10 @@ func AskDeno(ctx context.Context, path string) (string, error) {
 	return f[1], nil
 }
 
-// TypeScriptVersion is the version of TypeScript's compiler that CodeForge is built and tested with, e.g. "7.0.2".
+// TypeScriptVersion is the version of the TypeScript compiler that CodeForge is built and tested with, e.g. "7.0.2".
 func TypeScriptVersion() string { return pinned(typescript) }
 
-// pinned is the version in a file of pins.
+// pinned returns the version in a file of pins.
 func pinned(pins string) string {
 	for line := range strings.Lines(pins) {
 		if version, ok := strings.CutPrefix(line, "version "); ok {

@@ -1,4 +1,4 @@
-// Package atomicfile replaces files as a whole: whatever happens, a reader finds the old content or the new one.
+// Package atomicfile replaces files as a whole: a reader always finds either the old content or the new one.
 package atomicfile
 
 import (
@@ -10,8 +10,8 @@ import (
 	"runtime"
 )
 
-// Write replaces the file at path, or makes it. When it returns nil, the content survives a loss of power. The draft is
-// a file of mode 0600 beside it until then.
+// Write replaces or creates the file at path. After Write returns nil, the content survives a loss of power. Until the
+// rename, the new content is in a file of mode 0600 in the same folder.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	return Fill(path, mode, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -19,26 +19,29 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	})
 }
 
-// Fill is Write for a content that write writes.
+// Fill is Write for content that the function write produces.
 func Fill(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
+	// After the rename this name is gone, and Remove has no effect.
 	defer os.Remove(f.Name())
 	err = write(f)
+	// Sync before Rename: otherwise a crash could leave the new name with an empty file.
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
+	// The rename itself is durable only when its folder is.
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir makes a folder's list of files durable, on systems that can.
+// SyncDir makes a folder's list of files durable, on systems that support it.
 func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" { // folders cannot be flushed there
+	if runtime.GOOS == "windows" { // Windows cannot flush folders
 		return nil
 	}
 	f, err := os.Open(dir)

@@ -1,4 +1,4 @@
-// Package countdown is a timer that can be paused, for a bounded time in all.
+// Package countdown is a timer with pauses of a limited total length.
 package countdown
 
 import (
@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// MostPaused is how long the time limit of a run is paused in all, while its requests wait for a person.
+// MostPaused limits the total pause of a run's time limit while its requests wait for a person.
 const MostPaused = 10 * time.Minute
 
-// Countdown calls a function when its time is over. Make it with New.
+// Countdown calls a function when its time has passed. Make it with New.
 type Countdown struct {
 	mu     sync.Mutex
 	timer  *time.Timer
-	until  time.Time     // when the time is over, unless it is paused
-	pauses time.Duration // what is left of them
+	until  time.Time     // the end, unless it is paused
+	pauses time.Duration // the rest of the allowed pauses
 	paused int
-	since  time.Time // of the first of the pauses
+	since  time.Time // the start of the first pause
 }
 
-// New begins a countdown that calls end, in a goroutine of its own, after d and the pauses, which take at most pauses
-// in all.
+// New starts a countdown that calls end in a new goroutine, after d and the pauses. All pauses together last at most
+// pauses.
 func New(d, pauses time.Duration, end func()) *Countdown {
 	return &Countdown{timer: time.AfterFunc(d, end), until: time.Now().Add(d), pauses: pauses}
 }
 
-// Pause stops the countdown until Resume has been called as often as Pause. It goes on by itself when the pauses have
-// taken too long.
+// Pause stops the countdown until Resume was called as often as Pause. When the allowed pauses are used up, the
+// countdown continues.
 func (c *Countdown) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,8 @@ func (c *Countdown) Pause() {
 		return
 	}
 	c.since = time.Now()
-	if c.timer.Stop() { // else it has ended
+	if c.timer.Stop() { // otherwise it has ended
+		// The timer never stops: if Resume does not come, it ends after the allowed pauses.
 		c.timer.Reset(time.Until(c.until) + c.pauses)
 	}
 }
@@ -53,7 +54,7 @@ func (c *Countdown) Resume() {
 	}
 }
 
-// Stop ends the countdown. The function is not called any more, if it has not been.
+// Stop ends the countdown. If the function was not called yet, it will not be.
 func (c *Countdown) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// ErrTaken is for a folder that another process has.
+// ErrTaken means that another process has locked the folder.
 var ErrTaken = errors.New("another process uses it")
 
 // pause is the time between two attempts.
 const pause = 50 * time.Millisecond
 
-// Take locks a folder until the file that it returns is closed: the kernel unlocks it with the process at the latest.
-// It waits for as long as patience lasts, which may be 0. File systems without locks lock nothing.
+// Take locks a folder until the returned file is closed, or the process ends. It retries for patience, which may be 0.
+// On file systems without locks, Take locks nothing.
 func Take(dir string, patience time.Duration) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -26,6 +26,7 @@ func Take(dir string, patience time.Duration) (*os.File, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(pause) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
+		// Any other error means that the file system has no locks.
 		case !errors.Is(err, syscall.EWOULDBLOCK):
 			return f, nil
 		case time.Now().After(end):

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is the processor time of this process, on which other processes have no influence.
+// clock returns the processor time of this process. Other processes do not affect it.
 func clock() time.Duration { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-// threadClock is the processor time of the calling thread.
+// threadClock returns the processor time of the calling thread.
 func threadClock() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
 
 func read(clock int32) time.Duration {

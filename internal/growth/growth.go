@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// What is measured, and what is allowed: four times the input takes four times the time where the work is linear, and
-// sixteen times where it is quadratic.
+// Parameters of the measurement. With four times the input, linear work takes four times as long, and quadratic work
+// sixteen times.
 const (
 	factor = 4
 	most   = 9
 	runs   = 3
 	tries  = 4
-	// slack is for what does not grow.
+	// slack allows for the part that does not grow.
 	slack = 20 * time.Millisecond
 )
 
-// Linear fails the test when the processor time of work(n) does not grow in proportion to n. Input(n) makes the work
-// outside of the measured time. N should be so large that the work takes some milliseconds. No other test of the
-// program may run at the same time.
+// Linear fails the test if the processor time of work(n) grows faster than n. input(n) prepares the work outside the
+// measured time. Choose n so that the work takes some milliseconds. No other test of the program may run at the same
+// time.
 func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Helper()
 	var small, large time.Duration
@@ -33,8 +33,8 @@ func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Errorf("an input of %d takes %s, of %d %s: more than %d times as long", n, small, factor*n, large, most)
 }
 
-// Bounded fails the test when work takes more processor time than most. Only the calling goroutine's time counts, so
-// neither other tests nor a busy machine have an influence.
+// Bounded fails the test if work takes more processor time than most. Only the calling goroutine's time counts, so
+// neither other tests nor a busy machine affect the result.
 func Bounded(t testing.TB, what string, most time.Duration, work func()) {
 	t.Helper()
 	if took := Time(work); took > most {
@@ -42,7 +42,7 @@ func Bounded(t testing.TB, what string, most time.Duration, work func()) {
 	}
 }
 
-// Time is the processor time that work takes in the calling goroutine.
+// Time returns the processor time of work in the calling goroutine.
 func Time(work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -51,7 +51,7 @@ func Time(work func()) time.Duration {
 	return threadClock() - start
 }
 
-// fastest is the shortest time of some runs: the garbage collector makes some of them longer.
+// fastest returns the shortest time of several runs, because the garbage collector slows some of them.
 func fastest(work func()) time.Duration {
 	best := time.Duration(0)
 	for i := range runs {

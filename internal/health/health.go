@@ -1,8 +1,8 @@
 // Package health runs a long-lived healthcheck, and passes it the reason why a daemon cannot start.
 //
-// Starting a process in a container costs an engine tens of milliseconds of CPU, asking a daemon again next to nothing:
-// so one process keeps checking instead of being started every second. While a container starts, other containers wait
-// for its health, so a passing check returns immediately.
+// Starting a process in a container takes the engine tens of milliseconds of CPU, while another request to a daemon
+// takes next to no time. So one process keeps checking instead of being started every second. While a container starts,
+// other containers wait for its health, so a passing check returns immediately.
 package health
 
 import (
@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// startPeriod is how long a container may take to become ready. For this long after its start a probe that fails is
-	// tried again, and one that passes returns immediately.
+	// startPeriod limits how long a container may take to become ready. During this time a failed probe is retried, and a
+	// passing one returns immediately.
 	startPeriod = 30 * time.Second
-	// startPause is the pause between probes meanwhile: the containers behind this one wait for it.
+	// startPause is the pause between probes during the start, because other containers wait for this one.
 	startPause = 100 * time.Millisecond
-	// interval is the pause between two later probes, probeTimeout how long one may take.
+	// interval is the pause between later probes. probeTimeout limits one probe.
 	interval     = time.Second
 	probeTimeout = 5 * time.Second
 )
 
-// Check probes once and returns the error. While process 1 is younger than startPeriod, it probes until the probe
-// passes or process 1 says that it cannot start (see Hold). When process 1 is older and the probe passes, it keeps
-// probing for d and returns the first error. It returns nil when ctx ends.
+// Check probes once and returns the error. While process 1 is younger than startPeriod, it repeats the probe until it
+// passes or process 1 reports that it cannot start (see Hold). If process 1 is older and the probe passes, Check keeps
+// probing for d and returns the first error. It returns nil if ctx ends.
 func Check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
 	c := checker{probe: probe, problem: Problem, young: func() bool {
 		stat, _ := os.ReadFile("/proc/1/stat")
@@ -40,8 +40,8 @@ func Check(ctx context.Context, d time.Duration, probe func(context.Context) err
 // checker is one healthcheck.
 type checker struct {
 	probe   func(context.Context) error
-	problem func() string // why the daemon cannot start
-	young   func() bool   // whether the container is starting
+	problem func() string // returns why the daemon cannot start
+	young   func() bool   // reports whether the container is starting
 }
 
 func (c checker) check(ctx context.Context, d time.Duration) error {
@@ -55,6 +55,7 @@ func (c checker) check(ctx context.Context, d time.Duration) error {
 			return nil
 		}
 		if err != nil {
+			// Process 1 has given up: more probes would only delay the report.
 			if reason := c.problem(); reason != "" {
 				return errors.New("cannot start: " + reason)
 			}
@@ -77,10 +78,11 @@ func once(ctx context.Context, probe func(context.Context) error) error {
 	return probe(ctx)
 }
 
-// age is how long ago a process started, from its /proc/PID/stat and /proc/uptime; 0 when they cannot be parsed.
+// age returns the time since a process started, from its /proc/PID/stat and /proc/uptime. It returns 0 if they cannot
+// be parsed.
 func age(stat, uptime string) time.Duration {
 	const (
-		start = 19  // of the fields after the name, see proc(5)
+		start = 19  // index among the fields after the name, see proc(5)
 		ticks = 100 // USER_HZ
 	)
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// problemName names the file in memory in which process 1 keeps the reason. Containers have a read-only root and no
-// common place for files, and this one is gone when the process is.
+// problemName is the name of the in-memory file in which process 1 stores the reason. Containers have a read-only root
+// and no common folder for files, and this file disappears with the process.
 const problemName = "codeforge-problem"
 
-// maxProblem bounds the reason, in bytes. Engines keep 4 KiB of what a healthcheck prints.
+// maxProblem bounds the reason, in bytes. Engines keep 4 KiB of a healthcheck's output.
 const maxProblem = 4 << 10
 
-// publish keeps a reason where Problem finds it, until withdraw.
+// publish stores a reason for Problem until withdraw is called.
 func publish(reason string) (withdraw func(), err error) {
 	fd, err := unix.MemfdCreate(problemName, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -29,16 +29,17 @@ func publish(reason string) (withdraw func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Problem is why the daemon that is process 1 of this container could not start. It is empty if the daemon did start,
-// or if this is not a container of CodeForge.
+// Problem returns why the daemon that is process 1 of this container could not start. It returns "" if the daemon has
+// started, or if this is not a container of CodeForge.
 func Problem() string { return problem("1") }
 
-// problem is the reason that a process has published.
+// problem returns the reason that a process has published.
 func problem(pid string) string {
 	dir := filepath.Join("/proc", pid, "fd")
 	fds, _ := os.ReadDir(dir)
 	for _, fd := range fds {
 		path := filepath.Join(dir, fd.Name())
+		// The link of a memfd is "/memfd:NAME (deleted)".
 		if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, "/memfd:"+problemName+" ") {
 			continue
 		}

@@ -6,5 +6,5 @@ import "errors"
 
 func publish(string) (func(), error) { return nil, errors.ErrUnsupported }
 
-// Problem is empty: only containers have one, and those run Linux.
+// Problem returns "": only containers have a problem file, and they run Linux.
 func Problem() string { return "" }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// holdTime is how long a container stays after its daemon could not start: longer than the engine takes to call it
-// unhealthy, and longer than the ten seconds below which the engine delays the next attempt.
+// holdTime is how long a container stays after its daemon could not start. It exceeds the time in which the engine
+// marks it unhealthy, and the ten seconds below which the engine delays the next attempt.
 const holdTime = 15 * time.Second
 
 // startError is an error that kept a daemon from starting.
@@ -24,11 +24,12 @@ func CannotStart(err error) error {
 	return startError{err}
 }
 
-// Hold is for the end of main. When err is a CannotStart and this is process 1 of a container, it makes the container
-// unhealthy, with err as the reason, before the engine starts it again: a container that ends at once is neither
-// healthy nor unhealthy, and Compose reports nothing. It returns when ctx ends, after 15 s, or else at once.
+// Hold is for the end of main. If err is a CannotStart and this is process 1 of a container, Hold makes the container
+// unhealthy, with err as the reason, before the engine restarts it. A container that ends at once is neither healthy
+// nor unhealthy, and Compose reports no error. Hold returns after 15 s or when ctx ends, and otherwise at once.
 func Hold(ctx context.Context, err error) {
 	var failed startError
+	// Only a container is restarted by an engine.
 	if os.Getpid() != 1 || !errors.As(err, &failed) {
 		return
 	}

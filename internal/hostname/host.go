@@ -1,7 +1,7 @@
 // Package hostname normalises host names once, so that all later code can compare them with ==.
 //
-// Threat: two parts of the system reading one name differently (case, a trailing dot, a port, percent signs, NUL,
-// another spelling of an IP address), so that policy decides on one host and the dialler reaches another.
+// Threat: two parts of the system that read one name differently (case, a trailing dot, a port, percent signs, NUL,
+// another spelling of an IP address). Policy would then decide on one host, and the dialler would reach another.
 package hostname
 
 import (
@@ -14,14 +14,14 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Host is a normalised host name, perhaps at a port: lower case, IDNA to ASCII, no trailing dot, never an IP address.
+// Host is a normalised host name, perhaps with a port: lower case, IDNA to ASCII, no trailing dot, never an IP address.
 // Two hosts are the same if and only if they are ==. The zero Host is not a host.
 type Host struct {
 	name string
 	port uint16 // 0: the ports of HTTPS and HTTP
 }
 
-// String is the normalised name, with ":" and the port if there is one.
+// String returns the normalised name, with ":" and the port if it has one.
 func (h Host) String() string {
 	if h.port == 0 {
 		return h.name
@@ -29,36 +29,37 @@ func (h Host) String() string {
 	return h.name + ":" + strconv.Itoa(int(h.port))
 }
 
-// Name is the normalised name alone.
+// Name returns the normalised name without the port.
 func (h Host) Name() string { return h.name }
 
-// Port is the host's port, or 0 for those of HTTPS and HTTP.
+// Port returns the host's port, or 0 for the ports of HTTPS and HTTP.
 func (h Host) Port() uint16 { return h.port }
 
-// At is the host of the same name at a port. 443 and 80, where a name without a port is, are 0.
+// At returns the host of the same name with a port. 443 and 80, the ports of a name without a port, become 0.
 func (h Host) At(port uint16) Host {
+	// Both spellings must be == after this.
 	if usual(port) || h.name == "" {
 		port = 0
 	}
 	return Host{h.name, port}
 }
 
-// usual reports whether a name without a port stands for the port too.
+// usual reports whether a name without a port also means this port.
 func usual(port uint16) bool { return port == 443 || port == 80 }
 
 // IsZero reports whether this is not a host.
 func (h Host) IsZero() bool { return h.name == "" }
 
-// Parent is the name without its first label, or empty if there is only one.
+// Parent returns the name without its first label, or "" if it has only one.
 func (h Host) Parent() string {
 	_, parent, _ := strings.Cut(h.name, ".")
 	return parent
 }
 
-// Exact is the pattern that the host alone matches.
+// Exact returns the pattern that matches only this host.
 func (h Host) Exact() Pattern { return Pattern{h.String()} }
 
-// Wildcard is the one pattern with a wildcard that the host could match.
+// Wildcard returns the only wildcard pattern that the host could match.
 func (h Host) Wildcard() Pattern { return Pattern{Host{"*." + h.Parent(), h.port}.String()} }
 
 // Lengths in bytes of the ASCII form (RFC 1035, section 2.3.4).
@@ -69,7 +70,7 @@ const (
 	maxInput = 1024
 )
 
-// Why Parse refuses a name. Each error completes the sentence "this is ...".
+// Reasons of Parse. Each completes the sentence "this is ...".
 var (
 	errEmpty   = errors.New("empty")
 	errAddress = errors.New("an IP address")
@@ -87,10 +88,10 @@ var (
 	errStar    = errors.New("a wildcard that is not the whole first label")
 )
 
-// Parse normalises a host name: lower case, IDNA to ASCII as browsers do (UTS 46, non-transitional), one trailing dot
-// removed. It refuses everything that is not a plain name: ports, userinfo, percent signs, NUL, white space, empty
-// labels, IP addresses in every spelling that some resolver takes for one ("127.1", "0x7f.0.0.1"). Single-label names
-// ("localhost") and underscores ("_dmarc.example.com") are names. Its errors do not show the input.
+// Parse normalises a host name: lower case, IDNA to ASCII as in browsers (UTS 46, non-transitional), one trailing dot
+// removed. It rejects ports, user information, percent signs, NUL, white space and empty labels. It also rejects IP
+// addresses in every spelling that some resolver accepts ("127.1", "0x7f.0.0.1"). Single-label names ("localhost") and
+// underscores ("_dmarc.example.com") are valid. Its errors do not show the input.
 func Parse(s string) (Host, error) {
 	if s == "" {
 		return Host{}, errEmpty
@@ -98,7 +99,7 @@ func Parse(s string) (Host, error) {
 	if len(s) > maxInput {
 		return Host{}, errLong
 	}
-	if !utf8.ValidString(s) { // IDNA would encode the bytes it cannot read as U+FFFD
+	if !utf8.ValidString(s) { // IDNA would encode invalid bytes as U+FFFD
 		return Host{}, errIDNA
 	}
 	if err := refusePunctuation(s); err != nil {
@@ -112,6 +113,7 @@ func Parse(s string) (Host, error) {
 		}
 		name = strings.ToLower(ascii)
 	}
+	// "example.com." is the same host to DNS. A second dot is an empty label, which check rejects.
 	name = strings.TrimSuffix(name, ".")
 	if err := check(name); err != nil {
 		return Host{}, err
@@ -119,7 +121,7 @@ func Parse(s string) (Host, error) {
 	return Host{name: name}, nil
 }
 
-// plain reports whether IDNA would leave a lower-case name as it is.
+// plain reports whether IDNA would not change a lower-case name.
 func plain(name string) bool {
 	for i := range len(name) {
 		if name[i] >= 0x80 {
@@ -129,14 +131,14 @@ func plain(name string) bool {
 	return !strings.HasPrefix(name, "xn--") && !strings.Contains(name, ".xn--")
 }
 
-// profile accepts underscores and hyphens where real names have them ("r3---sn.example.com"); check restricts the
+// profile accepts underscores and hyphens as real names have them ("r3---sn.example.com"). check restricts the
 // characters afterwards.
 func profile() *idna.Profile {
 	return idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(),
 		idna.StrictDomainName(false), idna.CheckHyphens(false))
 }
 
-// refusePunctuation refuses the common mistakes by name, before IDNA could map them to something else.
+// refusePunctuation rejects common mistakes with a specific error, before IDNA could map them to other characters.
 func refusePunctuation(s string) error {
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return errAddress
@@ -171,6 +173,7 @@ func check(name string) error {
 		}
 		last = label
 	}
+	// A URL parser would connect to an address instead of resolving a name.
 	if numeric(last) {
 		return errAddress
 	}
@@ -195,7 +198,7 @@ func checkLabel(l string) error {
 	return nil
 }
 
-// numeric reports whether a last label makes the name an IPv4 address to a URL parser (WHATWG URL, "ends in a
+// numeric reports whether a last label makes the name an IPv4 address for a URL parser (WHATWG URL, "ends in a
 // number"): all digits, or 0x and hex digits.
 func numeric(label string) bool {
 	digits, set := label, "0123456789"

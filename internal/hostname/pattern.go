@@ -8,27 +8,27 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// Pattern is an exact host name or a one-label wildcard ("*.example.com"), normalised as a Host is, perhaps at a port
+// Pattern is an exact host name or a one-label wildcard ("*.example.com"), normalised like a Host, perhaps with a port
 // ("localhost:3000"). The zero Pattern matches no host.
 type Pattern struct{ text string }
 
-// String is the normalised pattern.
+// String returns the normalised pattern.
 func (p Pattern) String() string { return p.text }
 
-// Name is the pattern without its port.
+// Name returns the pattern without its port.
 func (p Pattern) Name() string {
 	name, _, _ := strings.Cut(p.text, ":")
 	return name
 }
 
-// Port is the pattern's port, or 0 for those of HTTPS and HTTP.
+// Port returns the pattern's port, or 0 for the ports of HTTPS and HTTP.
 func (p Pattern) Port() uint16 {
 	_, text, _ := strings.Cut(p.text, ":")
-	port, _ := strconv.ParseUint(text, 10, 16) // ParsePattern lets nothing through but no port and a valid one
+	port, _ := strconv.ParseUint(text, 10, 16) // ParsePattern accepts only a valid port or none
 	return uint16(port)
 }
 
-// Site is the registrable domain of a pattern's hosts, e.g. "example.co.uk", or the whole name where there is none.
+// Site returns the registrable domain of a pattern's hosts, e.g. "example.co.uk", or the whole name if it has none.
 func (p Pattern) Site() string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(p.text, "*."), ":")
 	if site, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
@@ -37,9 +37,10 @@ func (p Pattern) Site() string {
 	return name
 }
 
-// ParsePattern reads a host name, or "*." and a host name of at least two labels that is not a public suffix
-// (https://publicsuffix.org, private section included: anybody can register a name below "github.io"). ":" and a port
-// may follow, but none that a name without a port stands for. Its errors show no more of the input than the suffix.
+// ParsePattern parses a host name, or "*." and a host name of at least two labels that is not a public suffix
+// (https://publicsuffix.org, including the private section: anybody can register a name below "github.io"). ":" and a
+// port may follow, except 443 and 80, which a name without a port already means. Errors show only the suffix of the
+// input.
 func ParsePattern(s string) (Pattern, error) {
 	name, port, err := cutPort(s)
 	if err != nil {
@@ -53,6 +54,7 @@ func ParsePattern(s string) (Pattern, error) {
 	public, icann := publicsuffix.PublicSuffix(h.name)
 	single := h.Parent() == ""
 	switch {
+	// "*.com" and "*.localhost" would cover unrelated owners.
 	case wild && single:
 		return Pattern{}, fmt.Errorf("a wildcard over the whole of %q", h.name)
 	case public == h.name && (wild || icann && !single):
@@ -66,11 +68,11 @@ func ParsePattern(s string) (Pattern, error) {
 	return Pattern{text: h.String()}, nil
 }
 
-// dnsPort is where the sandbox's resolver is.
+// dnsPort is the port of the sandbox's resolver.
 const dnsPort = 53
 
-// cutPort takes a port off the end of a pattern. It is 0 if there is none. What is not a name and a port stays whole,
-// for Parse to refuse.
+// cutPort splits a port off the end of a pattern. Without a port it returns 0. Text that is not a name and a port stays
+// whole, so that Parse rejects it.
 func cutPort(s string) (name string, port uint16, err error) {
 	name, digits, ok := strings.Cut(s, ":")
 	if !ok || strings.ContainsAny(s, "/[]@?#") || strings.Contains(digits, ":") {
@@ -80,8 +82,10 @@ func cutPort(s string) (name string, port uint16, err error) {
 	switch port = uint16(n); {
 	case err != nil || n == 0 || digits[0] == '0':
 		return "", 0, errNumber
+	// One host must have only one spelling.
 	case usual(port):
 		return "", 0, errUsual
+	// Port 53 is the resolver's.
 	case port == dnsPort:
 		return "", 0, errDNS
 	}

@@ -1,6 +1,6 @@
 // Package jsonpointer finds a text in a JSON document by a JSON pointer (RFC 6901).
 //
-// Threat: the documents hold secrets, so no error quotes any of one.
+// Threat: the documents hold secrets. Contract: no error quotes a document.
 package jsonpointer
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The errors of Find. They hold nothing of the document.
+// Errors of Find. They contain no part of the document.
 var (
 	ErrSyntax  = errors.New("not a JSON pointer")
 	ErrNotJSON = errors.New("not JSON")
@@ -18,7 +18,7 @@ var (
 	ErrNotText = errors.New("an object, a list, true, false or null at the JSON pointer")
 )
 
-// Check returns ErrSyntax for a text that is no JSON pointer. The empty one stands for the whole document.
+// Check returns ErrSyntax for a text that is not a JSON pointer. The empty pointer means the whole document.
 func Check(pointer string) error {
 	if pointer != "" && pointer[0] != '/' {
 		return ErrSyntax
@@ -31,8 +31,8 @@ func Check(pointer string) error {
 	return nil
 }
 
-// Find returns the string or the number that the pointer leads to. A step into a string goes on in the JSON that the
-// string holds, as secret managers store it. The empty pointer gives the document as it is.
+// Find returns the string or number at a pointer. A step into a string continues in the JSON inside that string,
+// because secret managers store JSON in that way. The empty pointer returns the document unchanged.
 func Find(document []byte, pointer string) (string, error) {
 	if err := Check(pointer); err != nil {
 		return "", err
@@ -45,6 +45,7 @@ func Find(document []byte, pointer string) (string, error) {
 		return "", err
 	}
 	for step := range strings.SplitSeq(pointer[1:], "/") {
+		// ~1 first: the other order would turn ~01 into / (RFC 6901, section 4).
 		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
 		if text, ok := at.(string); ok {
 			if at, err = parse([]byte(text)); err != nil {
@@ -64,13 +65,14 @@ func Find(document []byte, pointer string) (string, error) {
 	return "", ErrNotText
 }
 
-// child is nil if there is none, and for null.
+// child returns nil for a missing child and for null.
 func child(at any, step string) any {
 	switch v := at.(type) {
 	case map[string]any:
 		return v[step]
 	case []any:
 		i, err := strconv.Atoi(step)
+		// An index has no leading zero or sign (RFC 6901, section 4).
 		if err == nil && i >= 0 && i < len(v) && strconv.Itoa(i) == step {
 			return v[i]
 		}
@@ -79,11 +81,13 @@ func child(at any, step string) any {
 }
 
 func parse(document []byte) (any, error) {
+	// A Decoder would accept a value followed by other text.
 	if !json.Valid(document) {
 		return nil, ErrNotJSON
 	}
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(document)))
+	// A float64 would change long numbers.
 	d.UseNumber()
 	if d.Decode(&v) != nil {
 		return nil, ErrNotJSON

@@ -1,9 +1,9 @@
-// Package logline renders log records the way all daemons write them:
+// Package logline renders log records in the common format of all daemons:
 //
 //	[2026-11-20T09:00:00.000Z] [req] message key=value
 //
 // Threat: text from outside (hosts, paths, upstream errors) that forges lines or escape codes, or carries a credential.
-// Every string is cleaned, and control characters are quoted, last of all.
+// Contract: every string is cleaned first, and then control characters are quoted.
 package logline
 
 import (
@@ -26,12 +26,12 @@ const (
 	timeLayout = "2006-01-02T15:04:05.000Z"
 )
 
-// Tag is the attribute that a line carries in brackets, e.g. Tag("req").
+// Tag is the attribute that a line shows in brackets, e.g. Tag("req").
 func Tag(name string) slog.Attr { return slog.String(tagKey, name) }
 
-// New makes a logger that writes to w. Format is LOG_FORMAT: "json" gives slog's JSON, anything else text. Every
-// string of a record goes through clean, in both formats; nil cleans nothing. The logger passes every level: whether
-// debug lines are wanted is for the caller to know.
+// New makes a logger that writes to w. format is LOG_FORMAT: "json" gives slog's JSON, anything else text. In both
+// formats every string of a record passes clean; nil cleans nothing. The logger passes every level, so the caller must
+// filter debug lines.
 func New(w io.Writer, format string, clean func(string) string) *slog.Logger {
 	if clean == nil {
 		clean = func(s string) string { return s }
@@ -55,18 +55,18 @@ type handler struct {
 // Enabled passes every level.
 func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
 
-// space is the memory in which lines are made.
+// space is the memory in which lines are built.
 type space struct{ text, attrs []byte }
 
 var spaces = sync.Pool{New: func() any { return new(space) }}
 
-// maxKept is how large lines may be for their memory to be used again.
+// maxKept is the size up to which the memory of lines is reused, in bytes.
 const maxKept = 16 << 10
 
-// Handle writes one line. A record without a tag carries its level: [info], [warn], [error], [debug].
+// Handle writes one line. A record without a tag gets its level as the tag: [info], [warn], [error], [debug].
 func (h *handler) Handle(_ context.Context, r slog.Record) error { return h.write(r) }
 
-// Together writes records that belong together. Text lines leave in one piece, with no other line between them.
+// Together writes related records. Text lines leave in one write, with no other line between them.
 func Together(ctx context.Context, l *slog.Logger, records ...slog.Record) error {
 	if h, ok := l.Handler().(*handler); ok {
 		return h.write(records...)
@@ -88,6 +88,7 @@ func (h *handler) write(records ...slog.Record) error {
 	h.mu.Lock()
 	_, err := h.w.Write(s.text)
 	h.mu.Unlock()
+	// One huge line must not stay in the pool.
 	if cap(s.text)+cap(s.attrs) <= maxKept {
 		spaces.Put(s)
 	}
@@ -139,6 +140,7 @@ func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byt
 	if a.Equal(slog.Attr{}) {
 		return b
 	}
+	// A group flattens into keys such as a.b=c.
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			group += a.Key + "."
@@ -156,7 +158,7 @@ func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byt
 	return appendQuoted(append(b, '='), h.clean(text(v)))
 }
 
-// appendSafe cleans text that is written bare: only what could break the line is escaped.
+// appendSafe appends cleaned text without quotes. It escapes only characters that could break the line.
 func (h *handler) appendSafe(b []byte, s string) []byte {
 	s = h.clean(s)
 	if printable(s) {
@@ -176,7 +178,7 @@ func text(v slog.Value) string {
 	return v.String()
 }
 
-// appendQuoted quotes a key or value that would be ambiguous bare.
+// appendQuoted appends a key or value, in quotes if it would be ambiguous without.
 func appendQuoted(b []byte, s string) []byte {
 	if s != "" && !strings.ContainsAny(s, ` "=`) && printable(s) {
 		return append(b, s...)
@@ -184,7 +186,7 @@ func appendQuoted(b []byte, s string) []byte {
 	return append(b, visible.Quote(s)...)
 }
 
-// printable reports whether nothing in text needs an escape.
+// printable reports whether text needs no escape.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' { // rare
@@ -196,7 +198,7 @@ func printable(s string) bool {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) || visible.Odd(r) }
 
-// newJSON is slog's JSON handler behind one that cleans every string.
+// newJSON returns slog's JSON handler behind one that cleans every string.
 func newJSON(w io.Writer, clean func(string) string) slog.Handler {
 	return cleaner{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug - 4}), clean}
 }
@@ -227,7 +229,7 @@ func (c cleaner) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (c cleaner) WithGroup(name string) slog.Handler { return cleaner{c.next.WithGroup(name), c.clean} }
 
-// attr cleans a value. A number, boolean or time stays what it is unless cleaning changes its text.
+// attr cleans a value. A number, boolean or time keeps its type unless cleaning changes its text.
 func (c cleaner) attr(a slog.Attr) slog.Attr {
 	v, key := a.Value.Resolve(), c.text(a.Key)
 	switch v.Kind() {
@@ -246,8 +248,8 @@ func (c cleaner) attr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: key, Value: v}
 }
 
-// text cleans a string. JSON escapes what is below a space; the other characters that move a terminal's cursor or turn
-// its direction are escaped here.
+// text cleans a string. JSON escapes characters below a space. text escapes the other characters that move a terminal's
+// cursor or change its direction.
 func (c cleaner) text(s string) string {
 	s = c.clean(s)
 	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x7f && unprintable(r) }) {

@@ -1,8 +1,9 @@
-// Package mtls secures the connections between pods: both ends show a certificate of the installation's own authority,
-// and each checks that the other has the role it expects.
+// Package mtls secures the connections between pods. Both ends present a certificate of the installation's own
+// authority, and each checks that the other has the expected role.
 //
-// Threat: another pod that connects to a sandbox, or that answers as one. A sandbox's certificate does not make a
-// client of other sandboxes. Nothing is resumed, so every connection is judged by the files as they are then.
+// Threat: another pod that connects to a sandbox, or that pretends to be one. A sandbox's certificate does not make it
+// a client of other sandboxes. Contract: sessions are never resumed, so every connection is checked with the current
+// files.
 package mtls
 
 import (
@@ -16,22 +17,22 @@ import (
 	"path/filepath"
 )
 
-// The roles, as the DNS names that certificates are made for.
+// The roles are the DNS names in the certificates.
 const (
-	Sandbox   = "sandbox.codeforge.internal"    // of sandboxd, and of a proxy beside it
-	Proxy     = "proxy.codeforge.internal"      // of a proxy shared by sandboxes
-	MCPServer = "mcp-server.codeforge.internal" // of mcp-server
+	Sandbox   = "sandbox.codeforge.internal"    // sandboxd, and a proxy beside it
+	Proxy     = "proxy.codeforge.internal"      // a proxy shared by sandboxes
+	MCPServer = "mcp-server.codeforge.internal" // mcp-server
 )
 
-// The files of an identity, as a Secret of type kubernetes.io/tls and cert-manager name them.
+// File names of an identity in a Secret of type kubernetes.io/tls, and of cert-manager.
 const (
 	certFile = "tls.crt"
 	keyFile  = "tls.key"
 	caFile   = "ca.crt"
 )
 
-// Identity is a folder with a certificate, its key, and the authority's certificate. They are read for every
-// connection, so replacing them takes effect at once, and no restart is needed.
+// Identity is a folder with a certificate, its key, and the authority's certificate. It reads them for every
+// connection, so new files take effect at once, without a restart.
 type Identity struct{ dir string }
 
 // Load checks that a folder has an identity.
@@ -57,19 +58,20 @@ func (i *Identity) read() (tls.Certificate, *x509.CertPool, error) {
 	return cert, pool, nil
 }
 
-// config is what both ends have in common.
+// config returns the settings that both ends share.
 func (i *Identity) config() (*tls.Config, error) {
 	cert, pool, err := i.read()
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{
+		// A resumed session would skip the check of the certificate.
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true,
 		RootCAs: pool, ClientCAs: pool,
 	}, nil
 }
 
-// Listen listens at an address, host:port, with the identity of a folder, for connections of a role only.
+// Listen listens on an address, host:port, with the identity of a folder, for connections of one role.
 func Listen(ctx context.Context, address, dir, role string) (net.Listener, error) {
 	id, err := Load(dir)
 	if err != nil {
@@ -82,7 +84,7 @@ func Listen(ctx context.Context, address, dir, role string) (net.Listener, error
 	return id.Listener(l, role), nil
 }
 
-// Listener accepts connections of a role only. Handshakes happen with the first Read.
+// Listener accepts connections of one role. The handshake happens in the first Read.
 func (i *Identity) Listener(l net.Listener, role string) net.Listener {
 	return tls.NewListener(l, &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -96,6 +98,7 @@ func (i *Identity) Listener(l net.Listener, role string) net.Listener {
 				if len(s.PeerCertificates) == 0 {
 					return errors.New("no certificate")
 				}
+				// The authority's signature alone is not enough: every pod has one.
 				return s.PeerCertificates[0].VerifyHostname(role)
 			}
 			return conf, nil
@@ -103,7 +106,7 @@ func (i *Identity) Listener(l net.Listener, role string) net.Listener {
 	})
 }
 
-// Dial connects to an address, host:port, where a role answers.
+// Dial connects to an address, host:port, and checks the role of the server.
 func (i *Identity) Dial(ctx context.Context, address, role string) (net.Conn, error) {
 	conf, err := i.config()
 	if err != nil {

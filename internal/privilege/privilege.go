@@ -1,8 +1,8 @@
-// Package privilege gives up what a process needs only to start: Drop for a daemon, which goes on with all its threads;
-// DropBounding and DropThread for the one thread that is about to exec.
+// Package privilege gives up privileges that a process needs only to start. Drop is for a daemon, which keeps running
+// with all its threads. DropBounding and DropThread are for the one thread that is about to exec.
 //
-// Contract: afterwards nothing there, nor any program it starts, has a capability that the caller did not name. Where
-// the kernel refuses, the error says so, and the process must not go on.
+// Contract: afterwards the process or thread, and every program that it starts, has only the capabilities that the
+// caller named. If the kernel refuses, the functions return an error, and the process must stop.
 package privilege
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 )
 
-// HideMemory makes the process leave no core file, and lets no other process of its user trace it.
+// HideMemory disables core files, and keeps other processes of the same user from tracing this one.
 func HideMemory() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbidding core files: %w", err)
@@ -29,13 +29,14 @@ func HideMemory() error {
 	return nil
 }
 
-// Drop gives up every capability but those to keep, on every thread, sets no_new_privs, and checks that it worked. What
-// is kept is kept only if the process has it. It needs a binary built without cgo; with cgo the error is
+// Drop gives up every capability except those in keep, on every thread. It sets no_new_privs and checks the result. It
+// does not add capabilities that the process lacks. It needs a binary built without cgo; with cgo it returns
 // syscall.ENOTSUP.
 func Drop(keep ...int) error {
 	if err := prctlAll(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
 	}
+	// The bounding set comes first: changing it needs CAP_SETPCAP, which the next step drops.
 	if err := dropBounding(prctlAll, maskOf(keep)); err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func Drop(keep ...int) error {
 	return Check(os.Getpid(), keep...)
 }
 
-// Check reports a thread of a process that has another capability than those kept, or lacks no_new_privs.
+// Check returns an error if a thread of a process has a capability outside keep, or lacks no_new_privs.
 func Check(pid int, keep ...int) error {
 	tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 	if err != nil {
@@ -71,11 +72,11 @@ func Check(pid int, keep ...int) error {
 	return nil
 }
 
-// DropBounding takes every capability but those to keep out of the calling thread's bounding set, so that no program
-// can bring one back. That needs CAP_SETPCAP; without it, as in a container, no_new_privs has the same effect.
+// DropBounding removes every capability except those in keep from the calling thread's bounding set, so that no program
+// can regain one. It needs CAP_SETPCAP. Without it, as in a container, no_new_privs has the same effect.
 func DropBounding(keep ...int) error { return dropBounding(prctlThread, maskOf(keep)) }
 
-// DropThread takes every capability but those to keep out of the calling thread's other four sets.
+// DropThread removes every capability except those in keep from the calling thread's other four sets.
 func DropThread(keep ...int) error { return dropSets(prctlThread, capsetThread, maskOf(keep)) }
 
 func maskOf(caps []int) (mask uint64) {
@@ -96,7 +97,7 @@ func dropBounding(call prctl, keep uint64) error {
 			continue
 		}
 		err := call(unix.PR_CAPBSET_DROP, uintptr(c))
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // beyond the last; or without CAP_SETPCAP
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // beyond the last capability, or without CAP_SETPCAP
 			return nil
 		}
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Memory is what a process holds, in bytes: its pages in memory and in swap, and the tables that find them, which can
-// be larger where it only reads. It is 0 when there is no such process.
+// Memory returns the memory of a process in bytes: its pages in memory and in swap, and their page tables. The tables
+// can be larger than the pages if the process only reads. If the process does not exist, the result is 0.
 func Memory(pid int) int64 {
 	dir := "/proc/" + strconv.Itoa(pid)
 	data, err := os.ReadFile(dir + "/status")
@@ -17,7 +17,7 @@ func Memory(pid int) int64 {
 	if held, told := sum(data); told {
 		return held
 	}
-	// The main thread has ended, and with it what is said under the process's number; others may go on.
+	// The main thread has ended, and the process's status no longer has sizes. Other threads may still run.
 	tasks, err := os.ReadDir(dir + "/task")
 	if err != nil {
 		return 0
@@ -32,10 +32,10 @@ func Memory(pid int) int64 {
 	return 0
 }
 
-// sizes are the lines of a status that add up to what the process holds, in kB.
+// sizes are the lines of a status that add up to a process's memory, in kB.
 var sizes = [...][]byte{[]byte("VmRSS:"), []byte("VmPTE:"), []byte("VmSwap:"), []byte("HugetlbPages:")}
 
-// sum adds the sizes up; told says whether there are any.
+// sum adds up the sizes. told reports whether the status has any.
 func sum(status []byte) (total int64, told bool) {
 	for len(status) > 0 {
 		line, rest, _ := bytes.Cut(status, []byte{'\n'})
@@ -54,8 +54,8 @@ func sum(status []byte) (total int64, told bool) {
 	return total, told
 }
 
-// OOMKills returns how many processes the kernel has killed since the machine started, because the machine or a cgroup
-// had no memory left. It is below 0 before Linux 4.13, which does not count them.
+// OOMKills returns the number of processes that the kernel has killed since boot because the machine or a cgroup had no
+// memory left. Before Linux 4.13, which does not count them, it returns -1.
 func OOMKills() int64 {
 	data, _ := os.ReadFile("/proc/vmstat")
 	for line := range bytes.Lines(data) {

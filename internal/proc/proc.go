@@ -1,5 +1,5 @@
-// Package proc reads what the kernel says about a process in /proc. With it sandboxd checks a sandbox before code is
-// sent to it, and a daemon that its capabilities are gone: what counts is the kernel's state, not what was asked for.
+// Package proc reads the kernel's data about processes in /proc. sandboxd uses it to check a sandbox before it sends
+// code, and daemons use it to check that their capabilities are gone. The kernel's state counts, not the requested one.
 package proc
 
 import (
@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Status is what /proc/<pid>/status says.
+// Status is the content of /proc/<pid>/status.
 type Status struct {
 	State  byte // R, S, D, T, Z, X ...
 	Parent int
-	// Threads counts the threads, an ended main thread included: a process whose main thread has ended is in state Z
-	// although the others go on.
+	// Threads counts the threads, including an ended main thread. A process whose main thread has ended is in state Z,
+	// even if other threads still run.
 	Threads int
 	UID     [4]int // real, effective, saved, file system
 	GID     [4]int
@@ -34,7 +34,7 @@ type Status struct {
 // Alive reports whether any thread of the process still runs.
 func (s Status) Alive() bool { return s.State != 'Z' && s.State != 'X' || s.Threads > 1 }
 
-// ReadStatus reads the status of a process. The error is fs.ErrNotExist (or ESRCH) when there is none.
+// ReadStatus reads the status of a process. If the process does not exist, the error is fs.ErrNotExist or ESRCH.
 func ReadStatus(pid int) (Status, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -82,6 +82,7 @@ func parseStatus(text string) (Status, error) {
 			bad = fmt.Errorf("status line %q: %w", strings.TrimSpace(line), err)
 		}
 	}
+	// A missing line would leave a zero, which Check takes for the safe value.
 	if bad == nil && seen != 13 {
 		bad = fmt.Errorf("status has %d of the 13 lines looked for", seen)
 	}
@@ -112,7 +113,7 @@ func numbers(value string) ([]int, error) {
 	return list, nil
 }
 
-// Namespace is the identity of a namespace: the inode of /proc/<pid>/ns/<kind>.
+// Namespace returns the identity of a namespace: the inode of /proc/<pid>/ns/<kind>.
 func Namespace(pid int, kind string) (uint64, error) {
 	var st unix.Stat_t
 	path := fmt.Sprintf("/proc/%d/ns/%s", pid, kind)
@@ -146,7 +147,8 @@ func Children(pid int) ([]int, error) {
 	return all, nil
 }
 
-// CPU is the processor time that a process has had, of all its threads; 0 when there is none (clock_getcpuclockid(3)).
+// CPU returns the processor time of all threads of a process, or 0 if the process does not exist
+// (clock_getcpuclockid(3)).
 func CPU(pid int) time.Duration {
 	const wholeProcess = 2 // CPUCLOCK_SCHED
 	var t unix.Timespec
@@ -156,7 +158,7 @@ func CPU(pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// All lists the processes that are visible.
+// All lists the visible processes.
 func All() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -176,8 +178,8 @@ func All() ([]int, error) {
 	return pids, nil
 }
 
-// OfUser lists the processes with this real, effective or saved uid, those alive and those that only have to be waited
-// for. It leaves out those known to be another's: reading one takes some fifty microseconds.
+// OfUser lists the processes with this real, effective or saved uid: those alive, and zombies. It skips processes for
+// which known returns true, because reading one takes some fifty microseconds.
 func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 	pids, err := All()
 	if err != nil {
@@ -194,6 +196,7 @@ func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 		switch {
 		case err != nil:
 			return nil, nil, err
+		// A set-user-ID program may keep the user in only one of the three ids.
 		case s.UID[0] != uid && s.UID[1] != uid && s.UID[2] != uid:
 		case s.Alive():
 			alive = append(alive, pid)
@@ -207,14 +210,15 @@ func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 // exiting is PF_EXITING among a process's flags (include/linux/sched.h).
 const exiting = 0x4
 
-// Lives reports whether a process is there and not on its way out, on which it can be for milliseconds while it still
-// counts as alive (proc_pid_stat(5)).
+// Lives reports whether a process exists and is not exiting. An exit can take milliseconds, during which the process
+// still counts as alive (proc_pid_stat(5)).
 func Lives(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return false
 	}
 	const state, flags = 0, 6 // of the fields after the name
+	// The name may contain spaces and parentheses, so parse after the last one.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) <= flags || bytes.ContainsAny(fields[state], "ZX") {
 		return false
@@ -223,7 +227,7 @@ func Lives(pid int) bool {
 	return err == nil && n&exiting == 0
 }
 
-// LastPID is the process or thread id that this pid namespace gave out last.
+// LastPID returns the process or thread id that this pid namespace assigned last.
 func LastPID() (int, error) {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

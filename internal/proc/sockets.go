@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// littleMemory is how many bytes the sockets of a protocol may hold on the whole machine before SocketMemory reads
-// their list, which takes some milliseconds. One TCP socket can hold 36 MiB.
+// littleMemory is the memory of all sockets of a protocol below which SocketMemory does not read their list, in bytes.
+// Reading takes some milliseconds. One TCP socket can hold 36 MiB.
 const littleMemory = 4 << 20
 
-// SocketMemory returns the bytes that a user's TCP and UDP sockets in the network namespace of pid hold: unread ones,
-// and those that the other end has not acknowledged. It is 0 if all sockets of the machine hold little, or if the
-// kernel's lists cannot be read. If the namespace is the user's alone, sockets without a descriptor count too, which
-// before Linux 6.17 appear as root's: closed before all was sent, or not accepted.
+// SocketMemory returns the bytes in a user's TCP and UDP sockets in the network namespace of pid: unread data, and data
+// that the peer has not acknowledged. It returns 0 if all sockets of the machine hold little, or if the kernel's lists
+// cannot be read. alone means that the namespace belongs only to the user. Then sockets without a descriptor count too:
+// those closed before all data was sent, or not accepted yet. Before Linux 6.17 these appear as root's.
 func SocketMemory(pid, uid int, alone bool) (total int64) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/net/"
 	counts, err := os.ReadFile(dir + "sockstat")
@@ -22,6 +22,7 @@ func SocketMemory(pid, uid int, alone bool) (total int64) {
 		return 0
 	}
 	for _, protocol := range []string{"tcp", "udp"} {
+		// sockstat counts the memory of the whole machine, in pages.
 		_, rest, _ := strings.Cut(string(counts), strings.ToUpper(protocol)+": inuse ")
 		rest, _, _ = strings.Cut(rest, "\n")
 		_, pages, _ := strings.Cut(rest, " mem ")
@@ -33,7 +34,8 @@ func SocketMemory(pid, uid int, alone bool) (total int64) {
 	return total
 }
 
-// sumQueues sums up the queues of a user's sockets in a list of the kernel, and of those without a descriptor if alone.
+// sumQueues adds up the queues of a user's sockets in a list of the kernel. If alone, sockets without a descriptor
+// count.
 func sumQueues(list []byte, uid int, alone bool) (total int64) {
 	for line := range bytes.Lines(list) {
 		f := bytes.Fields(line) // sl local rem st tx:rx tr:tm retrnsmt uid timeout inode ...

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unnamed is what the files hold that processes have open and that no directory names any more, of one file system, in
-// bytes. Processes that may not be looked at count nothing.
+// Unnamed returns the bytes of removed files on a file system that the processes still have open. Processes that this
+// user may not inspect count as 0.
 func Unnamed(pids []int, device uint64) (total int64) {
 	seen := map[uint64]bool{}
 	for _, pid := range pids {
@@ -24,6 +24,7 @@ func Unnamed(pids []int, device uint64) (total int64) {
 			if unix.Stat(dir+"/"+n, &st) != nil || st.Dev != device || st.Mode&unix.S_IFMT != unix.S_IFREG {
 				continue
 			}
+			// Several descriptors, also of several processes, can have the same file open.
 			if st.Nlink > 0 || seen[st.Ino] {
 				continue
 			}

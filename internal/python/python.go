@@ -1,5 +1,5 @@
-// Package python finds an interpreter of Python, and what it consists of: the program, its standard library, and the
-// packages of a virtual environment.
+// Package python finds a Python interpreter and its parts: the program, its standard library, and the packages of a
+// virtual environment.
 package python
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// oldest is the first version that runs code here: Python 3.11.
+// oldest is the minor version of the oldest supported Python: 3.11.
 const oldest = 11
 
 // Interpreter is an installed CPython.
@@ -28,20 +28,20 @@ type Interpreter struct {
 	Prefix string
 	// Library is the folder of the standard library, e.g. /usr/lib/python3.11.
 	Library string
-	// Environment is the folder of the packages of a virtual environment; empty: this is none.
+	// Environment is the folder of the packages of a virtual environment, or empty.
 	Environment string
-	// System is the folder of the packages that belong to the machine; empty if there is none.
+	// System is the folder of the machine's packages, or empty.
 	System string
 }
 
-// ErrNone means that the machine has no Python that can run code here.
+// ErrNone means that the machine has no usable Python.
 var ErrNone = errors.New("there is no Python 3.11 or newer")
 
-// system are the places of the machine's own interpreter. A python3 that stands before them in PATH is often a script
-// that chooses one.
+// system are the paths of the machine's own interpreter. A python3 earlier in PATH is often a script that chooses an
+// interpreter.
 var system = []string{"/usr/bin/python3", "/usr/local/bin/python3"}
 
-// Candidates lists the interpreters to try, the first one first. A setting (PYTHON_PATH) names the only one.
+// Candidates lists the interpreters to try, in order. If setting (PYTHON_PATH) is not empty, it is the only one.
 func Candidates(setting string) []string {
 	if setting != "" {
 		return []string{setting}
@@ -56,7 +56,7 @@ func Candidates(setting string) []string {
 	})
 }
 
-// Find is the first candidate that can run code here. The error is an ErrNone that says why the others cannot.
+// Find returns the first usable candidate. Otherwise the error is an ErrNone with the reason for each candidate.
 func Find(ctx context.Context, candidates []string) (Interpreter, error) {
 	var errs []string
 	for _, path := range candidates {
@@ -72,7 +72,7 @@ func Find(ctx context.Context, candidates []string) (Interpreter, error) {
 	return Interpreter{}, fmt.Errorf("%w: %s", ErrNone, strings.Join(errs, "; "))
 }
 
-// probe prints one line for each fact. The program's own answer to where its library is holds for every distribution.
+// probe prints one line per fact. The program itself knows its library's path on every distribution.
 const probe = `import sys, sysconfig
 print(sys.implementation.name)
 print("%d.%d.%d" % sys.version_info[:3])
@@ -82,10 +82,11 @@ print(sysconfig.get_path("stdlib"))
 print(sysconfig.get_path("purelib") if sys.prefix != sys.base_prefix else "")
 print(next((p for p in reversed(sys.path) if p.endswith("-packages")), ""))`
 
-// Inspect asks an interpreter what it is.
+// Inspect asks an interpreter for its version and paths.
 func Inspect(ctx context.Context, path string) (Interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
+	// -I ignores the user's packages and environment, which could run code or change the answers.
 	cmd := exec.CommandContext(ctx, path, "-I", "-B", "-c", probe)
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
@@ -107,6 +108,7 @@ func Inspect(ctx context.Context, path string) (Interpreter, error) {
 	if i.Program, err = filepath.EvalSymlinks(f[2]); err != nil {
 		return i, fmt.Errorf("looking for the program of %s: %w", path, err)
 	}
+	// The sandbox mounts the library at the same place below /usr.
 	if rel, err := filepath.Rel(i.Prefix, i.Library); err != nil || strings.HasPrefix(rel, "..") {
 		return i, fmt.Errorf("%s has its library at %s, which is not below %s", path, i.Library, i.Prefix)
 	}
@@ -120,7 +122,7 @@ func recent(version string) bool {
 	return err == nil && major == "3" && n >= oldest
 }
 
-// Packages lists the names of the distributions installed in a folder of packages, sorted.
+// Packages lists the names of the distributions in a folder of packages, sorted.
 func Packages(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

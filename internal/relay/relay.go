@@ -1,5 +1,5 @@
-// Package relay carries one connection to a unix socket on a program's standard input and output: the way of codeforge
-// on a host to a socket in a container, through docker exec, without a port.
+// Package relay connects a program's standard input and output to a unix socket. The host's codeforge reaches a socket
+// in a container in this way, through docker exec and without a port.
 package relay
 
 import (
@@ -9,16 +9,17 @@ import (
 	"net"
 )
 
-// Hello is what Serve says first, when it has connected.
+// Hello is the first output of Serve after it has connected.
 const Hello = "codeforge-relay 1\n"
 
-// Serve carries one connection to the socket at path, until either side ends it.
+// Serve relays one connection to the socket at path until either side ends it.
 func Serve(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", path, err)
 	}
 	defer c.Close()
+	// docker exec prints its own errors: Hello proves that the relay runs and is connected.
 	if _, err := io.WriteString(stdout, Hello); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package rpc is JSON over HTTP, as the daemons' own APIs speak it: an answer is a value, or an Error.
+// Package rpc is JSON over HTTP for the daemons' APIs: an answer is a value or an Error.
 package rpc
 
 import (
@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxError bounds how much of an answer is read for its error, in bytes.
+	// maxError bounds the part of an answer that is read for its error, in bytes.
 	maxError = 64 << 10
-	// maxAnswer bounds an answer of one value, in bytes. That of a plan has all its bodies, escaped.
+	// maxAnswer bounds an answer of one value, in bytes. The answer for a plan contains all its bodies, escaped.
 	maxAnswer = 64 << 20
 )
 
-// Error is why a call has no value. errors.Is takes two errors with one code for the same error.
+// Error is the reason why a call has no value. errors.Is treats two errors with the same code as equal.
 type Error struct {
 	// Status is the status of the answer. Zero means 500.
 	Status int `json:"-"`
-	// Code is one word. Empty: callers do not test for this error.
+	// Code is one word. Callers test for it. Empty: callers do not test for this error.
 	Code string `json:"code,omitempty"`
 	// Text is a sentence.
 	Text string `json:"error"`
@@ -40,17 +40,17 @@ func (e *Error) Is(target error) bool {
 	return ok && e.Code != "" && e.Code == t.Code
 }
 
-// Answer answers with a value.
+// Answer writes a value as the answer.
 func Answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the client has gone
 }
 
-// Fail answers with why there is no value.
+// Fail writes an error as the answer.
 func Fail(w http.ResponseWriter, status int, why string) { Answer(w, status, &Error{Text: why}) }
 
-// Refuse answers with err: its whole text, and the status and code of the first Error in it.
+// Refuse writes err as the answer: its whole text, and the status and code of the first Error in it.
 func Refuse(w http.ResponseWriter, err error) {
 	status, code := http.StatusInternalServerError, ""
 	if e := (*Error)(nil); errors.As(err, &e) {
@@ -62,14 +62,14 @@ func Refuse(w http.ResponseWriter, err error) {
 	Answer(w, status, &Error{Code: code, Text: err.Error()})
 }
 
-// Peer is a daemon to call. Do sends a request, and Name is what messages call the daemon.
+// Peer is a daemon to call. Do sends a request. Name is the daemon's name in messages.
 type Peer interface {
 	Do(r *http.Request) (*http.Response, error)
 	Name() string
 }
 
-// Send sends a request with a body of JSON, or with none if body is nil, and returns the answer if its status is a
-// success. Otherwise the error is an *Error. The caller closes the answer's body.
+// Send sends a request with a JSON body, or without one if body is nil. It returns the answer if its status is a
+// success, otherwise an *Error. The caller must close the answer's body.
 func Send(ctx context.Context, p Peer, method, url string, body any) (*http.Response, error) {
 	var data []byte
 	if body != nil {
@@ -93,12 +93,13 @@ func Send(ctx context.Context, p Peer, method, url string, body any) (*http.Resp
 	return resp, nil
 }
 
-// ReadError is the *Error that an answer is, or nil if its status is a success.
+// ReadError returns the *Error in an answer, or nil if its status is a success.
 func ReadError(p Peer, resp *http.Response) error {
 	if resp.StatusCode < http.StatusMultipleChoices {
 		return nil
 	}
 	e := &Error{}
+	// The body may be something else, such as a proxy's page. The status is then the whole error.
 	_ = json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(e)
 	e.Status = resp.StatusCode
 	if e.Code == "" {
@@ -107,7 +108,7 @@ func ReadError(p Peer, resp *http.Response) error {
 	return e
 }
 
-// Call is Send for an answer of one value. Without a body, the answer is the zero value.
+// Call is Send for an answer of one value. If the answer has no body, Call returns the zero value.
 func Call[T any](ctx context.Context, p Peer, method, url string, body any) (out T, err error) {
 	resp, err := Send(ctx, p, method, url, body)
 	if err != nil {
@@ -121,7 +122,7 @@ func Call[T any](ctx context.Context, p Peer, method, url string, body any) (out
 	return out, nil
 }
 
-// Serve answers on the listener until ctx ends; then it returns nil.
+// Serve serves a listener until ctx ends. Then it returns nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -136,7 +137,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// Once is a listener that has one connection to accept, and ends with that.
+// Once returns a listener with one connection to accept. It ends when that connection is closed.
 func Once(c net.Conn) net.Listener {
 	l := &once{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
 	l.end = sync.OnceFunc(func() { close(l.over) })
@@ -160,7 +161,7 @@ func (l *once) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept, for which a server waits before it closes its connections, and leaves the connection.
+// Close ends Accept and leaves the connection open. A server waits for Accept before it closes its connections.
 func (l *once) Close() error {
 	l.end()
 	return nil
@@ -168,7 +169,7 @@ func (l *once) Close() error {
 
 func (l *once) Addr() net.Addr { return l.addr }
 
-// watched says when a connection was closed.
+// watched calls closed when its connection is closed.
 type watched struct {
 	net.Conn
 	closed func()

@@ -1,4 +1,4 @@
-// Package secret holds a credential so that no ordinary way of printing it shows it.
+// Package secret holds a credential so that ordinary printing never shows it.
 //
 // Threat: a credential that reaches a log line, an error text or a marshalled struct by accident.
 package secret
@@ -9,7 +9,7 @@ import (
 	"log/slog"
 )
 
-// Mask is what a Value prints as, whatever the verb or encoder.
+// Mask is the printed form of a Value, for every verb and encoder.
 const Mask = "[secret]"
 
 // Value is a credential. Its zero value is the empty credential. Compare with Equal, not ==; read with Reveal.
@@ -22,7 +22,7 @@ type Value struct {
 // New wraps a credential.
 func New(s string) Value { return Value{&s} }
 
-// Reveal is the credential itself. Every call is a place to review.
+// Reveal returns the credential. Review every call.
 func (v Value) Reveal() string {
 	if v.s == nil {
 		return ""
@@ -30,26 +30,26 @@ func (v Value) Reveal() string {
 	return *v.s
 }
 
-// Empty reports whether there is no credential.
+// Empty reports whether the credential is empty.
 func (v Value) Empty() bool { return v.Reveal() == "" }
 
 // Equal reports whether both are the same credential.
 func (v Value) Equal(o Value) bool { return v.Reveal() == o.Reveal() }
 
-// String gives the mask.
+// String returns the mask.
 func (v Value) String() string { return Mask }
 
-// GoString gives the mask.
+// GoString returns the mask.
 func (v Value) GoString() string { return Mask }
 
-// Format gives the mask for every verb, %x and %+v included.
+// Format prints the mask for every verb, including %x and %+v.
 func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Mask) }
 
-// LogValue gives the mask to slog.
+// LogValue returns the mask to slog.
 func (v Value) LogValue() slog.Value { return slog.StringValue(Mask) }
 
-// MarshalJSON gives the mask as a JSON string.
+// MarshalJSON returns the mask as a JSON string.
 func (v Value) MarshalJSON() ([]byte, error) { return []byte(`"` + Mask + `"`), nil }
 
-// MarshalText gives the mask.
+// MarshalText returns the mask.
 func (v Value) MarshalText() ([]byte, error) { return []byte(Mask), nil }

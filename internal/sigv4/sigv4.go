@@ -1,12 +1,11 @@
 // Package sigv4 signs requests with AWS Signature Version 4.
 //
-// Contract: what is signed is what is sent. Sign writes path and query anew, in the one form that signer and server
-// agree on, and what it signs with (service, region, time, keys) never comes from the request. It is the last to change
-// a request.
+// Contract: the signed form is the sent form. Sign rewrites path and query into the only form on which signer and
+// server agree. Service, region, time and keys never come from the request. No later step may change the request.
 //
-// Threat: code that wants a signature for something else than the request that it makes. None is of another host than
-// the one that the request goes to. A server that echoes headers shows a signature to code; for some minutes it is good
-// for that same request, which code could make anyway.
+// Threat: code that wants a signature for another request than the one it makes. A signature is valid only for the host
+// to which the request goes. A server that echoes headers shows a signature to code. It is valid for some minutes, for
+// the same request, which code could make anyway.
 package sigv4
 
 import (
@@ -22,37 +21,37 @@ import (
 	"time"
 )
 
-// Keys sign. Token is empty for those that last.
+// Keys sign requests. Token is empty for long-term keys.
 type Keys struct{ ID, Secret, Token string }
 
-// Scope is what a signature is good for, besides its request.
+// Scope limits a signature, besides its request.
 type Scope struct{ Service, Region string }
 
 const algorithm = "AWS4-HMAC-SHA256"
 
-// The payload hashes that stand for a body that is not signed.
+// Payload hashes for a body that is not signed.
 const (
 	Unsigned        = "UNSIGNED-PAYLOAD"
 	UnsignedTrailer = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
 )
 
-// PayloadHeader is the header that says what hash of the body is signed.
+// PayloadHeader is the header with the signed hash of the body.
 const PayloadHeader = "X-Amz-Content-Sha256"
 
-// The requests that cannot be signed anew.
+// Errors for requests that cannot be signed again.
 var (
-	// ErrChunks is for a body each of whose chunks has a signature.
+	// ErrChunks means that each chunk of the body has a signature.
 	ErrChunks = errors.New("the body is signed chunk by chunk")
-	// ErrPresigned is for a signature in the query.
+	// ErrPresigned means that the query has a signature.
 	ErrPresigned = errors.New("the address is signed")
-	// ErrAlgorithm is for a signature of another kind.
+	// ErrAlgorithm means that the signature is of another kind.
 	ErrAlgorithm = errors.New("another algorithm than " + algorithm)
-	// ErrPath is for a path or query that cannot be read in one way only.
+	// ErrPath means that a path or query is ambiguous.
 	ErrPath = errors.New("a path or query with a bad escape")
 )
 
-// Asks returns the name that stands in a request in place of an access key's id, and whether there is an AWS signature
-// at all: "AWS4-HMAC-SHA256 NAME", or what an SDK writes that has the name for an id.
+// Asks returns the name in a request that replaces an access key's id, and whether the request has an AWS signature.
+// The header is "AWS4-HMAC-SHA256 NAME", or an SDK's output with NAME as the id.
 func Asks(h http.Header) (name string, asks bool) {
 	for _, v := range h["Authorization"] {
 		word, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
@@ -71,7 +70,7 @@ func Asks(h http.Header) (name string, asks bool) {
 	return "", false
 }
 
-// Check refuses requests that cannot be signed anew.
+// Check rejects requests that cannot be signed again.
 func Check(req *http.Request) error {
 	for name := range req.URL.Query() {
 		if lower := strings.ToLower(name); lower == "x-amz-signature" || lower == "x-amz-credential" {
@@ -90,8 +89,8 @@ func Check(req *http.Request) error {
 	return nil
 }
 
-// Sign signs a request, and replaces every trace of an earlier signature. payload is the hash of the body in small
-// hexadecimal digits, or Unsigned or UnsignedTrailer.
+// Sign signs a request, and removes every trace of an earlier signature. payload is the hash of the body in lower-case
+// hexadecimal, or Unsigned or UnsignedTrailer.
 func Sign(req *http.Request, s Scope, k Keys, payload string, now time.Time) error {
 	if err := Check(req); err != nil {
 		return err
@@ -100,6 +99,7 @@ func Sign(req *http.Request, s Scope, k Keys, payload string, now time.Time) err
 		return err
 	}
 	stamp := now.UTC().Format("20060102T150405Z")
+	// Values from code must not be signed.
 	for _, name := range []string{"Authorization", "X-Amz-Date", "X-Amz-Security-Token", "Date", PayloadHeader} {
 		req.Header.Del(name)
 	}
@@ -116,6 +116,7 @@ func Sign(req *http.Request, s Scope, k Keys, payload string, now time.Time) err
 	}, "\n")
 	scope := stamp[:8] + "/" + s.Region + "/" + s.Service + "/aws4_request"
 	sum := sha256.Sum256([]byte(canonical))
+	// The signing key is derived per day, region and service, as Signature Version 4 specifies.
 	key := []byte("AWS4" + k.Secret)
 	for _, part := range []string{stamp[:8], s.Region, s.Service, "aws4_request"} {
 		key = mac(key, part)
@@ -132,13 +133,14 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// rewrite gives path and query the form in which they are signed, so that what is sent can be read in no other way.
+// rewrite gives path and query their signed form, so that the sent request is unambiguous.
 func rewrite(u *url.URL, service string) error {
 	if service == "s3" {
 		decoded, err := url.PathUnescape(u.EscapedPath())
 		if err != nil {
 			return ErrPath
 		}
+		// S3 does not clean paths: "a//b" and "a/../b" are keys of objects.
 		u.Path, u.RawPath = decoded, escape(decoded, true)
 	}
 	var pairs []string
@@ -149,10 +151,11 @@ func rewrite(u *url.URL, service string) error {
 		name, value, _ := strings.Cut(part, "=")
 		n, err := url.QueryUnescape(name)
 		v, err2 := url.QueryUnescape(value)
+		// Some servers split parameters at a semicolon, too.
 		if err != nil || err2 != nil || strings.Contains(part, ";") {
 			return ErrPath
 		}
-		// A NUL sorts before every character, so that "a=" comes before "a-b=".
+		// A NUL sorts before every character, so "a=" comes before "a-b=".
 		pairs = append(pairs, escape(n, false)+"\x00"+escape(v, false))
 	}
 	slices.Sort(pairs)
@@ -163,8 +166,8 @@ func rewrite(u *url.URL, service string) error {
 	return nil
 }
 
-// canonicalPath is the path as it is signed. S3 signs it as it is sent; the other services clean it, and encode it once
-// more.
+// canonicalPath returns the signed form of the path. S3 signs the sent path. The other services clean it and encode it
+// again.
 func canonicalPath(u *url.URL, service string) string {
 	sent := u.EscapedPath()
 	if sent == "" {
@@ -180,7 +183,7 @@ func canonicalPath(u *url.URL, service string) string {
 	return escape(clean, true)
 }
 
-// canonicalHeaders lists the headers that are signed: those that decide what the request does, and that no hop changes.
+// canonicalHeaders lists the signed headers: those that determine the request's effect and that no hop changes.
 func canonicalHeaders(req *http.Request) (names, text string) {
 	host := req.Host
 	if host == "" {
@@ -194,6 +197,7 @@ func canonicalHeaders(req *http.Request) (names, text string) {
 		}
 		trimmed := make([]string, len(list))
 		for i, v := range list {
+			// Signature Version 4 folds white space in header values.
 			trimmed[i] = strings.Join(strings.Fields(v), " ")
 		}
 		values[lower] = strings.Join(trimmed, ",")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// firstFD is where inherited files start: 0, 1 and 2 are stdio.
+// firstFD is the first descriptor of inherited files, after stdio.
 const firstFD = 3
 
 // File is one inherited file.
@@ -17,9 +17,9 @@ type File struct {
 	File *os.File
 }
 
-// Inherited lists the files this process was started with, as LISTEN_FDS and LISTEN_FDNAMES name them
-// (the protocol of sd_listen_fds(3) without LISTEN_PID, which a supervisor cannot know before it forks).
-// With neither variable set the list is empty; a count that disagrees with the names is an error.
+// Inherited lists the files that this process has inherited, from LISTEN_FDS and LISTEN_FDNAMES. The protocol is that
+// of sd_listen_fds(3) without LISTEN_PID, which a supervisor cannot know before it forks. If neither variable is set,
+// the list is empty. If the count differs from the number of names, Inherited returns an error.
 func Inherited(getenv func(string) string) ([]File, error) {
 	count, names := getenv("LISTEN_FDS"), getenv("LISTEN_FDNAMES")
 	if count == "" && names == "" {
@@ -41,7 +41,7 @@ func Inherited(getenv func(string) string) ([]File, error) {
 	return files, nil
 }
 
-// Environ is what a supervisor sets for a child that inherits the files in this order from descriptor 3 on.
+// Environ returns the variables for a child that inherits files with these names, in order, from descriptor 3 on.
 func Environ(names []string) []string {
 	return []string{"LISTEN_FDS=" + strconv.Itoa(len(names)), "LISTEN_FDNAMES=" + strings.Join(names, ":")}
 }

@@ -4,14 +4,15 @@ import (
 	"net/netip"
 )
 
-// DefaultNetwork is the text of the zero Network.
+// DefaultNetwork is the text form of the zero Network.
 const DefaultNetwork = "10.77.0"
 
 // Network is the network between the sandbox and the proxy in Docker mode: 256 IPv4 addresses with the same first three
 // numbers. The zero Network is 10.77.0.0/24.
 type Network struct{ subnet netip.Prefix }
 
-// ParseNetwork reads the first three numbers of a private network, such as "10.78.0". It is false for anything else.
+// ParseNetwork parses the first three numbers of a private network, such as "10.78.0". For anything else it returns
+// false.
 func ParseNetwork(text string) (Network, bool) {
 	a, err := netip.ParseAddr(text + ".0")
 	if err != nil || !a.Is4() || !a.IsPrivate() || a.String() != text+".0" {
@@ -20,7 +21,7 @@ func ParseNetwork(text string) (Network, bool) {
 	return Network{netip.PrefixFrom(a, 24)}, true
 }
 
-// Subnet is all addresses of the network.
+// Subnet returns the prefix of all addresses of the network.
 func (n Network) Subnet() netip.Prefix {
 	if !n.subnet.IsValid() {
 		return netip.MustParsePrefix(DefaultNetwork + ".0/24")
@@ -28,26 +29,26 @@ func (n Network) Subnet() netip.Prefix {
 	return n.subnet
 }
 
-// at is the address with that last number.
+// at returns the address with this last number.
 func (n Network) at(last byte) netip.Addr {
 	b := n.Subnet().Addr().As4()
 	b[3] = last
 	return netip.AddrFrom4(b)
 }
 
-// Proxy is the proxy's address.
+// Proxy returns the proxy's address.
 func (n Network) Proxy() netip.Addr { return n.at(2) }
 
-// Hold is the address of sandbox-net, which owns the sandbox's network namespace.
+// Hold returns the address of sandbox-net, which owns the sandbox's network namespace.
 func (n Network) Hold() netip.Addr { return n.at(3) }
 
-// Addr is a slot's source address: the last number is 100 and more.
+// Addr returns a slot's source address. Its last number is 100 or more.
 func (n Network) Addr(id ID) netip.Addr { return n.at(byte(firstAddr + int(id))) }
 
 // firstAddr is the last number of slot 0's address.
 const firstAddr = 100
 
-// Slot is the inverse of Addr. It is false for an address that belongs to no slot.
+// Slot is the inverse of Addr. For an address that belongs to no slot it returns false.
 func (n Network) Slot(a netip.Addr) (ID, bool) {
 	a = a.Unmap()
 	if !n.Subnet().Contains(a) {

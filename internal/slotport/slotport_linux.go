@@ -1,9 +1,10 @@
 // Package slotport opens listeners in the network namespaces of slots while embedded mode runs.
 //
 // The ports that code can reach follow the catalog, which the proxy reads and which changes. Only the supervisor may
-// enter the namespaces of slots. So the proxy asks it for a listener on one port of one slot, over a socket that it
-// inherited, and gets a descriptor. Contract: nobody else has an end of that socket; a request can do nothing but
-// listen.
+// enter the namespaces of slots. So the proxy asks the supervisor for a listener on one port of one slot, over an
+// inherited socket, and receives a descriptor.
+//
+// Contract: only the proxy and the supervisor have an end of that socket. A request can only listen.
 package slotport
 
 import (
@@ -20,10 +21,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// maxMessage is more than any request and answer has.
+// maxMessage exceeds the size of every request and answer, in bytes.
 const maxMessage = 512
 
-// Pair makes the two ends: one to ask at, which a child inherits, and one to answer from.
+// Pair makes the two ends: ask for requests, which a child inherits, and answer for the supervisor.
 func Pair() (ask, answer *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -32,7 +33,7 @@ func Pair() (ask, answer *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), string(slot.Ports)), os.NewFile(uintptr(fds[1]), "port requests"), nil
 }
 
-// Asker is the end that asks. Make one with NewAsker. It is safe for concurrent use.
+// Asker is the requesting end. Make one with NewAsker. It is safe for concurrent use.
 type Asker struct {
 	mu   sync.Mutex
 	conn *net.UnixConn
@@ -47,7 +48,7 @@ func NewAsker(f *os.File) (*Asker, error) {
 	return &Asker{conn: conn}, nil
 }
 
-// take makes a connection of a file, which it closes.
+// take makes a connection from a file, and closes the file.
 func take(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -62,7 +63,7 @@ func take(f *os.File) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// Listen asks for a listener on a port of a slot.
+// Listen requests a listener on a port of a slot.
 func (a *Asker) Listen(id slot.ID, port uint16) (*net.TCPListener, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +95,7 @@ func (a *Asker) Listen(id slot.ID, port uint16) (*net.TCPListener, error) {
 	return tcp, nil
 }
 
-// descriptor is the one file in a control message, or nil.
+// descriptor returns the file in a control message, or nil.
 func descriptor(oob []byte) (*os.File, error) {
 	list, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(list) == 0 {
@@ -104,6 +105,7 @@ func descriptor(oob []byte) (*os.File, error) {
 	if err != nil || len(fds) == 0 {
 		return nil, err
 	}
+	// A received descriptor must not leak into programs that the proxy starts.
 	unix.CloseOnExec(fds[0])
 	return os.NewFile(uintptr(fds[0]), "listener"), nil
 }
@@ -119,7 +121,7 @@ func Answer(f *os.File, open func(slot.ID, uint16) (*os.File, error)) error {
 	for {
 		n, err := conn.Read(buf)
 		if err != nil || n == 0 {
-			return nil // the proxy has ended, and with it the supervisor does
+			return nil // the proxy has ended, and the supervisor ends with it
 		}
 		if err := answer(conn, string(buf[:n]), open); err != nil {
 			return err
@@ -146,11 +148,12 @@ func answer(conn *net.UnixConn, request string, open func(slot.ID, uint16) (*os.
 	return nil
 }
 
-// parse reads "SLOT PORT".
+// parse parses "SLOT PORT".
 func parse(request string) (slot.ID, uint16, error) {
 	first, second, _ := strings.Cut(request, " ")
 	n, err := strconv.Atoi(first)
 	port, err2 := strconv.ParseUint(second, 10, 16)
+	// Port 0 would let the kernel choose one.
 	if id := slot.ID(n); err == nil && err2 == nil && id.Valid() && port > 0 {
 		return id, uint16(port), nil
 	}

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// CA is an authority. It mints a leaf per name on first use.
+// CA is an authority. It makes one leaf certificate per name, on first use.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -64,7 +64,7 @@ func build(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
 	return &CA{cert: cert, key: key, leaf: leaf, certs: map[string]*tls.Certificate{}}, nil
 }
 
-// Load reads the authority that Save wrote.
+// Load reads an authority that Save has written.
 func Load(dir string) (*CA, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, caFile), filepath.Join(dir, keyFile))
 	if err != nil {
@@ -90,19 +90,20 @@ func (c *CA) Save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, caFile), c.PEM(), 0o644) //nolint:gosec // public
 }
 
-// PEM is the authority's certificate.
+// PEM returns the authority's certificate.
 func (c *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})
 }
 
-// Pool holds this authority alone.
+// Pool returns a pool with only this authority.
 func (c *CA) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(c.cert)
 	return p
 }
 
-// Leaf mints, or finds, the certificate shown under a name that claims to be claim until end.
+// Leaf returns the certificate that is presented for name. It is issued to claim and valid until end. The first call
+// for a name makes it.
 func (c *CA) Leaf(name, claim string, end time.Time) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

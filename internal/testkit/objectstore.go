@@ -14,15 +14,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// versitygw is an S3 server that verifies every signature, with files for objects.
+// versitygw is an S3 server that verifies every signature and stores objects as files.
 const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
-// BuildObjectStore builds the S3 server of tests, which takes a minute or more the first time.
+// BuildObjectStore builds the S3 server for tests. The first build takes a minute or more.
 func BuildObjectStore(root string) error { return BuildProgram(root, versitygw, "versitygw") }
 
-// ObjectStore is a real S3 server for a test, on a loopback address. It ends with the test.
+// ObjectStore is a real S3 server for a test, on a loopback address. It stops with the test.
 type ObjectStore struct {
-	// Address is its host and port. Dir has a folder for each bucket, and in it a file for each object.
+	// Address is its host and port. Dir has a folder for each bucket, with a file for each object.
 	Address, Dir string
 
 	tb      testing.TB
@@ -31,7 +31,7 @@ type ObjectStore struct {
 	cmd     *exec.Cmd
 }
 
-// NewObjectStore starts a server with an access key. The test is skipped where it cannot be built.
+// NewObjectStore starts a server with an access key. If the server cannot be built, it skips the test.
 func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 	tb.Helper()
 	root := Root(tb)
@@ -47,7 +47,7 @@ func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 	return s
 }
 
-// Start starts the server again after Stop, at the same address and with the same objects.
+// Start restarts the server after Stop, at the same address and with the same objects.
 func (s *ObjectStore) Start() {
 	s.tb.Helper()
 	program := filepath.Join(Programs(Root(s.tb)), "versitygw")
@@ -71,11 +71,11 @@ func (s *ObjectStore) Stop() {
 	}
 }
 
-// Hang keeps the server from answering until resume is called.
+// Hang stops the server from answering until resume is called.
 func (s *ObjectStore) Hang() (resume func()) {
 	Must(s.tb, s.cmd.Process.Signal(syscall.SIGSTOP))
 	err := error(syscall.EINTR)
-	for errors.Is(err, syscall.EINTR) { // until all threads have stopped: before that, they may still answer
+	for errors.Is(err, syscall.EINTR) { // wait until all threads have stopped; a running one may still answer
 		_, err = syscall.Wait4(s.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
 	}
 	Must(s.tb, err)
@@ -85,7 +85,7 @@ func (s *ObjectStore) Hang() (resume func()) {
 // Bucket makes a bucket.
 func (s *ObjectStore) Bucket(name string) { Must(s.tb, os.MkdirAll(filepath.Join(s.Dir, name), 0o755)) }
 
-// Environment has CodeForge's settings for it, except for the addresses of buckets.
+// Environment returns CodeForge's settings for the server, except the addresses of buckets.
 func (s *ObjectStore) Environment() map[string]string {
 	s.tb.Helper()
 	return map[string]string{
@@ -94,7 +94,7 @@ func (s *ObjectStore) Environment() map[string]string {
 	}
 }
 
-// Settings are the settings of an environment.
+// Settings returns the settings of an environment.
 func Settings(tb testing.TB, env map[string]string) settings.Settings {
 	tb.Helper()
 	s, err := settings.Parse(func(name string) string { return env[name] })
@@ -102,7 +102,7 @@ func Settings(tb testing.TB, env map[string]string) settings.Settings {
 	return s
 }
 
-// Credentials is a file with an access key, as AWS's tools have it.
+// Credentials returns the path of a file with an access key, in the format of AWS's tools.
 func Credentials(tb testing.TB, id, key string) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "credentials")

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Postgres is a real Postgres for a test, on a loopback address. It ends with the test.
+// Postgres is a real Postgres for a test, on a loopback address. It stops with the test.
 type Postgres struct {
-	// Address is its host and port, Password that of its user codeforge.
+	// Address is its host and port. Password is the password of its user codeforge.
 	Address, Password string
 
 	tb       testing.TB
@@ -27,7 +27,7 @@ type Postgres struct {
 	cmd      *exec.Cmd
 }
 
-// NewPostgres starts a server. If Debian's package postgresql is not installed, the test is skipped.
+// NewPostgres starts a server. If Debian's package postgresql is not installed, it skips the test.
 func NewPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
@@ -71,7 +71,7 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// URL is how a client connects.
+// URL returns the address for clients.
 func (p *Postgres) URL() string {
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword("codeforge", p.Password), Host: p.Address, Path: "/postgres",
@@ -80,7 +80,7 @@ func (p *Postgres) URL() string {
 	return u.String()
 }
 
-// Start starts the server again after Stop, at the same address and with the same data.
+// Start restarts the server after Stop, at the same address and with the same data.
 func (p *Postgres) Start() {
 	p.tb.Helper()
 	_, port, err := net.SplitHostPort(p.Address)
@@ -97,7 +97,7 @@ func (p *Postgres) Start() {
 // Stop stops the server at once.
 func (p *Postgres) Stop() {
 	if p.cmd != nil {
-		_ = p.cmd.Process.Signal(syscall.SIGINT) // its own children end too
+		_ = p.cmd.Process.Signal(syscall.SIGINT) // SIGINT also ends its children
 		_ = p.cmd.Wait()
 		p.cmd = nil
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// StartServer builds and starts a server of e2e's module, which has dependencies that no product has, and returns its
-// address. The server prints its port, and ends when its standard input does.
+// StartServer builds and starts a server of e2e's module and returns its address. That module has dependencies that no
+// product has. The server prints its port, and ends when its standard input ends.
 func StartServer(tb testing.TB, pkg string) string {
 	tb.Helper()
 	binary := filepath.Join(tb.TempDir(), "server")
@@ -39,17 +39,17 @@ func StartServer(tb testing.TB, pkg string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// Programs is the folder below the root of the source tree with the Go programs that tests use.
+// Programs returns the folder with the Go programs that tests use, below the root of the source tree.
 func Programs(root string) string { return filepath.Join(root, ".tools", "programs") }
 
-// BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it is there. It is built in a module of its
-// own: go install refuses modules that replace others.
+// BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it exists. It uses a separate module, because
+// go install rejects modules with replacements.
 func BuildProgram(root, pkg, name string) error {
 	path, _, _ := strings.Cut(pkg, "@")
 	return buildProgram(root, pkg, name, path, nil)
 }
 
-// BuildMain is BuildProgram for a program of one file, and the module PATH@VERSION that it needs.
+// BuildMain is BuildProgram for a program of one file and the module PATH@VERSION that it needs.
 func BuildMain(root, file, module, name string) error {
 	text, err := os.ReadFile(file) //nolint:gosec // a test's own
 	if err != nil {
@@ -58,7 +58,7 @@ func BuildMain(root, file, module, name string) error {
 	return buildProgram(root, module, name, ".", text)
 }
 
-// buildProgram builds the package at a path, in a module that needs another one, and has this main.go.
+// buildProgram builds the package at path in a new module that requires module. If text is not nil, it becomes main.go.
 func buildProgram(root, module, name, path string, text []byte) error {
 	target := filepath.Join(Programs(root), name)
 	if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {

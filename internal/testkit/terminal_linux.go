@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTerminal opens a new terminal: the end of the person, and that of a program. It skips the test if there is none.
+// OpenTerminal opens a new terminal and returns the person's and the program's end. If that fails, it skips the test.
 func OpenTerminal(tb testing.TB) (person, program *os.File) {
 	tb.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -1,5 +1,5 @@
-// Package testkit is what tests of all packages share: when a test may be skipped, where the tree and its tools are,
-// and buffers that are read while they are written.
+// Package testkit has helpers for the tests of all packages: rules for skipping, the paths of the tree and its tools,
+// and buffers for concurrent use.
 package testkit
 
 import (
@@ -18,15 +18,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
-// NoSkip reports whether a test that cannot run here is a failure (CODEFORGE_NO_SKIP).
+// NoSkip reports whether a test that cannot run here must fail (CODEFORGE_NO_SKIP).
 func NoSkip() bool { return os.Getenv("CODEFORGE_NO_SKIP") != "" }
 
-// IsThorough reports whether each test runs in all modes in which it exists, as `make test-all` asks by setting
-// CODEFORGE_TEST_ALL. Otherwise a test that cannot have another result in another mode runs in one mode.
+// IsThorough reports whether each test runs in all its modes, as `make test-all` requests through CODEFORGE_TEST_ALL.
+// Otherwise a test with the same result in all modes runs in one mode.
 func IsThorough() bool { return os.Getenv("CODEFORGE_TEST_ALL") != "" }
 
-// ChooseRepeats returns how often a test repeats random cases, or cases that a fuzz target extends: more often if
-// IsThorough. Sequences with one seed begin alike, so the fewer cases are among the others.
+// ChooseRepeats returns how often a test repeats random cases or cases that a fuzz target extends: more often if
+// IsThorough. Sequences with one seed start alike, so the longer one includes the shorter one.
 func ChooseRepeats(usual, thorough int) int {
 	if IsThorough() {
 		return thorough
@@ -34,7 +34,7 @@ func ChooseRepeats(usual, thorough int) int {
 	return usual
 }
 
-// Skip skips a test with its reason, or fails it where nothing may be skipped.
+// Skip skips a test with its reason. If NoSkip, it fails the test.
 func Skip(tb testing.TB, reason string) {
 	tb.Helper()
 	if NoSkip() {
@@ -43,7 +43,7 @@ func Skip(tb testing.TB, reason string) {
 	tb.Skip(reason)
 }
 
-// Must ends a test at an error.
+// Must ends a test on an error.
 func Must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
@@ -51,11 +51,11 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
-// Patience is how long a test waits for what must happen. It guards against hanging, so it is long: a busy machine may
-// stand still for seconds.
+// Patience is how long a test waits for an event that must happen. It guards against hanging, so it is long: a busy
+// machine may stand still for seconds.
 const Patience = time.Minute
 
-// WaitFor waits until a condition holds, or Patience ends.
+// WaitFor waits until a condition holds. After Patience it fails the test.
 func WaitFor(tb testing.TB, is func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(Patience); !is(); time.Sleep(5 * time.Millisecond) {
@@ -65,7 +65,7 @@ func WaitFor(tb testing.TB, is func() bool) {
 	}
 }
 
-// FindRoot is the folder of go.work above the working directory: the root of the source tree.
+// FindRoot returns the folder of go.work at or above the working directory: the root of the source tree.
 func FindRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -90,8 +90,8 @@ func Root(tb testing.TB) string {
 	return root
 }
 
-// FindDeno is the interpreter of a source tree: DENO_PATH, else .tools/deno. The error is fs.ErrNotExist where there is
-// none.
+// FindDeno returns the interpreter of a source tree: DENO_PATH, else .tools/deno. If it is missing, the error is
+// fs.ErrNotExist.
 func FindDeno(root string) (string, error) {
 	path := os.Getenv("DENO_PATH")
 	if path == "" {
@@ -103,8 +103,8 @@ func FindDeno(root string) (string, error) {
 	return path, nil
 }
 
-// FindTypeScript is the folder of TypeScript's compiler in a source tree. The error is fs.ErrNotExist where it was not
-// fetched.
+// FindTypeScript returns the folder of the TypeScript compiler in a source tree. If it was not fetched, the error is
+// fs.ErrNotExist.
 func FindTypeScript(root string) (string, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(root, ".tools", "typescript"))
 	if err != nil {
@@ -113,7 +113,7 @@ func FindTypeScript(root string) (string, error) {
 	return dir, nil
 }
 
-// TypeScript is FindTypeScript for a test, which is skipped where there is none.
+// TypeScript is FindTypeScript for a test. If the compiler is missing, it skips the test.
 func TypeScript(tb testing.TB) string {
 	tb.Helper()
 	dir, err := FindTypeScript(Root(tb))
@@ -123,7 +123,7 @@ func TypeScript(tb testing.TB) string {
 	return dir
 }
 
-// Deno is FindDeno for a test, which is skipped where there is none.
+// Deno is FindDeno for a test. If Deno is missing, it skips the test.
 func Deno(tb testing.TB) string {
 	tb.Helper()
 	path, err := FindDeno(Root(tb))
@@ -133,7 +133,7 @@ func Deno(tb testing.TB) string {
 	return path
 }
 
-// Python is the machine's interpreter. The test is skipped where there is none.
+// Python returns the machine's interpreter. If there is none, it skips the test.
 func Python(tb testing.TB) python.Interpreter {
 	tb.Helper()
 	i, err := python.Find(tb.Context(), python.Candidates(""))
@@ -143,7 +143,7 @@ func Python(tb testing.TB) python.Interpreter {
 	return i
 }
 
-// Buffer is a buffer that is read while it is written. The zero Buffer is empty.
+// Buffer can be read while it is written. The zero Buffer is empty.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -156,7 +156,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// String is everything written so far.
+// String returns all bytes written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,8 +170,8 @@ func (b *Buffer) Reset() {
 	b.b.Reset()
 }
 
-// FreePort returns a port that is free at the moment. It is below the ports that the kernel gives to connections, which
-// could take it before the caller listens there.
+// FreePort returns a port that is free at the moment. It is below the range from which the kernel takes ports for
+// connections: such a connection could take the port before the caller listens.
 func FreePort() (int, error) {
 	var failed error
 	for range 100 {

@@ -1,19 +1,19 @@
-// Package tokens estimates how many tokens a text takes in a model's context, without any model's tokenizer. Models
-// differ from each other by a tenth; the estimate is about as far from each of them for English text, JSON and
-// TypeScript. mcp-server's TestTokens compares it with two real tokenizers.
+// Package tokens estimates the number of tokens of a text in a model's context, without any model's tokenizer. Models
+// differ from each other by a tenth. For English text, JSON and TypeScript the estimate differs from each by about as
+// much. mcp-server's TestTokens compares it with two real tokenizers.
 package tokens
 
 import "unicode"
 
-// The usual lengths of what tokenizers have in their vocabularies. A word is one token with the space before it.
+// Usual lengths of entries in tokenizers' vocabularies. A word is one token together with the space before it.
 const (
-	wordLetters = 8 // a longer word takes further tokens, of wordPart letters each
+	wordLetters = 8 // a longer word has further tokens, of wordPart letters each
 	wordPart    = 5
 	digits      = 3
 	marks       = 3
 )
 
-// Estimate is about how many tokens a text takes.
+// Estimate returns the approximate number of tokens of a text.
 func Estimate(text string) int {
 	n := 0
 	runes := []rune(text)
@@ -38,7 +38,7 @@ func Estimate(text string) int {
 			n += length
 		case space:
 			if length > 1 || runes[i] == '\n' {
-				n++ // one space belongs to the word after it
+				n++ // a single space belongs to the next word
 			}
 		}
 		i = j
@@ -72,5 +72,5 @@ func kindOf(r rune) kind {
 	return other
 }
 
-// hump reports whether a word of camel case begins anew.
+// hump reports whether a new word of camel case begins.
 func hump(before, after rune) bool { return unicode.IsLower(before) && unicode.IsUpper(after) }

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Alias is a name as code can write it: what cannot stand in an identifier becomes an underscore.
+// Alias returns a name in the form of code: characters that are invalid in an identifier become underscores.
 func Alias(name string) string { return strings.Map(plain, name) }
 
 func plain(r rune) rune {
@@ -17,7 +17,7 @@ func plain(r rune) rune {
 	return '_'
 }
 
-// AliasGlob is a pattern of Match for aliases.
+// AliasGlob returns a pattern of Match for aliases.
 func AliasGlob(pattern string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '*' || r == '?' {
@@ -27,10 +27,10 @@ func AliasGlob(pattern string) string {
 	}, pattern)
 }
 
-// Match matches a name with a pattern in which * stands for any characters and ? for one. Rules ask it for every call,
-// so it copies neither.
+// Match matches a name with a pattern in which * stands for any characters and ? for one. Rules call it for every tool
+// call, so it copies neither text.
 func Match(pattern, name string) bool {
-	star, mark := -1, 0 // where the last * was, and where what it stands for ends
+	star, mark := -1, 0 // the index of the last *, and the end of its match
 	i, j := 0, 0
 	for j < len(name) {
 		p, wide := utf8.DecodeRuneInString(pattern[i:]) // wide is 0 at the end

@@ -1,4 +1,4 @@
-// Package typo finds the name that a misspelt one most likely means.
+// Package typo finds the most likely meaning of a misspelt name.
 package typo
 
 import (
@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// maxLen is the length in bytes of the longest word that is compared. A host name has at most 253.
+// maxLen is the length of the longest compared word, in bytes. A host name has at most 253.
 const maxLen = 255
 
-// Distance is how many slips turn a into b: a byte too many, too few, or wrong, or two swapped (optimal string
-// alignment). It is limit if there are that many or more, or a word is longer than 255 bytes.
+// Distance returns the number of slips between a and b: an extra, missing or wrong byte, or two swapped bytes (optimal
+// string alignment). It returns limit if there are that many or more, or if a word is longer than 255 bytes.
 func Distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > maxLen || len(b) > maxLen {
 		return limit
@@ -24,11 +24,11 @@ func Distance(a, b string, limit int) int {
 	return inBand(a, b, min(limit, maxLen+1))
 }
 
-// bag is the set of a word's bytes, and the set of those that it has at least twice. Each byte has a bit; some share
-// one.
+// bag is the set of a word's bytes, and the set of bytes that occur at least twice. Each byte has a bit; some bytes
+// share one.
 type bag struct{ once, twice uint64 }
 
-// bagOf is the bag of a word.
+// bagOf returns the bag of a word.
 func bagOf(word string) (b bag) {
 	for i := range len(word) {
 		c := word[i]
@@ -39,16 +39,16 @@ func bagOf(word string) (b bag) {
 	return b
 }
 
-// minDistance is a lower bound of the Distance of two words with these letters: a slip adds one letter, removes one, or
+// minDistance returns a lower bound of the Distance of two words with these bags. A slip adds a letter, removes one, or
 // both.
 func minDistance(a, b bag) int {
 	return max(bits.OnesCount64(a.once&^b.once)+bits.OnesCount64(a.twice&^b.twice),
 		bits.OnesCount64(b.once&^a.once)+bits.OnesCount64(b.twice&^a.twice))
 }
 
-// inBand computes Distance by its matrix, of which it fills in only what is closer than limit to the diagonal.
+// inBand computes Distance by its matrix. It fills only the cells that are closer than limit to the diagonal.
 func inBand(a, b string, limit int) int {
-	const short = 32 // clearing the rows of the longest words takes more time than comparing short ones
+	const short = 32 // clearing the longest rows would take longer than comparing short words
 	if len(b) < short {
 		var rows [3][short + 1]uint16
 		return banded(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
@@ -83,7 +83,7 @@ func banded(a, b string, limit int, before, last, row []uint16) int {
 			least = min(least, int(d))
 		}
 		row[to+1] = uint16(limit)
-		if least >= limit && leastLast+1 >= limit { // a row is made of the two before it: no later one is smaller
+		if least >= limit && leastLast+1 >= limit { // each row depends on the two before it, so later ones are not smaller
 			return limit
 		}
 		leastLast = least
@@ -92,10 +92,10 @@ func banded(a, b string, limit int, before, last, row []uint16) int {
 	return min(int(last[len(b)]), limit)
 }
 
-// maxSlips bounds the slips that Nearest looks for: comparing takes as much time as they and a word's length say.
+// maxSlips bounds the slips of Nearest. The time of a comparison grows with them and with the word's length.
 const maxSlips = 16
 
-// Names are names that misspelt ones are compared with, prepared for many questions. The zero Names has none.
+// Names are prepared candidates for misspelt names, for many searches. The zero Names is empty.
 type Names struct {
 	lower   []string
 	letters []bag
@@ -107,14 +107,14 @@ func (n *Names) Add(name string) {
 	n.lower, n.letters = append(n.lower, name), append(n.letters, bagOf(name))
 }
 
-// Nearest is the place of the first name that is the fewest slips away from s, at most so many, whatever the case of
-// either. It is -1 if there is none. Two letters of the name have to be right, or one of two.
+// Nearest returns the index of the first name with the fewest slips, at most slips, ignoring case. If no name is close
+// enough, it returns -1. Two letters of the name must be right, or one of two.
 func (n *Names) Nearest(s string, slips int) int {
 	best, limit := -1, min(slips, maxSlips)+1
 	s = strings.ToLower(s)
 	letters := bagOf(s)
 	for i, name := range n.lower {
-		if minDistance(letters, n.letters[i]) >= limit { // most names, at a tenth of the time
+		if minDistance(letters, n.letters[i]) >= limit { // excludes most names at a tenth of the cost
 			continue
 		}
 		if d := Distance(s, name, limit); d < limit && d < max(len(name)-1, min(len(name), 2)) {
@@ -124,7 +124,7 @@ func (n *Names) Nearest(s string, slips int) int {
 	return best
 }
 
-// Nearest is Names.Nearest of the candidates, empty if there is none.
+// Nearest returns the candidate that Names.Nearest finds, or "".
 func Nearest(s string, slips int, candidates []string) string {
 	var n Names
 	for _, c := range candidates {

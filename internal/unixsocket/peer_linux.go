@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerUID is the user id of the process that connected, or listened, at the other end of a unix socket (SO_PEERCRED,
-// unix(7)).
+// PeerUID returns the user id of the process at the other end of a unix socket, as of connect(2) or listen(2)
+// (SO_PEERCRED, unix(7)).
 func PeerUID(c net.Conn) (int, error) {
 	var cred *unix.Ucred
 	var credErr error

@@ -1,5 +1,5 @@
-// Package unixsocket opens unix sockets that nobody can reach before they have their final mode, and asks the kernel
-// who is at the other end of one.
+// Package unixsocket opens unix sockets that are unreachable until they have their final mode. It also asks the kernel
+// for the user at the other end.
 package unixsocket
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// answerTime is how long a process that listens already may take to accept.
+// answerTime limits how long a listening process may take to accept.
 const answerTime = time.Second
 
 // Listener is a listening unix socket. Close removes its file.
@@ -23,8 +23,8 @@ type Listener struct {
 	path string
 }
 
-// Listen opens the socket at path with this mode. It replaces a socket that a dead process left there; a socket that a
-// process answers on, and a file that is not a socket, are errors.
+// Listen opens the socket at path with this mode. It replaces a socket that a dead process left. If a process answers
+// on the socket, or the file is not a socket, Listen returns an error.
 func Listen(ctx context.Context, path string, mode fs.FileMode) (*Listener, error) {
 	l, err := listen(ctx, path, mode)
 	if err != nil {
@@ -42,11 +42,12 @@ func (l *Listener) Close() error {
 	return errors.Join(l.UnixListener.Close(), err)
 }
 
-// listen makes the socket in a directory that only this user can enter, gives it its mode, and moves it to its place.
+// listen makes the socket in a directory that only this user can enter, sets its mode, and moves it to path.
 func listen(ctx context.Context, path string, mode fs.FileMode) (*net.UnixListener, error) {
 	if err := replaceable(ctx, path); err != nil {
 		return nil, err
 	}
+	// Between bind and chmod anybody could connect, so both happen in a closed directory.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func listen(ctx context.Context, path string, mode fs.FileMode) (*net.UnixListen
 	return l, nil
 }
 
-// replaceable reports whether path is free, or a socket that nobody answers on.
+// replaceable returns an error unless path is free, or a socket without a listener.
 func replaceable(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,6 +74,7 @@ func replaceable(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	// A wrong path must not delete a file.
 	if info.Mode().Type() != fs.ModeSocket {
 		return errors.New("the path is a file that is not a socket")
 	}
@@ -83,7 +85,7 @@ func replaceable(ctx context.Context, path string) error {
 	return nil
 }
 
-// errNoSocket is what PeerUID says of a connection that no file descriptor stands behind.
+// errNoSocket is PeerUID's error for a connection without a file descriptor.
 var errNoSocket = errors.New("not a socket of this process")
 
 // descriptor calls f with the connection's file descriptor.

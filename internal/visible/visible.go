@@ -1,8 +1,9 @@
-// Package visible makes text from outside safe to look at: what a terminal would obey, hide or reorder is written out.
+// Package visible makes text from outside safe to look at: it writes out characters that a terminal would obey, hide or
+// reorder.
 //
 // Threat: text of a model, of an API or of a skill that moves the cursor, sets the title or the clipboard, answers in
-// the user's name, paints over what stands there, or shows other words than it holds (ESC and C1 controls, CR and
-// backspace, bidirectional marks, characters without a width, bytes that are no UTF-8).
+// the user's name, overwrites other text, or shows other words than it holds. It uses ESC and C1 controls, CR and
+// backspace, bidirectional marks, characters without a width, or bytes that are not UTF-8.
 package visible
 
 import (
@@ -13,10 +14,11 @@ import (
 	"unicode/utf8"
 )
 
-// Odd reports whether a character is one that a terminal obeys or does not show: controls of both sets, format
-// characters (bidirectional marks and isolates, zero width, tags), line and paragraph separators, surrogates,
-// characters of private use or of none, and letters and marks that have no shape of their own. Line feed and tab are
-// odd too.
+// Odd reports whether a terminal obeys a character or does not show it. Such characters are:
+//   - controls of both sets, including line feed and tab
+//   - format characters (bidirectional marks and isolates, zero width, tags)
+//   - line and paragraph separators, surrogates, private and unassigned characters
+//   - letters and marks without a visible shape
 func Odd(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
@@ -28,7 +30,8 @@ func Odd(r rune) bool {
 		unicode.Is(unicode.Variation_Selector, r)
 }
 
-// Cut is a text unchanged, or, if it is longer than most bytes, its beginning in whole characters, followed by more.
+// Cut returns a text unchanged. If the text is longer than most bytes, Cut returns its start in whole characters and
+// more.
 func Cut(s string, most int, more string) string {
 	if len(s) <= most {
 		return s
@@ -39,9 +42,8 @@ func Cut(s string, most int, more string) string {
 	return s[:most] + more
 }
 
-// Escape writes odd characters as JavaScript escapes, and bytes that are no UTF-8 as \x and two digits. Lines stay
-// lines: line feeds, a carriage return before one, and tabs are as they were, and so is a selector that makes one
-// character an emoji.
+// Escape writes odd characters as JavaScript escapes, and bytes that are not UTF-8 as \x and two digits. It keeps line
+// feeds, a carriage return before one, and tabs. It also keeps a selector that makes one character an emoji.
 func Escape(s string) string {
 	at := first(s)
 	if at < 0 {
@@ -65,7 +67,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// first is where the first character is that Escape may change, or -1.
+// first returns the index of the first character that Escape may change, or -1.
 func first(s string) int {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' && c != '\n' && c != '\t') || c >= 0x7f {
@@ -75,14 +77,14 @@ func first(s string) int {
 	return -1
 }
 
-// kept reports whether an odd character may stay where it is.
+// kept reports whether an odd character may stay at its place.
 func kept(s string, i int, r rune) bool {
 	switch r {
 	case '\n', '\t':
 		return true
 	case '\r':
 		return strings.HasPrefix(s[i+1:], "\n")
-	case 0xfe0e, 0xfe0f: // as text, as emoji: behind what is seen
+	case 0xfe0e, 0xfe0f: // text or emoji style of a visible character
 		before, _ := utf8.DecodeLastRuneInString(s[:i])
 		return i > 0 && before > ' ' && before != utf8.RuneError && !Odd(before)
 	}
@@ -102,10 +104,10 @@ func write(b *strings.Builder, r rune) {
 	}
 }
 
-// Quote is a Go string literal in which every odd character is escaped.
+// Quote returns a Go string literal in which every odd character is escaped.
 func Quote(s string) string { return Escape(strconv.Quote(s)) }
 
-// Line is text that fits into a line: quoted when anything in it is odd.
+// Line returns text that fits into a line. If the text has an odd character, Line quotes it.
 func Line(s string) string {
 	if Plain(s) {
 		return s
@@ -113,10 +115,10 @@ func Line(s string) string {
 	return Quote(s)
 }
 
-// Plain reports whether text is UTF-8 that can be shown on one line as it is. Spaces other than the one of ASCII are
-// not plain: they could be taken for it.
+// Plain reports whether text is UTF-8 that can be shown unchanged on one line. Spaces other than ASCII's are not plain,
+// because a reader could mistake them for it.
 func Plain(s string) bool {
-	if first(s) < 0 && !strings.ContainsAny(s, "\n\t") { // ASCII, as nearly all text is
+	if first(s) < 0 && !strings.ContainsAny(s, "\n\t") { // ASCII, like nearly all text
 		return true
 	}
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || Odd(r) })

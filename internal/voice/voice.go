@@ -8,8 +8,8 @@ import "strings"
 // Text is a sentence for each reader.
 type Text struct{ Model, Person string }
 
-// Say makes a Text from a template. The values, pairs of a placeholder and what stands for it, are put in afterwards:
-// they are never read as a template.
+// Say makes a Text from a template. values are pairs of a placeholder and its replacement. They are inserted last, so
+// they are never parsed as a template.
 func Say(template string, values ...string) Text {
 	model, person := &strings.Builder{}, &strings.Builder{}
 	for rest := template; rest != ""; {
@@ -17,7 +17,7 @@ func Say(template string, values ...string) Text {
 		one, other, differ := strings.Cut(after, "|")
 		other, next, closed := strings.Cut(other, "}")
 		if !differ || !closed || strings.ContainsAny(one, "{}") {
-			before = rest[:len(rest)-len(after)] // up to the brace, and with it
+			before = rest[:len(rest)-len(after)] // up to and including the brace
 			one, other, next = "", "", after
 		}
 		model.WriteString(before + one)
@@ -31,5 +31,5 @@ func Say(template string, values ...string) Text {
 			return Text{in.Replace(said.Model), in.Replace(said.Person)}
 		}
 	}
-	return said // preparing a replacer costs more than everything else
+	return said // preparing a replacer takes longer than all the rest
 }

@@ -18,17 +18,17 @@ import (
 var (
 	ErrBusy      error = &rpc.Error{Status: http.StatusTooManyRequests, Code: "busy", Text: "all slots are taken"}
 	ErrLeaseGone error = &rpc.Error{Status: http.StatusGone, Code: "lease_gone", Text: "the lease has ended"}
-	// ErrPermissions means that the permission set is another one than the run expects.
+	// ErrPermissions means that the current permission set is not the one that the run expects.
 	ErrPermissions error = &rpc.Error{
 		Status: http.StatusConflict, Code: "permissions", Text: "the permission set has changed",
 	}
-	// ErrBadRequest is returned by a Sandbox for a request that can never succeed.
+	// ErrBadRequest means that a request can never succeed.
 	ErrBadRequest error = &rpc.Error{Status: http.StatusBadRequest, Code: "bad_request", Text: "bad request"}
-	// ErrUnready is returned by a Sandbox while it cannot serve any run.
+	// ErrUnready means that the Sandbox cannot serve any run at the moment.
 	ErrUnready error = &rpc.Error{
 		Status: http.StatusServiceUnavailable, Code: "unready", Text: "the sandbox is not ready",
 	}
-	// ErrNotInstalled is returned for a package that no installation has sealed.
+	// ErrNotInstalled means that no installation has sealed the package.
 	ErrNotInstalled error = &rpc.Error{
 		Status: http.StatusFailedDependency, Code: "not_installed", Text: "the package is not installed",
 	}
@@ -37,13 +37,13 @@ var (
 	ErrInterrupted = errors.New("the connection to the sandbox broke during the run")
 )
 
-// errAsking means that a request failed without a response. It may have arrived.
+// errAsking means that a request failed without a response. sandboxd may have received it.
 var errAsking = errors.New("asking sandboxd")
 
 // ClientConfig configures a Client.
 type ClientConfig struct {
-	// Dial opens the byte stream to sandboxd: a unix socket, or a docker exec. It is called for the first request and
-	// again when the stream has broken, at most every 100 ms.
+	// Dial opens the byte stream to sandboxd: a unix socket, or a docker exec. The client calls it for the first request
+	// and again after the stream has broken, at most every 100 ms.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// PingEvery is the interval of HTTP/2 pings on an idle stream. Zero means 15 s.
 	PingEvery time.Duration
@@ -66,7 +66,7 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// NewClient returns a client. It opens the stream at the first call.
+// NewClient returns a client. The client opens the stream at the first call.
 func NewClient(cfg ClientConfig) *Client {
 	if cfg.PingEvery == 0 {
 		cfg.PingEvery = 15 * time.Second
@@ -85,7 +85,7 @@ func NewClient(cfg ClientConfig) *Client {
 	return c
 }
 
-// Close ends the stream; sandboxd kills the runs that came over it.
+// Close ends the stream. sandboxd kills the runs of the stream.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// stream returns the one HTTP/2 connection, and opens a new one when the last one has broken.
+// stream returns the only HTTP/2 connection. If it has broken, stream opens a new one.
 func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,6 +111,7 @@ func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
 		c.conn = nil
 	}
 	select {
+	// Without the pause, a sandboxd that rejects streams would be dialled in a busy loop.
 	case <-time.After(dialPause - time.Since(c.lastDial)):
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -143,26 +144,26 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// call sends a request and reads an answer of one JSON value, or of none.
+// call sends a request and reads an answer of one JSON value or none.
 func call[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
 	return rpc.Call[T](ctx, c, method, base+path, body)
 }
 
-// base begins the address of every request.
+// base is the start of every request's URL.
 const base = "http://sandboxd"
 
-// Acquire takes a lease on a free slot, preferably a warm one. It returns ErrBusy when all are taken.
+// Acquire takes a lease on a free slot, preferably a warm one. If all slots are taken, it returns ErrBusy.
 func (c *Client) Acquire(ctx context.Context) (Lease, error) {
 	return c.AcquireFor(ctx, LeaseRequest{})
 }
 
-// AcquireFor is Acquire for a certain run. A lease ahead is valid only while the stream it was taken on is open, that
-// is, while Stream returns the number that it returned before the call.
+// AcquireFor is Acquire for a certain run. A lease ahead is valid only while its stream is open: while Stream returns
+// the number that it returned before the call.
 func (c *Client) AcquireFor(ctx context.Context, r LeaseRequest) (Lease, error) {
 	return call[Lease](ctx, c, http.MethodPost, "/v1/leases", r)
 }
 
-// Stream is the number of the stream that is open now, zero if none is.
+// Stream returns the number of the open stream, zero if no stream is open.
 func (c *Client) Stream() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,16 +173,17 @@ func (c *Client) Stream() uint64 {
 	return c.opened
 }
 
-// Release ends a lease and kills what still runs in it.
+// Release ends a lease and kills its processes.
 func (c *Client) Release(ctx context.Context, generation uint64) error {
 	_, err := call[struct{}](ctx, c, http.MethodDelete, "/v1/leases/"+strconv.FormatUint(generation, 10), nil)
 	return err
 }
 
-// Run runs code and calls on for every output event in order. Cancelling ctx kills the run. The Exit is valid only
-// when the error is nil.
+// Run runs code and calls on for every output event in order. Cancelling ctx kills the run. The Exit is valid only if
+// the error is nil.
 func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, error) {
 	resp, err := rpc.Send(ctx, c, http.MethodPost, base+"/v1/runs", r)
+	// Without a response, the request may have started the run: the caller must not treat it as refused.
 	if errors.Is(err, errAsking) && ctx.Err() == nil {
 		return Exit{}, fmt.Errorf("%w: %w", ErrInterrupted, err)
 	}
@@ -205,29 +207,29 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 	}
 }
 
-// Pause stops the time limit of a lease's run, or lets it go on. ErrLeaseGone if there is no such run.
+// Pause stops or resumes the time limit of a lease's run. It returns ErrLeaseGone if there is no such run.
 func (c *Client) Pause(ctx context.Context, generation uint64, paused bool) error {
 	path := "/v1/runs/" + strconv.FormatUint(generation, 10) + "/pause"
 	_, err := call[struct{}](ctx, c, http.MethodPost, path, Pause{Paused: paused})
 	return err
 }
 
-// SetPermissions names the current permission set.
+// SetPermissions sets the current permission set.
 func (c *Client) SetPermissions(ctx context.Context, p Permissions) (PermissionSet, error) {
 	return call[PermissionSet](ctx, c, http.MethodPut, "/v1/permissions", p)
 }
 
-// Tidy removes the installed packages that are not wanted.
+// Tidy removes all installed packages that are not in p.
 func (c *Client) Tidy(ctx context.Context, p Packages) (Tidied, error) {
 	return call[Tidied](ctx, c, http.MethodPut, "/v1/packages", p)
 }
 
-// Health asks whether sandboxd can serve runs.
+// Health returns sandboxd's health.
 func (c *Client) Health(ctx context.Context) (Health, error) {
 	return call[Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
-// Stats asks for sandboxd's counters.
+// Stats returns sandboxd's counters.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return call[Stats](ctx, c, http.MethodGet, "/v1/stats", nil)
 }

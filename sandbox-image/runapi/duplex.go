@@ -21,10 +21,10 @@ type Duplex interface {
 	io.Reader
 	// Writer takes the program's output. It blocks while the client is slow.
 	io.Writer
-	// Started tells the client that the program has been started. An error before that is an answer of its own; afterwards
-	// only an Exit can report one.
+	// Started reports to the client that the program has started. An error before Started becomes an HTTP error; after
+	// Started only an Exit can report one.
 	Started() error
-	// Ended tells that no process of the slot is left. From then on Read and Write fail within seconds instead of
+	// Ended reports that no process of the slot is left. From then on Read and Write fail within seconds instead of
 	// blocking.
 	Ended()
 }
@@ -38,7 +38,7 @@ const (
 	maxDetail = 2 << 10
 )
 
-// server runs the program of an MCP server for as long as the request lasts.
+// server runs the program of an MCP server until the request or the program ends.
 func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
@@ -60,20 +60,22 @@ func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 		rpc.Refuse(w, err)
 		return
 	}
+	// The response has started, so an aborted stream is the only way to report the error.
 	s.cfg.Log.Warn("an MCP server was aborted", "generation", generation, "error", err)
 	panic(http.ErrAbortHandler)
 }
 
-// trailer encodes an Exit as the value of a header: one line of printable ASCII.
+// trailer encodes an Exit as a header value: one line of printable ASCII.
 func trailer(e Exit) string {
 	detail := []byte(e.Detail[:min(len(e.Detail), maxDetail)])
 	for i, c := range detail {
+		// A line feed in a header value would end the header.
 		if c < ' ' || c > '~' {
 			detail[i] = '?'
 		}
 	}
 	e.Detail = string(detail)
-	data, _ := json.Marshal(e) // it has only strings, numbers and booleans
+	data, _ := json.Marshal(e) // an Exit has only strings, numbers and booleans
 	return string(data)
 }
 
@@ -85,7 +87,7 @@ type duplex struct {
 	started bool
 }
 
-// head reads the first line.
+// head reads the first line of the body.
 func (d *duplex) head() (h ServerHead, err error) {
 	_ = d.ctl.SetReadDeadline(time.Now().Add(headTimeout))
 	line, err := d.in.ReadSlice('\n')
@@ -103,6 +105,7 @@ func (d *duplex) head() (h ServerHead, err error) {
 
 func (d *duplex) Started() error {
 	d.started = true
+	// net/http sends only trailers that were announced before the header.
 	d.w.Header().Set("Trailer", ExitTrailer)
 	d.w.Header().Set("Content-Type", "application/octet-stream")
 	d.w.WriteHeader(http.StatusOK)
@@ -111,7 +114,7 @@ func (d *duplex) Started() error {
 
 func (d *duplex) Read(p []byte) (int, error) { return d.in.Read(p) }
 
-// Write implements Duplex. What is written leaves at once.
+// Write implements Duplex. It flushes each write.
 func (d *duplex) Write(p []byte) (int, error) {
 	d.limit(true)
 	defer d.limit(false)
@@ -127,21 +130,21 @@ func (d *duplex) Ended() {
 	d.patience.Ended()
 }
 
-// AcquireServer takes a lease on a slot for an MCP server. It returns ErrBusy when all are taken, and ErrUnready, with
-// the reason, when no server can be started. Like every lease it ends with the connection it was taken on.
+// AcquireServer takes a lease on a slot for an MCP server. If all slots are taken it returns ErrBusy. If no server can
+// be started it returns ErrUnready with the reason. The lease ends with its connection.
 func (c *Client) AcquireServer(ctx context.Context) (Lease, error) {
 	return call[Lease](ctx, c, http.MethodPost, "/v1/leases", LeaseRequest{Server: true})
 }
 
-// Stream is the input and output of a server's program. Read and Write may be called at the same time.
+// Stream is the input and output of a server's program. Read and Write may be called concurrently.
 type Stream struct {
 	in     *io.PipeWriter
 	resp   *http.Response
 	cancel context.CancelFunc
 }
 
-// Server starts the program of an MCP server in the slot of a lease. The program ends when ctx does, when the Stream is
-// closed, and when the lease ends. A lease can be used for one program. The caller closes the Stream in any case.
+// Server starts the program of an MCP server in the slot of a lease. The program ends when ctx or the lease ends, or
+// when the Stream is closed. A lease can be used for one program. The caller must close the Stream.
 func (c *Client) Server(ctx context.Context, generation uint64, h ServerHead) (*Stream, error) {
 	conn, err := c.stream(ctx)
 	if err != nil {
@@ -157,7 +160,7 @@ func (c *Client) Server(ctx context.Context, generation uint64, h ServerHead) (*
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(append(head, '\n')), r), r}
-	// While a request's body waits to be written, nothing else notices the end of its context.
+	// While the transport waits for bytes of the body, it does not notice the end of the request's context.
 	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
 	path := "/v1/servers/" + strconv.FormatUint(generation, 10)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, body)
@@ -178,8 +181,8 @@ func (c *Client) Server(ctx context.Context, generation uint64, h ServerHead) (*
 	return &Stream{in: w, resp: resp, cancel: cancel}, nil
 }
 
-// Read reads the program's output. After io.EOF the program has ended and Exit tells how. Any other error means that
-// the connection broke, or the Stream was closed.
+// Read reads the program's output. After io.EOF the program has ended, and Exit returns how. Any other error means that
+// the connection broke or the Stream was closed.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.resp.Body.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -188,19 +191,19 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes to the program's input. It blocks while the program does not read, and fails once it has ended.
+// Write writes to the program's input. It blocks while the program does not read, and fails after the program's end.
 func (s *Stream) Write(p []byte) (int, error) { return s.in.Write(p) }
 
 // CloseWrite ends the program's input.
 func (s *Stream) CloseWrite() error { return s.in.Close() }
 
-// Close ends the program, if it has not ended. It does not wait: Client.Release does.
+// Close ends the program if it still runs. It does not wait; Client.Release does.
 func (s *Stream) Close() error {
 	s.cancel()
 	return s.resp.Body.Close()
 }
 
-// Exit tells how the program ended. It is valid after Read has returned io.EOF.
+// Exit returns how the program ended. It is valid after Read has returned io.EOF.
 func (s *Stream) Exit() (Exit, error) {
 	var e Exit
 	if err := json.Unmarshal([]byte(s.resp.Trailer.Get(ExitTrailer)), &e); err != nil {

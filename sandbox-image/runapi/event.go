@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// frame is a line of a run's answer. After a line with a number of bytes comes that much text, as it is: to write long
-// text as JSON and to read it takes longer than all else that is done with it.
+// frame is a line of a run's answer. After a line with a number of bytes, that many bytes of raw text follow. Encoding
+// long text as JSON would take longer than all other work on it.
 type frame struct {
 	Event
 	StdoutBytes int `json:"stdout_bytes,omitempty"`
@@ -20,7 +20,7 @@ type frame struct {
 const (
 	// longText is the number of bytes from which a text follows its line.
 	longText = 1 << 10
-	// maxText bounds the bytes of one text that are read, maxLine those of a line.
+	// maxText bounds one text that is read, and maxLine a line, both in bytes.
 	maxText = 1 << 20
 	maxLine = 8 << 20
 )
@@ -42,7 +42,7 @@ func writeEvent(w io.Writer, e Event) error {
 	return err
 }
 
-// readEvent reads an event.
+// readEvent reads one event.
 func readEvent(r *bufio.Reader) (Event, error) {
 	line, err := readLine(r)
 	if err != nil {
@@ -59,7 +59,7 @@ func readEvent(r *bufio.Reader) (Event, error) {
 	return f.Event, err
 }
 
-// readText reads the text that follows a line, n bytes. If n is 0, it is what the line contains.
+// readText reads the n bytes of text that follow a line. If n is 0, it returns inLine.
 func readText(r io.Reader, inLine string, n int) (string, error) {
 	if n == 0 {
 		return inLine, nil
@@ -87,6 +87,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		}
 		line = append(line, part...)
 		switch {
+		// Without a bound, one line could take all memory.
 		case len(line) > maxLine:
 			return nil, fmt.Errorf("an event of more than %d bytes", maxLine)
 		case err == nil:

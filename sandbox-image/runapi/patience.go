@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// patience bounds how long a reader may stall its answer once what the answer is about has ended.
+// patience bounds how long a client may stall its response after the run or program has ended.
 type patience struct {
 	ctl *http.ResponseController
 
@@ -14,8 +14,8 @@ type patience struct {
 	sending, ended bool
 }
 
-// limit records whether something is being sent, and after the end sets a write deadline while it is. Between two
-// writes there is no deadline, because the cleanup may take long.
+// limit records whether a write is in progress. After the end it sets a deadline for that write. Between two writes it
+// sets no deadline, because the cleanup may take long.
 func (p *patience) limit(sending bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,7 +33,7 @@ func (p *patience) Ended() {
 	p.bound()
 }
 
-// bound sets the write deadline for the current state. p.mu is held.
+// bound sets the write deadline for the current state. The caller holds p.mu.
 func (p *patience) bound() {
 	var deadline time.Time
 	if p.sending {

@@ -17,17 +17,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Sandbox is what a Server serves. Its errors are, or wrap, ErrBusy, ErrLeaseGone, ErrPermissions, ErrBadRequest,
-// ErrUnready and ErrNotInstalled.
+// Sandbox is implemented by the pool of sandboxd. Its errors are, or wrap, ErrBusy, ErrLeaseGone, ErrPermissions,
+// ErrBadRequest, ErrUnready and ErrNotInstalled.
 type Sandbox interface {
-	// Acquire takes a lease. The lease ends when owner is done, which is when the requesting connection closes.
+	// Acquire takes a lease. The lease ends when owner is done, which happens when the requesting connection closes.
 	Acquire(owner context.Context, r LeaseRequest) (Lease, error)
 	Release(generation uint64) error
 	// Run returns an Exit or an error. The errors above come before the first event, other errors at any time.
 	Run(ctx context.Context, r RunRequest, out Output) (Exit, error)
-	// Pause stops the time limit of a lease's run, or lets it go on.
+	// Pause stops or resumes the time limit of a lease's run.
 	Pause(generation uint64, p Pause) error
-	// Server runs the program of an MCP server until it ends. Cancelling ctx ends it. By the time Server returns, no
+	// Server runs the program of an MCP server until the program ends. Cancelling ctx ends it. When Server returns, no
 	// process of the slot is left.
 	Server(ctx context.Context, generation uint64, h ServerHead, d Duplex) (Exit, error)
 	SetPermissions(Permissions) (PermissionSet, error)
@@ -39,16 +39,16 @@ type Sandbox interface {
 
 // Output carries the events of one run.
 type Output interface {
-	// Send sends an event. It blocks while the reader is slow.
+	// Send sends an event. It blocks while the client is slow.
 	Send(Event) error
-	// Ended tells that the run has ended. From then on a reader that does not read is dropped after a few seconds.
+	// Ended reports that the run has ended. From then on the server drops a client that does not read for a few seconds.
 	Ended()
 }
 
 // ServerConfig configures a Server.
 type ServerConfig struct {
 	Sandbox Sandbox
-	// Log gets refused connections and failed runs.
+	// Log receives refused connections and failed runs.
 	Log *slog.Logger
 }
 
@@ -59,19 +59,19 @@ type Server struct {
 }
 
 const (
-	// maxBody bounds a request. JSON escapes at most double the size of code, control characters aside.
+	// maxBody bounds a request. JSON escapes at most double the size of code, except for control characters.
 	maxBody = 2*(MaxCode+MaxServers+MaxModules+MaxSkills) + 64<<10
-	// stalledFor is how long a write may block after its run has ended.
+	// stalledFor limits how long a write may block after its run has ended.
 	stalledFor = 5 * time.Second
-	// maxStreams is how many requests one connection may have open.
+	// maxStreams limits the open requests of one connection.
 	maxStreams = 512
-	// maxUnread is how much of a request's body is received that was not read; beyond it the client waits. A program that
-	// does not read its input must not hold up other requests, so all of them together may have more than that: the body
-	// of a run is read at once, and there are at most slot.MaxServers programs.
+	// maxUnread bounds the unread bytes of a request's body that the server receives; beyond it the client waits. A
+	// program that does not read its input must not block other requests, so the bound of a whole connection is higher:
+	// the server reads a run's body at once, and there are at most slot.MaxServers programs.
 	maxUnread    = 256 << 10
 	maxUnreadAll = 4 * slot.MaxServers * maxUnread
-	// flushTime is how long output is buffered. Most runs print just before they end, so that output and Exit can leave
-	// in one frame.
+	// flushTime is how long output is buffered. Most runs print just before they end, so output and Exit can leave in one
+	// frame.
 	flushTime = 10 * time.Millisecond
 )
 
@@ -111,12 +111,12 @@ func NewServer(cfg ServerConfig) *Server {
 }
 
 // Serve serves connections of a listener until Shutdown, and then returns http.ErrServerClosed. accept checks a
-// connection before anything is read from it, and its error refuses it; nil accepts all.
+// connection before the server reads from it; its error refuses the connection. A nil accept accepts all.
 func (s *Server) Serve(l net.Listener, accept func(net.Conn) error) error {
 	return s.http.Serve(&ownedListener{Listener: l, server: s, accept: accept})
 }
 
-// Shutdown stops accepting and waits for the requests in flight. When ctx ends first, it closes their connections.
+// Shutdown stops accepting and waits for the requests in flight. If ctx ends first, it closes their connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// ownedListener gives every connection a lifetime: a context that is cancelled when the connection is closed.
+// ownedListener gives every connection a lifetime: a context that is cancelled when the connection closes.
 type ownedListener struct {
 	net.Listener
 	server *Server
@@ -161,6 +161,7 @@ type ownedConn struct {
 
 func (c *ownedConn) Close() error {
 	err := c.Conn.Close()
+	// The lifetime ends with the connection, and all leases of the connection with it.
 	c.end()
 	return err
 }
@@ -170,6 +171,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &req) {
 		return
 	}
+	// The connection, not the request, owns the lease: the lease outlives the request that takes it.
 	owner, _ := r.Context().Value(lifeKey{}).(context.Context)
 	lease, err := s.cfg.Sandbox.Acquire(owner, req)
 	answer(w, lease, err)
@@ -187,7 +189,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	done(w, r, func(generation uint64) error { return s.cfg.Sandbox.Pause(generation, p) })
 }
 
-// done does something with the lease that the path names, and answers.
+// done calls do with the generation in the path, and answers.
 func done(w http.ResponseWriter, r *http.Request, do func(generation uint64) error) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
@@ -201,7 +203,7 @@ func done(w http.ResponseWriter, r *http.Request, do func(generation uint64) err
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// with answers with what do makes of the body.
+// with returns a handler that answers with do's result for the body.
 func with[In, Out any](do func(In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -220,8 +222,8 @@ func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
 	rpc.Answer(w, http.StatusOK, s.cfg.Sandbox.Stats())
 }
 
-// run streams the events of a run. After the first byte the only way to report an error is to abort the stream: the
-// client sees that no Exit came.
+// run streams the events of a run. After the first byte only an aborted stream can report an error: the client then
+// receives no Exit.
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	var req RunRequest
 	if !read(w, r, &req) {
@@ -248,18 +250,20 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 type eventStream struct {
 	patience
 
-	writing sync.Mutex // guards the fields below; w must not be used once over is set
+	writing sync.Mutex // guards the fields below; w must not be used after over is set
 	w       http.ResponseWriter
 	started bool
 	over    bool
-	due     *time.Timer // the pending flush; nil: nothing is buffered
+	due     *time.Timer // the pending flush; nil: the buffer is empty
 	failed  error       // the error of a flush
 }
 
-// Send implements Output. An event is flushed after flushTime at the latest, the Exit with the end of the response.
+// Send implements Output. It flushes an event after flushTime at the latest. The Exit leaves with the end of the
+// response.
 func (o *eventStream) Send(e Event) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
+	// An earlier flush found the client gone: sending more has no effect.
 	if o.failed != nil {
 		return o.failed
 	}
@@ -275,17 +279,19 @@ func (o *eventStream) Send(e Event) error {
 	if err := writeEvent(o.w, e); err != nil {
 		return err
 	}
+	// The Exit ends the response, which flushes everything.
 	if e.Exit == nil && o.due == nil {
 		o.due = time.AfterFunc(flushTime, o.flush)
 	}
 	return nil
 }
 
-// flush sends what is buffered. The next Send returns its error.
+// flush sends the buffered events. The next Send returns its error.
 func (o *eventStream) flush() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	o.due = nil
+	// The handler has returned, and w must not be used any more.
 	if o.over {
 		return
 	}
@@ -294,7 +300,7 @@ func (o *eventStream) flush() {
 	o.failed = o.ctl.Flush()
 }
 
-// close stops writing and flushing. What is buffered leaves with the end of the response.
+// close stops writing and flushing. Buffered events leave with the end of the response.
 func (o *eventStream) close() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
@@ -304,7 +310,7 @@ func (o *eventStream) close() {
 	}
 }
 
-// read decodes a request's body. When that fails it writes the error response and returns false.
+// read decodes a request's body. If that fails, it writes the error response and returns false.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	if ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" &&
 		(err != nil || ct != "application/json") {
@@ -312,9 +318,11 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 		return false
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	// A misspelt field would silently have its default.
 	dec.DisallowUnknownFields()
 	err := dec.Decode(into)
 	if err == nil {
+		// Data after the value would be ignored silently: reject it.
 		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("more than one value")
 		}

@@ -14,8 +14,8 @@
 //
 // Error responses have the body {"error": "..."}.
 //
-// A slot is freed by the end of its lease, not by the end of its run. Generations only grow, across restarts of
-// sandboxd too, so that a message for an older lease never acts on a newer one.
+// The end of a lease frees its slot, not the end of its run. Generations only grow, also across restarts of sandboxd,
+// so that a message for an older lease never acts on a newer one.
 package runapi
 
 import (
@@ -29,66 +29,66 @@ import (
 
 // LeaseRequest is the body of POST /v1/leases.
 type LeaseRequest struct {
-	// Ahead asks for a lease for a future run. It may be held for long, starts no interpreter beyond those that are kept
-	// warm anyway, and is granted only if another slot stays free.
+	// Ahead asks for a lease for a future run. The client may hold it for long. It starts no interpreter beyond those that
+	// are kept warm, and is granted only if another slot stays free.
 	Ahead bool `json:"ahead,omitempty"`
-	// Language is that of the run to come, as in RunRequest. Empty: TypeScript. A run may have another one and then takes
-	// longer to start.
+	// Language is the language of the future run, as in RunRequest. Empty means TypeScript. A run may use the other
+	// language and then takes longer to start.
 	Language string `json:"language,omitempty"`
-	// Private asks for an interpreter that shares no file with other runs: it sees neither /tmp, /skills and /runs of the
-	// others nor what an earlier run has left, and what it writes goes with it.
+	// Private asks for an interpreter that shares no file with other runs. It sees neither their /tmp, /skills and /runs
+	// nor files of earlier runs. Its own files are removed after the run.
 	Private bool `json:"private,omitempty"`
-	// Server asks for a slot for an MCP server, from a pool of its own. Such a lease is not bound to be used soon.
+	// Server asks for a slot for an MCP server, from a separate pool. Such a lease has no idle limit.
 	Server bool `json:"server,omitempty"`
 }
 
-// ServerHead is the first line, as JSON, of the body of POST /v1/servers/{G}. What follows is the program's standard
-// input; the answer is its standard output. The program is the bridge, or, with Install, the installer.
+// ServerHead is the first line, as JSON, of the body of POST /v1/servers/{G}. The program's standard input follows; the
+// response is its standard output. The program is the bridge or, with Install, the installer.
 type ServerHead struct {
-	// Package is npm:NAME@VERSION: with Install, the package to install; otherwise one that is installed, which the
+	// Package is npm:NAME@VERSION. With Install it is the package to install, otherwise an installed package, which the
 	// slot sees read-only at PackageDir(Package). Empty: no package.
 	Package string `json:"package,omitempty"`
 	Install bool   `json:"install,omitempty"`
-	// Registry is the address of the package registry. Only with Install.
+	// Registry is the address of the package registry. It requires Install.
 	Registry string `json:"registry,omitempty"`
 }
 
-// ProgramsDir is where an MCP server sees the operator's programs, read-only.
+// ProgramsDir is the path at which an MCP server sees the operator's programs, read-only.
 const ProgramsDir = "/programs"
 
-// PackageDir is where an MCP server sees an installed package, read-only: Deno's cache (DENO_DIR) with nothing else in
-// it, and its lock file, deno.lock.
+// PackageDir returns the path at which an MCP server sees an installed package, read-only. It holds only Deno's cache
+// (DENO_DIR) and the lock file, deno.lock.
 func PackageDir(pkg string) string { return "/packages/" + PackageKey(pkg) }
 
-// PackageKey is the name of a package's folder.
+// PackageKey returns the name of a package's folder.
 func PackageKey(pkg string) string {
 	sum := sha256.Sum256([]byte(pkg))
 	return hex.EncodeToString(sum[:12])
 }
 
-// Packages is the body of PUT /v1/packages: the packages of MCP servers that are still wanted, each npm:NAME@VERSION.
+// Packages is the body of PUT /v1/packages: the wanted packages of MCP servers, each npm:NAME@VERSION.
 type Packages struct {
 	Keep []string `json:"keep"`
 }
 
-// Tidied is what was removed: the installed packages that are not wanted, except those that a server uses now.
+// Tidied lists the removed packages: those that are neither wanted nor in use.
 type Tidied struct {
 	Removed []Removed `json:"removed"`
-	// InUse is how many stay although they are not wanted.
+	// InUse is the number of unwanted packages that stay because a server uses them.
 	InUse int `json:"in_use,omitempty"`
 }
 
-// Removed is a package that was removed.
+// Removed is a removed package and its size.
 type Removed struct {
 	Package string `json:"package"`
 	Bytes   int64  `json:"bytes"`
 }
 
-// HomeDir is the home, working directory and folder for temporary files of the MCP server in a slot. It is private and
-// writable, in memory, and emptied when the slot is freed.
+// HomeDir returns the home, working directory and temporary folder of the MCP server in a slot. It is private, writable
+// and in memory. sandboxd empties it when the slot is freed.
 func HomeDir(id slot.ID) string { return HomesDir + "/" + strconv.Itoa(int(id)) }
 
-// HomesDir has the homes.
+// HomesDir is the folder of all homes.
 const HomesDir = "/home"
 
 // ExitTrailer is the HTTP trailer with the Exit of a server's program, as JSON without output counts.
@@ -98,15 +98,15 @@ const ExitTrailer = "Codeforge-Exit"
 type Lease struct {
 	Slot       slot.ID `json:"slot"`
 	Generation uint64  `json:"generation"`
-	// Warm means that an interpreter with the current permission set is waiting in the slot.
+	// Warm means that an interpreter with the current permission set waits in the slot.
 	Warm bool `json:"warm"`
-	// Taken is how many slots for runs are taken, with this one.
+	// Taken is the number of taken slots for runs, including this one.
 	Taken int `json:"taken,omitempty"`
-	// Canary is a value that code finds in the slot where a thief looks for credentials. Empty: none.
+	// Canary is a value that code finds in the slot in places where a thief looks for credentials. Empty: no canary.
 	Canary string `json:"canary,omitempty"`
 }
 
-// The languages of code.
+// Languages of code.
 const (
 	LanguageTypeScript = "typescript"
 	LanguagePython     = "python"
@@ -115,34 +115,34 @@ const (
 // RunRequest is the body of POST /v1/runs.
 type RunRequest struct {
 	Generation uint64 `json:"generation"`
-	// Run is the run's id: [a-z0-9-]{1,64}. It names /runs/<id>.
+	// Run is the run's id, [a-z0-9-]{1,64}. It names /runs/<id>.
 	Run      string `json:"run"`
 	Language string `json:"language"`
 	// Code is one module in the language, at most MaxCode bytes.
 	Code string `json:"code"`
-	// Servers are the MCP servers that the code may call, each with the names of its tools as far as they are known, at
-	// most MaxServers bytes in all. They are what the code's global "mcp" enumerates: what it may call, the proxy decides.
+	// Servers are the MCP servers that the code may call, each with its known tool names, at most MaxServers bytes in all.
+	// The code's global "mcp" enumerates them. The proxy decides which calls are allowed.
 	Servers map[string][]string `json:"servers,omitempty"`
-	// Modules are the typed clients that the code imports, at most MaxModules bytes in all. Only TypeScript has any.
+	// Modules are the typed clients that the code imports, at most MaxModules bytes in all. Only TypeScript can have them.
 	Modules []Module `json:"modules,omitempty"`
-	// Private means that the lease must be a private one. Skills are then the files that the run can import from /skills,
-	// by their names, at most MaxSkills bytes in all. Otherwise they are the pinned ones: the run imports them instead of
-	// the files in /skills.
+	// Private requires a private lease. Skills are then the files that the run can import from /skills, by name, at most
+	// MaxSkills bytes in all. Without Private, Skills are the pinned ones, which the run imports instead of the files in
+	// /skills.
 	Private bool              `json:"private,omitempty"`
 	Skills  map[string]string `json:"skills,omitempty"`
-	// Permissions is the hash of the permission set this run expects: PermissionSet.Hash.
+	// Permissions is the hash of the permission set that this run expects: PermissionSet.Hash.
 	Permissions string `json:"permissions"`
-	// TimeoutMS is the wall time of the run in milliseconds, counted from the moment the code starts.
+	// TimeoutMS is the wall time of the run in milliseconds, counted from the start of the code.
 	TimeoutMS int64 `json:"timeout_ms"`
 }
 
 // Pause is the body of POST /v1/runs/{generation}/pause.
 type Pause struct {
-	// Paused stops the run's time limit, for at most countdown.MostPaused in all. The run itself goes on.
+	// Paused stops the run's time limit, for at most countdown.MostPaused in all. The run goes on.
 	Paused bool `json:"paused"`
 }
 
-// ServersSize is the size of Servers, as MaxServers counts it.
+// ServersSize returns the size of Servers for MaxServers.
 func (r RunRequest) ServersSize() int {
 	size := 0
 	for name, tools := range r.Servers {
@@ -156,15 +156,15 @@ func (r RunRequest) ServersSize() int {
 
 // Module is a typed client of one API, which code imports as /apis/NAME.ts.
 type Module struct {
-	// Name is the API's, [a-z0-9_-]{1,64}.
+	// Name is the API's name, [a-z0-9_-]{1,64}.
 	Name string `json:"name"`
-	// Table is JSON of a runner.Table: what the client knows of the API's operations.
+	// Table is the JSON of a runner.Table: the API's operations.
 	Table json.RawMessage `json:"table"`
-	// Types are declarations of TypeScript by which the code is checked before it runs. Empty: the client is not typed.
+	// Types are TypeScript declarations. The code is checked against them before it runs. Empty: the client is not typed.
 	Types string `json:"types,omitempty"`
 }
 
-// ModulesSize is the size of Modules, as MaxModules counts it.
+// ModulesSize returns the size of Modules for MaxModules.
 func (r RunRequest) ModulesSize() int {
 	size := 0
 	for _, m := range r.Modules {
@@ -173,7 +173,7 @@ func (r RunRequest) ModulesSize() int {
 	return size
 }
 
-// SkillsSize is the size of Skills, as MaxSkills counts it.
+// SkillsSize returns the size of Skills for MaxSkills.
 func (r RunRequest) SkillsSize() int {
 	size := 0
 	for name, source := range r.Skills {
@@ -182,8 +182,7 @@ func (r RunRequest) SkillsSize() int {
 	return size
 }
 
-// The largest code, Servers, Modules and Skills that are accepted, in bytes. Each name of a server counts with
-// NameBytes more.
+// Limits of the accepted code, Servers, Modules and Skills, in bytes. Each name of a server counts NameBytes more.
 const (
 	MaxCode    = 4 << 20
 	MaxServers = 256 << 10
@@ -197,16 +196,16 @@ type Mistake struct {
 	// Line and Column are counted from 1.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Code is the compiler's number, e.g. 2345, and Text what it says: a line, and further ones that explain it. Both the
-	// code and the document's author can put any text into it.
+	// Code is the compiler's number, e.g. 2345. Text is the compiler's message: a line, and lines that explain it. Both
+	// the code and the document's author can put any text into it.
 	Code int    `json:"code"`
 	Text string `json:"text"`
 }
 
-// MaxFile is the largest file that code can write, in bytes.
+// MaxFile is the size of the largest file that code can write, in bytes.
 const MaxFile = 128 << 20
 
-// Event is a part of a run's answer. Exactly one field is set.
+// Event is a part of a run's response. Exactly one field is set.
 type Event struct {
 	// Stdout and Stderr are valid UTF-8, cut between characters. Each invalid byte was replaced by U+FFFD.
 	Stdout string `json:"stdout,omitempty"`
@@ -214,20 +213,20 @@ type Event struct {
 	Exit   *Exit  `json:"exit,omitempty"`
 }
 
-// Reason is why a run ended.
+// Reason is the reason why a run ended.
 type Reason string
 
 // The reasons.
 const (
 	Exited      Reason = "exited"       // by itself, with Code
 	Timeout     Reason = "timeout"      // after TimeoutMS
-	Cancelled   Reason = "cancelled"    // the request was closed, sandboxd is stopping, or somebody killed it
+	Cancelled   Reason = "cancelled"    // the request was closed, sandboxd is stopping, or the run was killed
 	OOM         Reason = "oom"          // over the memory limit or V8's heap limit
 	OutputLimit Reason = "output_limit" // printed, or wrote to shared directories, too much
-	Mistaken    Reason = "mistaken"     // it was not started: see Mistakes
+	Mistaken    Reason = "mistaken"     // not started: see Mistakes
 )
 
-// Exit is the last event of a run. By the time it is sent, no process of the slot is left.
+// Exit is the last event of a run. When it is sent, no process of the slot is left.
 type Exit struct {
 	// Code is the exit code; 128+signal for a process ended by a signal.
 	Code   int    `json:"code"`
@@ -240,7 +239,7 @@ type Exit struct {
 	CPUMS  int64 `json:"cpu_ms"`
 	// MaxRSS is the peak resident memory in bytes.
 	MaxRSS int64 `json:"max_rss"`
-	// StdoutBytes and StderrBytes count all that the code printed, including what was not sent.
+	// StdoutBytes and StderrBytes count all printed bytes, including those that were not sent.
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`
 	// InvalidUTF8 counts the bytes that became U+FFFD.
@@ -249,7 +248,7 @@ type Exit struct {
 	StdoutFile string `json:"stdout_file,omitempty"`
 	// Unkept names the files of the run that were not kept, and the disk. It is empty if all were kept.
 	Unkept string `json:"unkept,omitempty"`
-	// Mistakes are why the code was not started, the first ones.
+	// Mistakes are the first reasons why the code was not started.
 	Mistakes []Mistake `json:"mistakes,omitempty"`
 	// Warm means that the run used a warm interpreter.
 	Warm bool `json:"warm"`
@@ -257,59 +256,58 @@ type Exit struct {
 
 // Permissions is the body of PUT /v1/permissions.
 type Permissions struct {
-	// AllowNet lists the host names code may connect to, e.g. "api.stripe.com" or "*.example.com"; ["*"] allows
-	// all (YOLO_MODE). Deno's permissions are not a security boundary: kernel rules and the proxy are.
+	// AllowNet lists the host names to which code may connect, e.g. "api.stripe.com" or "*.example.com"; ["*"] allows all
+	// (YOLO_MODE). The security boundary is the kernel's rules and the proxy, not Deno's permissions.
 	AllowNet []string `json:"allow_net"`
 }
 
-// PermissionSet is the set now in force, with the hash that a RunRequest names.
+// PermissionSet is the current set, with the hash for RunRequest.Permissions.
 type PermissionSet struct {
 	Hash     string   `json:"hash"`
 	AllowNet []string `json:"allow_net"`
 }
 
-// Health is the answer of GET /v1/health.
+// Health is the response of GET /v1/health.
 type Health struct {
 	Ready bool `json:"ready"`
-	// Problem says what is wrong when Ready is false.
+	// Problem is the reason if Ready is false.
 	Problem string `json:"problem,omitempty"`
 	Slots   int    `json:"slots"`
-	// Servers is how many slots for MCP servers there are, and ServersProblem why none can be started, if so. It does not
+	// Servers is the number of slots for MCP servers. ServersProblem is the reason if no server can start. It does not
 	// make the sandbox unready.
 	Servers        int    `json:"servers"`
 	ServersProblem string `json:"servers_problem,omitempty"`
 	Deno           string `json:"deno"`
-	// TypeScript is the version of the compiler that checks code; empty if there is none, and code runs unchecked.
+	// TypeScript is the version of the compiler that checks code. Empty: there is no compiler, and code runs unchecked.
 	TypeScript string `json:"typescript,omitempty"`
 	Python     Python `json:"python"`
 	Version    string `json:"version"`
 }
 
-// Python says whether code can be Python.
+// Python describes the Python interpreter for runs.
 type Python struct {
-	// Version is e.g. "3.11.2"; empty if there is none, and Problem says why.
+	// Version is e.g. "3.11.2". If it is empty, runs cannot use Python, and Problem is the reason.
 	Version string `json:"version,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	// Packages are the names of those that code can import besides the standard library, and Add says to a user how to
-	// get more.
+	// Packages are the packages that code can import besides the standard library. Add tells users how to add more.
 	Packages []string `json:"packages,omitempty"`
 	Add      string   `json:"add,omitempty"`
 }
 
-// Stats is the answer of GET /v1/stats.
+// Stats is the response of GET /v1/stats.
 type Stats struct {
 	Slots       int `json:"slots"`
 	Leased      int `json:"leased"` // not counting leases ahead
 	Ahead       int `json:"ahead"`
 	Warm        int `json:"warm"`
 	Quarantined int `json:"quarantined"`
-	// Servers counts the slots for MCP servers, ServersLeased those that are taken, and ServersMemory adds up what the
-	// servers hold, in bytes. The numbers above are of the slots for runs alone.
+	// Servers counts the slots for MCP servers, ServersLeased the leased ones among them. ServersMemory is the memory of
+	// all servers, in bytes. The numbers above count only slots for runs.
 	Servers       int    `json:"servers"`
 	ServersLeased int    `json:"servers_leased"`
 	ServersMemory int64  `json:"servers_memory"`
 	Runs          uint64 `json:"runs"`
 	WarmRuns      uint64 `json:"warm_runs"`
-	// Generation is the newest generation given out.
+	// Generation is the newest generation.
 	Generation uint64 `json:"generation"`
 }

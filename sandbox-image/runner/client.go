@@ -13,20 +13,20 @@ import (
 //go:embed client.js
 var clientScript string
 
-// Table is what a client knows of its API. All text in it is of the author of a document: it becomes one string
-// literal, and nothing else of a document becomes code.
+// Table describes an API for its client. All text in it comes from the author of a document. It becomes one string
+// literal, so that no other part of a document becomes code.
 type Table struct {
-	// Name is the API's, and Call the identifier that code imports.
+	// Name is the API's name, and Call the identifier that code imports.
 	Name       string      `json:"name"`
 	Call       string      `json:"call"`
 	Server     string      `json:"server"`
 	Auth       []Auth      `json:"auth"`
 	Operations []Operation `json:"operations"`
-	// Note says why there are no operations, if so.
+	// Note explains an empty list of operations.
 	Note string `json:"note,omitempty"`
 }
 
-// Auth is a token's name in a header or a parameter. Basic is a user name and a password in place of Value.
+// Auth is a token's name in a header or a parameter. Basic is a user name and a password, instead of Value.
 type Auth struct {
 	Header string   `json:"header,omitempty"`
 	Query  string   `json:"query,omitempty"`
@@ -34,8 +34,8 @@ type Auth struct {
 	Basic  []string `json:"basic,omitempty"`
 }
 
-// Operation is one request that code may make, under its key, e.g. "POST /v1/refunds". Names of a document are values
-// of lists and not keys of objects, because JavaScript knows some of them (__proto__).
+// Operation is one request that code may make. Key is e.g. "POST /v1/refunds". Names from a document are values of
+// lists, not keys of objects, because JavaScript gives some keys a meaning (__proto__).
 type Operation struct {
 	Key    string      `json:"-"`
 	Media  string      `json:"media,omitempty"` // of the body; empty: application/json
@@ -44,8 +44,8 @@ type Operation struct {
 	// Query and Fields are the names of parameters and of the body's fields.
 	Query  []string `json:"query"`
 	Fields []string `json:"fields"`
-	// List is the property of the answer that holds its list, according to the document. Empty: the script searches for
-	// it.
+	// List is the property of the response that holds its list, according to the document. If it is empty, the script
+	// searches for the list.
 	List string `json:"list,omitempty"`
 }
 
@@ -55,7 +55,7 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{o.Key, plain(o)})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (o *Operation) UnmarshalJSON(text []byte) error {
 	type plain Operation
 	var p plain
@@ -76,7 +76,7 @@ func (o *Operation) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Client is the module of a client.
+// Client returns the source of a client's module.
 func Client(t Table) ([]byte, error) {
 	if !CheckIdentifier(t.Call) {
 		return nil, fmt.Errorf("%q cannot be imported", t.Call)
@@ -92,7 +92,7 @@ func Client(t Table) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// CheckIdentifier reports whether a name can be exported: an identifier of ASCII. Words of the language can be.
+// CheckIdentifier reports whether a name can be exported: an ASCII identifier, including reserved words.
 func CheckIdentifier(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -105,8 +105,8 @@ func CheckIdentifier(s string) bool {
 	return s != "" && len(s) <= long
 }
 
-// Literal is a string of JavaScript and TypeScript in printable ASCII, without a character that could end a string, a
-// comment or an element of markup.
+// Literal returns a string literal of JavaScript and TypeScript in printable ASCII. It escapes every character that
+// could end a string, a comment or an element of markup.
 func Literal(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

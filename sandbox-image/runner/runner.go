@@ -1,4 +1,4 @@
-// Package runner holds what runs in a waiting interpreter before the user's code, in the language of that code.
+// Package runner holds the scripts that run in a waiting interpreter before the user's code, in the code's language.
 package runner
 
 import (
@@ -15,8 +15,8 @@ var Warm []byte
 // ReadyByte is the first byte that warm.js writes to standard output. It is not part of the code's output.
 const ReadyByte = 0
 
-// What warm.js reads from standard input. GoByte or ServersByte starts the main module. LoadByte may come once before
-// it and makes the interpreter preload what most code needs.
+// Input of warm.js. GoByte or ServersByte starts the main module. Before it, LoadByte may come once and makes the
+// interpreter preload the modules that most code needs.
 const (
 	GoByte      = '\n'
 	ServersByte = 'm'
@@ -36,8 +36,8 @@ var (
 	mcpPython []byte
 )
 
-// Go is what starts the main module of a run that may call these MCP servers: to each, the names of its tools that are
-// known.
+// Go returns the input that starts the main module. The run may call the given MCP servers; each has its known tool
+// names.
 func Go(python bool, servers map[string][]string) ([]byte, error) {
 	if len(servers) == 0 {
 		return []byte{GoByte}, nil

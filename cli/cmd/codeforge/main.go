@@ -1,4 +1,4 @@
-// Command codeforge is the command line of CodeForge: it runs the embedded mode, talks to a running server, and helps
+// Command codeforge is the command line of CodeForge. It runs the embedded mode, talks to a running server, and helps
 // with apis/. codeforge help lists the commands.
 package main
 
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
 		signals = append(signals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)

@@ -1,4 +1,4 @@
-// Package apidir adds APIs to the folder of APIs: a new config.json is written complete and valid, or not at all.
+// Package apidir adds APIs to the folder of APIs. It writes a new config.json complete and valid, or not at all.
 package apidir
 
 import (
@@ -30,9 +30,9 @@ type Entry struct {
 	Allowed     []string
 	AllowHTTP   bool
 	Credentials []Credential
-	// Operations is what an import makes, or nil.
+	// Operations is the result of an import, or nil.
 	Operations *Operations
-	// Server is how an MCP server is started or reached, or nil.
+	// Server describes an MCP server, or is nil.
 	Server *Server
 	// Inactive leaves the API off until the user has looked at it.
 	Inactive bool
@@ -62,7 +62,7 @@ type Tools struct {
 	Deny  []string `json:"deny,omitempty"`
 }
 
-// Operations are the operations of an API and where they come from.
+// Operations are the operations of an API and their source.
 type Operations struct {
 	Source string
 	Only   bool
@@ -75,22 +75,22 @@ type Credential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []string
-	// Placeholder is what programs get in place of the name, or empty.
+	// Placeholder is the text that programs get instead of the name, or empty.
 	Placeholder string
-	// Login is the URL of a remote MCP server that somebody logs in at: there is no Value. Empty: there is one.
+	// Login is the URL of a remote MCP server at which a user logs in; Value is then empty.
 	Login string
-	// Kind tells a person what to type, e.g. ", the password".
+	// Kind describes the value to type, e.g. ", the password".
 	Kind string
 }
 
-// InvalidError says what is wrong with an Entry.
+// InvalidError lists the mistakes of an Entry.
 type InvalidError struct{ Problems catalog.Problems }
 
-// Error is one line per mistake.
+// Error returns one line per mistake.
 func (e *InvalidError) Error() string { return e.Problems.String() }
 
-// Add writes dir/NAME/config.json, mode 0600, and returns its path and the catalog's warnings. Nothing is written when
-// there is one, or when the catalog would refuse the entry (an *InvalidError).
+// Add writes dir/NAME/config.json, mode 0600, and returns its path and the catalog's warnings. If the file exists, or
+// the catalog rejects the entry (*InvalidError), Add writes nothing.
 func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error) {
 	text, err := e.render()
 	if err != nil {
@@ -99,7 +99,7 @@ func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error
 	return write(dir, e, text)
 }
 
-// Check is Add without writing anything.
+// Check is Add without writing to dir.
 func Check(dir string, e Entry) error {
 	text, err := e.render()
 	if err != nil {
@@ -108,6 +108,7 @@ func Check(dir string, e Entry) error {
 	if err := Free(dir, e.Name); err != nil {
 		return err
 	}
+	// The catalog loads folders, so the check needs one. It is outside dir, where a running CodeForge would load it.
 	draft, err := os.MkdirTemp("", "codeforge-check-")
 	if err != nil {
 		return fmt.Errorf("checking the API: %w", err)
@@ -117,7 +118,7 @@ func Check(dir string, e Entry) error {
 	return err
 }
 
-// Free reports whether an API of this name can be added: the name is a good one, and there is no config.json.
+// Free returns an error if an API of this name cannot be added: the name is invalid, or config.json exists.
 func Free(dir, name string) error {
 	if err := catalog.CheckName(name); err != nil {
 		return fmt.Errorf("API name %q: %w", name, err)
@@ -138,7 +139,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// write makes the folder beside its place, and moves it or its files there when it is complete.
+// write makes the folder in a temporary place, and moves it or its files into dir when it is complete.
 func write(dir string, e Entry, text []byte) (path string, warnings catalog.Problems, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return "", nil, fmt.Errorf("apis folder: %w", err)
@@ -162,6 +163,7 @@ func write(dir string, e Entry, text []byte) (path string, warnings catalog.Prob
 	if err != nil {
 		return "", nil, err
 	}
+	// Under sudo the files would be root's, and their owner could not edit them.
 	if err := sameOwner(dir, folder); err != nil {
 		return "", nil, err
 	}
@@ -171,7 +173,7 @@ func write(dir string, e Entry, text []byte) (path string, warnings catalog.Prob
 		}
 		return filepath.Join(final, configFile), warnings, nil
 	}
-	for _, name := range []string{operation.FileName, configFile} { // the folder has an example: config.json comes last
+	for _, name := range []string{operation.FileName, configFile} { // the folder has an example; config.json comes last
 		err := os.Rename(filepath.Join(folder, name), filepath.Join(final, name))
 		if err != nil && (name == configFile || !errors.Is(err, fs.ErrNotExist)) {
 			return "", nil, fmt.Errorf("writing the API: %w", err)
@@ -203,7 +205,7 @@ func fill(folder string, e Entry, text []byte) (catalog.Problems, error) {
 	return problems.Warnings(), nil
 }
 
-// Show is the text of config.json without credentials: what comes is in their place.
+// Show returns the text of config.json with the result of instead in place of each credential.
 func (e Entry) Show(instead func(Credential) string) (string, error) {
 	shown := e
 	shown.Credentials = slices.Clone(e.Credentials)
@@ -214,7 +216,7 @@ func (e Entry) Show(instead func(Credential) string) (string, error) {
 	return string(text), err
 }
 
-// render is the text of config.json, its fields in the order people read them.
+// render returns the text of config.json, with the fields in the order in which people read them.
 func (e Entry) render() ([]byte, error) {
 	type value struct {
 		Value       string   `json:"value"`
@@ -274,10 +276,10 @@ func (e Entry) render() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// schemaFile is where the JSON Schema of config.json is, for editors.
+// schemaFile is the path of the JSON Schema of config.json, for editors.
 const schemaFile = "../config.schema.json"
 
-// Digest is the digest of a file as config.json has it.
+// Digest returns the digest of a file in the form of config.json.
 func Digest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

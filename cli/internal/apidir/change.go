@@ -31,16 +31,16 @@ func read(dir, name string) (path string, text []byte, err error) {
 // exampleSuffix ends the name of an example.
 const exampleSuffix = ".example"
 
-// typesFile is what tells the types of an API.
+// typesFile declares the types of an API.
 const typesFile = "types.d.ts"
 
-// File is the path of an API's config.json.
+// File returns the path of an API's config.json.
 func File(dir, name string) (string, error) {
 	path, _, err := read(dir, name)
 	return path, err
 }
 
-// replace puts a new version of a file into its place, with the mode and the owner of the old one.
+// replace replaces a file atomically. The new version has the mode and the owner of the old one.
 func replace(path string, text []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -52,6 +52,7 @@ func replace(path string, text []byte) error {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(text)
+	// The mode is set before the rename: a file with credentials must never be readable for others.
 	err = errors.Join(err, f.Sync(), f.Close(), os.Chmod(f.Name(), info.Mode().Perm()), keepOwner(info, f.Name()))
 	if err == nil {
 		err = os.Rename(f.Name(), path)
@@ -62,7 +63,7 @@ func replace(path string, text []byte) error {
 	return nil
 }
 
-// Activate sets "active", and changes nothing else of config.json.
+// Activate sets "active" in config.json and changes nothing else.
 func Activate(dir, name string, active bool) error {
 	done, err := alone(dir)
 	if err != nil {
@@ -76,7 +77,7 @@ func Activate(dir, name string, active bool) error {
 	return set(path, text, active, "active")
 }
 
-// set sets a value of config.json.
+// set sets a value in config.json.
 func set(path string, text []byte, value any, keys ...string) error {
 	text, err := jsonfile.Set(text, value, keys...)
 	if err != nil {
@@ -85,7 +86,7 @@ func set(path string, text []byte, value any, keys ...string) error {
 	return replace(path, text)
 }
 
-// Update replaces operations.jsonl, and its digest in config.json, of which it changes nothing else.
+// Update replaces operations.jsonl and its digest in config.json. It changes nothing else there.
 func Update(dir, name string, file []byte) error {
 	done, err := alone(dir)
 	if err != nil {
@@ -96,6 +97,7 @@ func Update(dir, name string, file []byte) error {
 	if err != nil {
 		return err
 	}
+	// The operations come first: if the second write fails, the digest does not match and the catalog reports it.
 	if err := replace(filepath.Join(filepath.Dir(path), operation.FileName), file); err != nil {
 		return err
 	}
@@ -105,7 +107,7 @@ func Update(dir, name string, file []byte) error {
 	return set(path, text, Digest(file), "operations", "sha256")
 }
 
-// Contents lists the files of an API that Remove removes, config.json first. What is an example stays, with its types.
+// Contents lists the files that Remove removes, config.json first. Examples and their types stay.
 func Contents(dir, name string) ([]string, error) {
 	path, _, err := read(dir, name)
 	if err != nil {
@@ -124,7 +126,7 @@ func Contents(dir, name string) ([]string, error) {
 	return files, err
 }
 
-// Remove removes an API with its credentials, and its folder if that is empty then.
+// Remove removes an API with its credentials, and its folder if that is then empty.
 func Remove(dir, name string) error {
 	done, err := alone(dir)
 	if err != nil {
@@ -136,7 +138,7 @@ func Remove(dir, name string) error {
 		return err
 	}
 	folder := filepath.Join(dir, name)
-	for _, file := range files { // without config.json, which comes first, the folder is no API
+	for _, file := range files { // without config.json, which comes first, the folder is not an API
 		if err := os.RemoveAll(filepath.Join(folder, file)); err != nil {
 			return err
 		}
@@ -148,7 +150,7 @@ func Remove(dir, name string) error {
 	return os.Remove(folder)
 }
 
-// Example is the text of dir/NAME/config.json.example with the token names of its credentials, or nil.
+// Example returns the text of dir/NAME/config.json.example and the token names of its credentials, or nil.
 func Example(dir, name string) (text []byte, tokens []string, err error) {
 	f, err := os.Open(filepath.Join(dir, name, configFile+exampleSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,6 +160,7 @@ func Example(dir, name string) (text []byte, tokens []string, err error) {
 		return nil, nil, err
 	}
 	defer f.Close()
+	// The folder of APIs may be another project's, so the size is bounded.
 	if text, err = io.ReadAll(io.LimitReader(f, 1<<20)); err != nil {
 		return nil, nil, err
 	}
@@ -165,7 +168,7 @@ func Example(dir, name string) (text []byte, tokens []string, err error) {
 	return text, tokens, err
 }
 
-// AddExample is Add for an example, with credentials in the place of the example's.
+// AddExample adds an example as an API, with the given credentials instead of the example's.
 func AddExample(dir, name string, text []byte, values map[string]secret.Value) (string, catalog.Problems, error) {
 	for token, value := range values {
 		path := []string{"credentials", token}
@@ -190,7 +193,7 @@ func AddExample(dir, name string, text []byte, values map[string]secret.Value) (
 	return write(dir, Entry{Name: name}, text)
 }
 
-// SetDomains sets "domains", and changes nothing else of config.json.
+// SetDomains sets "domains" in config.json and changes nothing else.
 func SetDomains(dir, name string, domains []string) error {
 	done, err := alone(dir)
 	if err != nil {

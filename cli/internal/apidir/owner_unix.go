@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 )
 
-// alone waits until no other codeforge changes the folder of APIs, and keeps others waiting until done is called.
+// alone locks the folder of APIs against other codeforge processes until done is called. It waits at most 10 s.
 func alone(dir string) (done func(), err error) {
 	lock, err := folderlock.Take(dir, 10*time.Second)
 	switch {
@@ -50,7 +50,7 @@ func sameOwner(dir, folder string) error {
 	return nil
 }
 
-// keepOwner gives a file the owner of another one, if this is root.
+// keepOwner gives a file the owner of another file, if this process is root.
 func keepOwner(of os.FileInfo, path string) error {
 	st, ok := of.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() != 0 {

@@ -1,9 +1,9 @@
-// Package bundle makes one module of a script and the files that it imports, for a sandbox that gets only one.
+// Package bundle combines a script and the files that it imports into one module, because a sandbox gets only one.
 //
-// Threat: a script that a model wrote and that a person runs. What it imports is read from this machine and sent to the
-// sandbox, so only modules are: files named .ts, .mts, .js or .mjs that parse as such, below the script's folder or the
-// working directory, links followed, that an import names in full. No configuration beside them is read, and no file
-// that a comment names.
+// Threat: a script that a model wrote and that a person runs. The imported files are read from this machine and sent to
+// the sandbox. Contract: it reads only modules, that is files named .ts, .mts, .js or .mjs that parse as such. They
+// must lie below the script's folder or the working directory, after following links, and an import must name them in
+// full. It reads no configuration beside them, and no file that a comment names.
 package bundle
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// relative finds what may be the import of a file.
+// relative matches a possible import of a file.
 var relative = regexp.MustCompile("['\"`]\\.\\.?/")
 
 // Script is code to send.
 type Script struct {
 	Code   string
-	places *places // nil: the code is as it was
+	places *places // nil: the code is unchanged
 }
 
-// Read makes a Script of code from a file. Code that imports no file beside it is as it was.
+// Read makes a Script from the code of a file. Code without relative imports stays unchanged.
 func Read(path, code string) (Script, error) {
 	same := Script{Code: code}
 	if !relative.MatchString(code) {
@@ -46,7 +46,7 @@ func Read(path, code string) (Script, error) {
 	}
 	out, err := build(dir, filepath.Base(path), code, r)
 	switch {
-	case r.asked == 0: // whatever else is wrong with it, Deno says better
+	case r.asked == 0: // Deno explains any other mistake better
 		return same, nil
 	case err != nil:
 		return same, err
@@ -56,7 +56,7 @@ func Read(path, code string) (Script, error) {
 	return out, nil
 }
 
-// Originals replaces, in what a failed run printed, places in the code by places in the files it was made of.
+// Originals replaces places in the bundled code by places in the original files, in the output of a failed run.
 func (s Script) Originals(text string) string {
 	if s.places == nil {
 		return text
@@ -64,7 +64,7 @@ func (s Script) Originals(text string) string {
 	return s.places.originals(text)
 }
 
-// maxMistakes bounds how many mistakes are told.
+// maxMistakes bounds the reported mistakes.
 const maxMistakes = 10
 
 // build bundles a script.
@@ -77,9 +77,9 @@ func build(dir, name, code string, r *resolver) (Script, error) {
 		Platform:       api.PlatformNeutral,
 		Charset:        api.CharsetUTF8,
 		Sourcemap:      api.SourceMapExternal,
-		SourcesContent: api.SourcesContentExclude, // a source may name any file as its own map
+		SourcesContent: api.SourcesContentExclude, // a source map may name any file as a source
 		AbsWorkingDir:  dir,
-		Outfile:        filepath.Join(dir, "main.js"), // is not written: it is where paths in the map are relative to
+		Outfile:        filepath.Join(dir, "main.js"), // not written; paths in the map are relative to it
 		TsconfigRaw:    "{}",
 		LogLevel:       api.LogLevelSilent,
 		Plugins:        []api.Plugin{{Name: "files", Setup: r.setup}},
@@ -106,7 +106,7 @@ func build(dir, name, code string, r *resolver) (Script, error) {
 	return out, nil
 }
 
-// mistake is a message of esbuild with its place.
+// mistake returns a message of esbuild with its place.
 func mistake(m api.Message) error {
 	if m.Location == nil {
 		return errors.New(m.Text)
@@ -116,10 +116,10 @@ func mistake(m api.Message) error {
 
 // resolver finds the files of imports.
 type resolver struct {
-	within []string // the folders below which files may be, without links
+	within []string // folders that may contain modules, links resolved
 
 	mu    sync.Mutex
-	asked int // how many imports of files there were
+	asked int // number of imports of files
 }
 
 func newResolver(dir string) (*resolver, error) {
@@ -138,16 +138,16 @@ func newResolver(dir string) (*resolver, error) {
 	return r, nil
 }
 
-// setup is esbuild's way to ask for files.
+// setup registers the resolver with esbuild.
 func (r *resolver) setup(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 		if a.Kind == api.ResolveEntryPoint {
 			return api.OnResolveResult{}, nil
 		}
 		if !strings.HasPrefix(a.Path, "./") && !strings.HasPrefix(a.Path, "../") {
-			return api.OnResolveResult{Path: a.Path, External: true}, nil // the sandbox's to judge
+			return api.OnResolveResult{Path: a.Path, External: true}, nil // the sandbox decides about it
 		}
-		r.mu.Lock() // esbuild asks from several goroutines
+		r.mu.Lock() // esbuild calls this from several goroutines
 		r.asked++
 		r.mu.Unlock()
 		path, err := r.file(a)
@@ -156,8 +156,8 @@ func (r *resolver) setup(b api.PluginBuild) {
 		}
 		return api.OnResolveResult{Path: path, PluginData: checked{}}, nil
 	})
-	// For a path that is only made while the code runs, esbuild takes along all files that it may turn out to name,
-	// without asking: keys in apis/*/config.json too.
+	// For a path that the code computes, esbuild includes all files that could match, without asking. That could include
+	// keys in apis/*/config.json.
 	b.OnLoad(api.OnLoadOptions{Filter: ".*"}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
 		if _, ok := a.PluginData.(checked); !ok {
 			return api.OnLoadResult{}, errComputed
@@ -171,12 +171,12 @@ func (r *resolver) setup(b api.PluginBuild) {
 	})
 }
 
-// checked marks a path that file has found.
+// checked marks a path that file has checked.
 type checked struct{}
 
 var errComputed = errors.New("an import whose path is made while the code runs; want one with the file's whole name")
 
-// loader is how esbuild reads a module.
+// loader returns esbuild's loader for a module.
 func loader(path string) api.Loader {
 	if strings.HasSuffix(path, "ts") {
 		return api.LoaderTS
@@ -184,17 +184,19 @@ func loader(path string) api.Loader {
 	return api.LoaderJS
 }
 
-// mapComment is how a comment names a source map.
+// mapComment matches a comment that names a source map.
 var mapComment = regexp.MustCompile(`([/*][#@] sourceMappingURL)=`)
 
-// unmapped is code whose comments name no source map, which esbuild would read: whatever file or device it is.
+// unmapped removes the names of source maps from comments, because esbuild would read any file or device that they
+// name.
 func unmapped(code string) string { return mapComment.ReplaceAllString(code, "$1:") }
 
-// file is the file of an import.
+// file returns the file of an import.
 func (r *resolver) file(a api.OnResolveArgs) (string, error) {
 	if len(a.With) > 0 {
 		return "", errors.New("an import with attributes; only modules are taken along, not data: put it into a module")
 	}
+	// Links are resolved before the checks: a link in the folder could lead to any file.
 	path, err := filepath.EvalSymlinks(filepath.Join(a.ResolveDir, filepath.FromSlash(a.Path)))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", errors.New("no such file; want the file's whole name, e.g. \"./lib.ts\"")

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// places leads from places in bundled code to those in the files it was made of.
+// places maps places in bundled code to places in the original files.
 type places struct {
 	sources []string
 	lines   [][]mark // by line of the bundled code, in the order of columns
 }
 
-// mark says where the code from a column on comes from. All numbers begin at 0.
+// mark is the origin of the code from a column on. All numbers start at 0.
 type mark struct{ column, source, line, from int }
 
-// newPlaces reads a source map, https://tc39.es/ecma426/.
+// newPlaces parses a source map, https://tc39.es/ecma426/.
 func newPlaces(data []byte) (*places, error) {
 	var m struct {
 		Sources  []string `json:"sources"`
@@ -30,7 +30,7 @@ func newPlaces(data []byte) (*places, error) {
 		return nil, fmt.Errorf("reading a source map: %w", err)
 	}
 	p := &places{sources: m.Sources}
-	var at mark // every number but the column counts on from the last mark
+	var at mark // all numbers except the column are relative to the last mark
 	for text := range strings.SplitSeq(m.Mappings, ";") {
 		var line []mark
 		at.column = 0
@@ -43,7 +43,7 @@ func newPlaces(data []byte) (*places, error) {
 				continue
 			}
 			at.column += n[0]
-			if len(n) < 4 { // it comes from no file
+			if len(n) < 4 { // generated code without an original
 				continue
 			}
 			at.source, at.line, at.from = at.source+n[1], at.line+n[2], at.from+n[3]
@@ -57,11 +57,11 @@ func newPlaces(data []byte) (*places, error) {
 	return p, nil
 }
 
-// digits are those of Base64, six bits each.
+// digits are the digits of Base64, six bits each.
 const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// numbers reads numbers of variable length: digits of five bits, the lowest first, of which a sixth bit says that more
-// follow; the lowest bit of a number is its sign.
+// numbers parses variable-length numbers. Each digit has five bits, the lowest first, and a sixth bit that is set if
+// more digits follow. The lowest bit of a number is its sign.
 func numbers(text string) ([]int, error) {
 	var out []int
 	value, shift := 0, 0
@@ -83,10 +83,10 @@ func numbers(text string) ([]int, error) {
 	return out, nil
 }
 
-// inMain are places in the code that was sent, as errors name them.
+// inMain matches a place in the sent code, as errors name it.
 var inMain = regexp.MustCompile(`file:///code/main\.ts:(\d{1,9}):(\d{1,9})`)
 
-// originals replaces places in the bundled code by those in the files, from 1 as everywhere.
+// originals replaces places in the bundled code by places in the files, counted from 1.
 func (p *places) originals(text string) string {
 	return inMain.ReplaceAllStringFunc(text, func(found string) string {
 		m := inMain.FindStringSubmatch(found)

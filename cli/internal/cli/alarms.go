@@ -91,7 +91,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 	return c
 }
 
-// frozenSessions are the names of those that are frozen, each once.
+// frozenSessions returns the names of the frozen sessions, each once.
 func frozenSessions(list []operatorapi.Alarm) []string {
 	var names []string
 	for _, a := range list {
@@ -102,7 +102,7 @@ func frozenSessions(list []operatorapi.Alarm) []string {
 	return names
 }
 
-// printAlarm prints a line for an alarm, and a second one while its session is frozen.
+// printAlarm prints a line for an alarm, and a second line while its session is frozen.
 func printAlarm(w io.Writer, a operatorapi.Alarm) {
 	title, text := alarmTexts(a)
 	fmt.Fprintf(w, "%s  %s: %s\n", a.At.Local().Format("2006-01-02 15:04:05"), title, text)
@@ -112,14 +112,16 @@ func printAlarm(w io.Writer, a operatorapi.Alarm) {
 	}
 }
 
-// alarmTexts are the title and the text of an alarm. Host and client are texts of others.
+// alarmTexts returns the title and the text of an alarm. The host comes from code and the client's name from the
+// client.
 func alarmTexts(a operatorapi.Alarm) (title, text string) {
 	what := strings.TrimSpace(a.Method + " " + a.Host)
+	// visible.Line removes control characters: code must not be able to write to the terminal.
 	return "Code was about to send " + visible.Line(a.What()),
 		visible.Line(fmt.Sprintf("%s, in the %s, run %s", what, a.In, a.Run))
 }
 
-// watchAlarms prints each alarm that comes after those of known.
+// watchAlarms prints each alarm that is newer than those in known.
 func watchAlarms(
 	ctx context.Context, e *Env, op operatorapi.Client, known []operatorapi.Alarm, notify string,
 ) error {
@@ -140,6 +142,7 @@ func watchAlarms(
 			}
 			return err
 		}
+		// The list has the latest first; a watcher reads in the order of time.
 		slices.Reverse(list)
 		for _, a := range list {
 			if a.Number <= last {

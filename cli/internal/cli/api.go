@@ -97,7 +97,7 @@ document, and as a rule hosts and the way to authenticate.`,
 	return c
 }
 
-// documentFlags declares the flags that say which document describes an API.
+// documentFlags declares the flags that name the document of an API.
 func (o *apiOptions) documentFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&o.openapi, "openapi", "", "`FILE|URL|-` of an OpenAPI or Swagger document")
@@ -110,7 +110,7 @@ func (o *apiOptions) documentFlags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("openapi", "graphql", "google")
 }
 
-// changeCommands are the commands of api and of mcp that switch on, switch off and remove.
+// changeCommands returns the commands of api and mcp that switch an API on or off or remove it.
 func (o *apiOptions) changeCommands(e *Env, group, noun string) []*cobra.Command {
 	activate := func(on bool) func(context.Context, *Env, string) error {
 		return func(ctx context.Context, e *Env, name string) error { return o.activate(ctx, e, name, on) }
@@ -125,7 +125,7 @@ func (o *apiOptions) changeCommands(e *Env, group, noun string) []*cobra.Command
 	}
 }
 
-// nameCommand is a command of api or mcp, such as "api edit", with the NAME of an API as its argument.
+// nameCommand returns a command of api or mcp, such as "api edit", whose argument is the NAME of an API.
 func nameCommand(e *Env, path, short string, run func(context.Context, *Env, string) error) *cobra.Command {
 	_, verb, _ := strings.Cut(path, " ")
 	return &cobra.Command{
@@ -148,7 +148,7 @@ type apiOptions struct {
 	none                                bool // --token none
 }
 
-// variable reads --var.
+// variable parses --var.
 func (o *apiOptions) variable(s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -158,7 +158,7 @@ func (o *apiOptions) variable(s string) error {
 	return nil
 }
 
-// public is what of an API may be shown.
+// public returns the parts of an API that may be shown: no credential values.
 func public(a *catalog.API) controlapi.InspectedAPI {
 	p := controlapi.InspectedAPI{Active: a.Active, API: controlapi.API{
 		Name: a.Name, Description: a.Description,

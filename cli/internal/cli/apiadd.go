@@ -18,6 +18,7 @@ import (
 // add writes an API: from a document, from the example of its name, or from flags and answers.
 func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 	if strings.ContainsAny(name, ":.") {
+		// The user has probably given a host instead of a name.
 		if hosts, err := hostsOf(name); err == nil {
 			return usageError("%q is a host, and an API has a name too: codeforge api add NAME --domain %s",
 				name, strings.Join(hosts, ","))
@@ -52,7 +53,7 @@ func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 	return o.finish(ctx, e, newPrompter(e), entry)
 }
 
-// plain reports whether no flag says what the API is.
+// plain reports whether no flag describes the API.
 func (o *apiOptions) plain() bool {
 	return len(o.domains)+len(o.tokens)+len(o.surfaces)+len(o.restrict) == 0 && o.description == "" && o.reference == "" &&
 		!o.readOnly
@@ -73,7 +74,7 @@ func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text [
 	return o.wrote(ctx, e, name, path, warnings, err)
 }
 
-// ask prompts for what the flags leave out, and checks each answer at once.
+// ask prompts for everything that the flags omit, and checks each answer at once.
 func (o *apiOptions) ask(ctx context.Context, e *Env, name string) (apidir.Entry, error) {
 	in := newPrompter(e)
 	entry := apidir.Entry{
@@ -112,7 +113,7 @@ func (o *apiOptions) ask(ctx context.Context, e *Env, name string) (apidir.Entry
 	return entry, nil
 }
 
-// checkFlags checks what the flags say before anything is asked: an answer that was typed for nothing would hurt.
+// checkFlags checks the flags before the first question, so that a mistake in a flag does not waste the user's answers.
 func (o *apiOptions) checkFlags(entry *apidir.Entry) error {
 	var err error
 	if len(entry.Domains) > 0 {
@@ -133,7 +134,7 @@ func (o *apiOptions) checkFlags(entry *apidir.Entry) error {
 	return nil
 }
 
-// tokensOf checks a list of token names, which is empty for none.
+// tokensOf checks a list of token names. The word "none" becomes an empty list.
 func tokensOf(s string) (string, error) {
 	if s == "none" {
 		return "", nil
@@ -154,7 +155,7 @@ func surfacesOf(s string) (string, error) {
 	return s, nil
 }
 
-// askMore prompts for what has a default.
+// askMore prompts for the fields that have a default.
 func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Entry) error {
 	var err error
 	if entry.Description == "" {
@@ -204,7 +205,7 @@ func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Ent
 	return nil
 }
 
-// answerProblem is what is wrong with an answer, without the file and the field that it would be in.
+// answerProblem returns the problem of an answer without its file and field, which the user has not seen.
 func answerProblem(err error) error {
 	var bad *apidir.InvalidError
 	if !errors.As(err, &bad) {
@@ -215,11 +216,12 @@ func answerProblem(err error) error {
 	return errors.New("found " + p.String())
 }
 
-// hostsOf are the hosts of a list of names and URLs.
+// hostsOf returns the hosts in a list of names and URLs.
 func hostsOf(s string) ([]string, error) {
 	var out []string
 	for _, text := range list(s) {
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			// A name without a port already means these two.
 			if text = u.Host; u.Port() == "443" || u.Port() == "80" {
 				text = u.Hostname()
 			}
@@ -240,14 +242,16 @@ func hostsOf(s string) ([]string, error) {
 	return out, nil
 }
 
-// readOnly are the methods of --read-only.
+// readOnly returns the methods of --read-only.
 func readOnly() []string { return []string{"GET", "HEAD"} }
 
-// finish checks an entry before its credentials are typed, asks for them, and writes it.
+// finish checks an entry, asks for its credentials, and writes it. The check comes first, so that no credential is
+// typed in vain.
 func (o *apiOptions) finish(ctx context.Context, e *Env, in prompter, entry apidir.Entry) error {
 	trial := entry
 	trial.Credentials = slices.Clone(entry.Credentials)
 	for i := range trial.Credentials {
+		// Check loads the entry, so each credential needs a valid value, and another one than the rest.
 		trial.Credentials[i].Value = secret.New(fmt.Sprintf("not-typed-yet-%d", i))
 	}
 	if err := apidir.Check(o.apis, trial); err != nil {
@@ -265,7 +269,7 @@ func (o *apiOptions) finish(ctx context.Context, e *Env, in prompter, entry apid
 	return o.wrote(ctx, e, entry.Name, path, warnings, err)
 }
 
-// wrote says what was written.
+// wrote prints the result of writing an API.
 func (o *apiOptions) wrote(ctx context.Context, e *Env, name, path string, warnings catalog.Problems, err error) error {
 	if err != nil {
 		return err
@@ -281,5 +285,5 @@ func (o *apiOptions) wrote(ctx context.Context, e *Env, name, path string, warni
 	return nil
 }
 
-// defaultToken is the usual token name of an API.
+// defaultToken returns the usual token name of an API.
 func defaultToken(api string) string { return document.TokenName(api, "AUTH_TOKEN") }

@@ -18,6 +18,7 @@ func (o *apiOptions) activate(ctx context.Context, e *Env, name string, on bool)
 		return err
 	}
 	state := map[bool]string{true: "on", false: "off: its hosts are closed"}[on]
+	// The file is written, but only the running CodeForge opens or closes hosts.
 	if o.loads(ctx, e, name, on) == notLoaded {
 		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
 			"that yet; codeforge check and codeforge status say more"
@@ -50,7 +51,7 @@ func (o *apiOptions) remove(ctx context.Context, e *Env, name string) error {
 	return err
 }
 
-// edit opens config.json in the user's editor, and checks it afterwards.
+// edit opens config.json in the user's editor, and checks the file afterwards.
 func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
 	file, err := apidir.File(o.apis, name)
 	if err != nil {
@@ -68,7 +69,7 @@ func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
 	return o.check(ctx, e, name)
 }
 
-// testAll tries one API, or all that are active.
+// testAll tests one API or, without a name, all active APIs.
 func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 	if name != "" {
 		return o.test(ctx, e, name)
@@ -77,6 +78,7 @@ func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 	var failed error
 	tried := 0
 	for _, a := range cat.APIs() {
+		// An MCP server without hosts has no address to request.
 		if !a.Active || a.Server != nil && len(a.Hosts) == 0 {
 			continue
 		}

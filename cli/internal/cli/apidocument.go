@@ -23,7 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// described is the flag that says which document describes an API, and its value. Both are empty without one.
+// described returns the flag that names the document of an API, and its value. Both are empty if no such flag is set.
 func (o *apiOptions) described() (flagName, from string) {
 	for _, f := range [][2]string{{"--openapi", o.openapi}, {"--graphql", o.graphql}, {"--google", o.google}} {
 		if f[1] != "" {
@@ -33,7 +33,7 @@ func (o *apiOptions) described() (flagName, from string) {
 	return "", ""
 }
 
-// read reads and imports a document in the language of a flag. Without a flag it is OpenAPI, or Google's.
+// read reads and imports a document in the language of a flag. Without a flag, the document is OpenAPI's or Google's.
 func (o *apiOptions) read(ctx context.Context, e *Env, flagName, from string, with document.Options) (
 	document.Source, *document.Document, error,
 ) {
@@ -82,7 +82,7 @@ func importText(flagName string, text []byte, with document.Options) (*document.
 	return openapi.FromTree(root, with)
 }
 
-// addDocument adds an API that a document describes.
+// addDocument adds an API from its document.
 func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, from string) error {
 	in := newPrompter(e)
 	if from == "-" && in.terminal {
@@ -103,7 +103,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 		out = e.Stderr
 	}
 	describe(out, name, doc)
-	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used standard input up
+	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used up standard input
 		tty, err := os.Open(terminalDevice)
 		if err != nil {
 			return errors.New("the document came by standard input, so the credential cannot; want a file or a URL, or " +
@@ -114,6 +114,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 		with.Stdin = tty
 		in = newPrompter(&with)
 	}
+	// Hosts are chosen before the credential is typed: it may go to each of them.
 	if err := o.chooseHosts(ctx, in, out, doc); err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	return nil
 }
 
-// methods are those that operations may have, or nil for all.
+// methods returns the methods that operations may have, or nil for all.
 func (o *apiOptions) methods() []string {
 	if o.readOnly {
 		return readOnly()
@@ -146,7 +147,7 @@ func (o *apiOptions) methods() []string {
 	})
 }
 
-// entry is the config.json of an imported document.
+// entry returns the config.json of an imported document.
 func (o *apiOptions) entry(name string, doc *document.Document) apidir.Entry {
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: doc.Hosts, Reference: o.reference, Restricted: o.restrict,
@@ -168,7 +169,7 @@ func (o *apiOptions) entry(name string, doc *document.Document) apidir.Entry {
 	return entry
 }
 
-// render is the text of operations.jsonl.
+// render returns the text of operations.jsonl.
 func render(doc *document.Document) ([]byte, error) {
 	var b bytes.Buffer
 	w, err := operation.NewWriter(&b, doc.Head)
@@ -185,7 +186,7 @@ func render(doc *document.Document) ([]byte, error) {
 	return b.Bytes(), w.Close()
 }
 
-// describe says what was found in a document.
+// describe prints a summary of a document.
 func describe(out io.Writer, name string, doc *document.Document) {
 	fmt.Fprintf(out, "%s: %s, %s, %s\n", visible.Line(name), visible.Line(doc.Kind),
 		count(len(doc.Operations), "operation"), count(len(doc.Types), "type"))
@@ -209,7 +210,7 @@ func describe(out io.Writer, name string, doc *document.Document) {
 
 func kilobytes(n int) string { return fmt.Sprintf("%d KB", (n+999)/1000) }
 
-// update reads an API's document again. Hosts, credentials and all else in config.json stay as they are.
+// update reads an API's document again. It changes neither hosts nor credentials nor other fields of config.json.
 func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	_, cat := inspect(e, o.apis)
 	a := cat.API(name)
@@ -228,6 +229,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	options := document.Options{Name: name, Server: old.Server, Scheme: openapi.None, Methods: allowedMethods(a.Methods)}
+	// The source may be a file: only the old head says that it is GraphQL.
 	if old.GraphQL && flagName == "" {
 		flagName = "--graphql"
 		if len(had) > 0 && had[0].Path != "/" {
@@ -241,9 +243,11 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
+	// The user may have renamed tokens, so the imported ones stay.
 	doc.Head.Auth = old.Auth
 	kept, closed := doc.Operations[:0], map[string]bool{}
 	for _, l := range doc.Operations {
+		// A new document must not open hosts: their operations are left out.
 		if host := serverHost(l.Server); host != "" && !covered(a.Hosts, host) {
 			closed[host] = true
 			continue
@@ -273,7 +277,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	for host := range closed {
 		fmt.Fprintf(e.Stdout, "  note  operations at %s were left out: it is not in \"domains\"\n", visible.Line(host))
 	}
-	if !doc.Head.GraphQL { // a schema names no host
+	if !doc.Head.GraphQL { // a GraphQL schema names no host
 		fresh, err := importText(flagName, source.Text, document.Options{Name: name, Base: source.URL, Vars: o.vars})
 		if err == nil {
 			o.changed(e.Stdout, a, old, fresh)
@@ -285,7 +289,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	return nil
 }
 
-// changed says where a document asks for more than config.json gives.
+// changed prints the hosts and credentials that a document needs and config.json lacks.
 func (o *apiOptions) changed(out io.Writer, a *catalog.API, old operation.Head, doc *document.Document) {
 	for _, host := range doc.Hosts {
 		if !covered(a.Hosts, host) {
@@ -302,7 +306,8 @@ func (o *apiOptions) changed(out io.Writer, a *catalog.API, old operation.Head, 
 	}
 }
 
-// serverHost is the host of a server's URL, as config.json writes it, or empty.
+// serverHost returns the host of a server's URL, in the form of config.json. It returns "" for "", and "?" for an
+// invalid URL, which no pattern covers.
 func serverHost(server string) string {
 	if server == "" {
 		return ""
@@ -322,7 +327,7 @@ func covered(patterns []catalog.HostPattern, host string) bool {
 	})
 }
 
-// allowedMethods are the methods that an API allows, or nil for all.
+// allowedMethods returns the methods that an API allows, or nil for all.
 func allowedMethods(m catalog.Methods) []string {
 	if m.Allowed == nil && len(m.Restricted) == 0 {
 		return nil
@@ -357,7 +362,7 @@ func readOperations(path string) (operation.Head, []operation.Line, error) {
 	}
 }
 
-// compare counts the operations that are new and those that are gone. Those of GraphQL have one path and differ by ID.
+// compare counts the new and the removed operations. GraphQL's operations share one path and differ by ID.
 func compare(before, after []operation.Line, graphQL bool) (added, gone int) {
 	have := map[string]int{}
 	key := func(l operation.Line) string {

@@ -12,14 +12,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// step is what one rule does with a request.
+// step is the result of one rule for a request.
 type step struct {
 	Rule string `json:"rule"`
-	// Result is "no match", "match", "depends on the body", or why the request cannot be judged.
+	// Result is "no match", "match", "depends on the body", or the reason why the rule cannot be evaluated.
 	Result string `json:"result"`
 }
 
-// explanation is what decides on a request to one API.
+// explanation describes the decision on a request to one API.
 type explanation struct {
 	API    string `json:"api"`
 	Method string `json:"method"`
@@ -27,17 +27,18 @@ type explanation struct {
 	Steps  []step `json:"rules,omitempty"`
 	// Verdict is "allowed", "refused", or "depends on the body".
 	Verdict string `json:"verdict"`
-	// Why names what decided.
+	// Why names the rule or setting that decided.
 	Why string `json:"why"`
 }
 
 const dependsOnBody = "depends on the body"
 
-// explain tells what the configuration of an API says of a method and a path.
+// explain prints the decision of an API's configuration on a method and a path.
 func (o *apiOptions) explain(e *Env, name, method, path string) error {
 	if !strings.HasPrefix(path, "/") && method != callMethod {
 		return usageError("api explain: the path begins with /, e.g. codeforge api explain %s %s /v1/items", name, method)
 	}
+	// Query and body are unread here: a rule on them counts as "depends on the body".
 	path, _, _ = strings.Cut(path, "?")
 	_, cat := inspect(e, o.apis)
 	a := cat.API(name)
@@ -60,7 +61,7 @@ func (o *apiOptions) explain(e *Env, name, method, path string) error {
 	return nil
 }
 
-// explainRequest judges in the order in which the proxy does.
+// explainRequest decides in the proxy's order.
 func explainRequest(a *catalog.API, method, path string) explanation {
 	x := explanation{API: a.Name, Method: method, Path: path, Verdict: "refused"}
 	switch {
@@ -92,7 +93,7 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 // callMethod stands for a call of an MCP server's tool.
 const callMethod = "CALL"
 
-// call tells what is said of calls of a tool, whose name is the path.
+// call explains the decision on calls of the tool whose name is the path.
 func (x *explanation) call(a *catalog.API) {
 	named := func(glob string) bool { return toolname.Match(glob, x.Path) }
 	switch {
@@ -113,6 +114,7 @@ func (x *explanation) call(a *catalog.API) {
 
 func (x *explanation) byRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
 	depends := ""
+	// Each rule is evaluated alone, because Decide returns only the rule that decides.
 	for i, r := range rules {
 		matched, err := decide(rules[i : i+1])
 		s := step{Rule: r.String(), Result: "no match"}

@@ -15,9 +15,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// chooseHosts leaves in a document only the hosts that the user opens: that of its first server and its neighbours
-// under one registered domain, those of --domain, and of the others those that the user says yes to, one by one.
-// Whoever wrote the document could name any host, and code may send the credential to each that is open.
+// chooseHosts removes from a document all hosts that the user does not open. These stay open: the hosts under the first
+// server's registered domain, those of --domain, and those that the user confirms one by one. The author of a document
+// could name any host, and code may send the credential to every open host.
 func (o *apiOptions) chooseHosts(ctx context.Context, in prompter, out io.Writer, doc *document.Document) error {
 	main := registered(serverHost(doc.Head.Server))
 	var open []string
@@ -49,7 +49,7 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in prompter, out io.Writer
 	return nil
 }
 
-// registered is the domain that somebody has registered for a host, or the host where there is none.
+// registered returns the registered domain of a host (public suffix plus one label), or the host if it has none.
 func registered(host string) string {
 	u := url.URL{Host: host}
 	name := u.Hostname()

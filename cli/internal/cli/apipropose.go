@@ -17,28 +17,28 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-// proposal is what runs did with an API, as rules.
+// proposal describes an API's past requests as rules.
 type proposal struct {
 	API      string    `json:"api"`
 	Since    time.Time `json:"since,omitzero"`
 	Requests int       `json:"requests"`
 	Runs     int       `json:"runs"`
-	// Rules are those that permit what was served, the most used ones first.
+	// Rules are the rules that permit the served requests, the most used first.
 	Rules []proposedRule `json:"rules"`
-	// Now are the rules in force, with how many of the requests each decides on by method and path.
+	// Now are the current rules, each with the number of requests that it decides by method and path.
 	Now []proposedRule `json:"now,omitempty"`
-	// Unused are the places of token names in which none was put.
+	// Unused are the places of token names in which the proxy never swapped one.
 	Unused []string `json:"unused,omitempty"`
 }
 
-// proposedRule is a rule, and how many requests it is for.
+// proposedRule is a rule and the number of its requests.
 type proposedRule struct {
 	Rule     json.RawMessage `json:"rule,omitempty"`
 	Text     string          `json:"text"`
 	Requests int             `json:"requests"`
 }
 
-// propose shows rules that permit what runs did, beside those in force. Nothing is changed.
+// propose shows rules that permit the recorded requests beside the current rules. It changes nothing.
 func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 	_, cat := inspect(e, o.apis)
 	a := cat.API(name)
@@ -73,7 +73,7 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 	return nil
 }
 
-// propose makes the rules for requests that were served.
+// propose makes the rules for served requests.
 func propose(a *catalog.API, list []controlapi.Exchange) proposal {
 	p := proposal{API: a.Name, Requests: len(list), Rules: []proposedRule{}}
 	runs, used := map[string]bool{}, map[string]bool{}
@@ -89,7 +89,7 @@ func propose(a *catalog.API, list []controlapi.Exchange) proposal {
 		if err != nil {
 			continue
 		}
-		if !strings.Contains(u.Path, "*") { // which in a rule stands for more than was requested
+		if !strings.Contains(u.Path, "*") { // in a rule, "*" would match more than the request
 			counts[route{x.Method, u.EscapedPath()}]++
 		}
 		if r, err := catalog.Decide(a.Rules, x.Method, u.EscapedPath(), nil); err == nil && r != nil {
@@ -124,14 +124,14 @@ func propose(a *catalog.API, list []controlapi.Exchange) proposal {
 	return p
 }
 
-// route is a method and a path, in which "*" stands for a segment.
+// route is a method and a path in which "*" stands for a segment.
 type route struct{ method, path string }
 
-// manyValues is how many values of a segment make it one that varies.
+// manyValues is the number of different values from which a segment counts as variable.
 const manyValues = 3
 
-// templates sums up requests by the shape of their paths: segments that look like ids, and those of which there are
-// manyValues different ones, become "*".
+// templates groups requests by the shape of their paths. Segments that look like ids become "*", and so do segments
+// with at least manyValues different values.
 func templates(counts map[route]int) map[route]int {
 	out := map[route]int{}
 	longest := 0
@@ -145,8 +145,9 @@ func templates(counts map[route]int) map[route]int {
 		}
 		out[route{r.method, strings.Join(segments, "/")}] += n
 	}
+	// The second pass joins routes that differ in one segment, from left to right.
 	for at := range longest {
-		values := map[route][]route{} // by what they have in common
+		values := map[route][]route{} // by their common route
 		for r := range out {
 			segments := strings.Split(r.path, "/")
 			if at == 0 || at >= len(segments) || segments[at] == "" {
@@ -171,8 +172,8 @@ func templates(counts map[route]int) map[route]int {
 	return maps.Clone(out)
 }
 
-// isID reports whether a segment of a path looks like an identifier: a number, hexadecimal digits, or letters with
-// digits among them that are too long for a word and its version.
+// isID reports whether a path segment looks like an identifier: a number, hexadecimal digits, or letters with digits
+// that are too long for a word and its version.
 func isID(s string) bool {
 	const least = 8
 	digits, hex := 0, 0

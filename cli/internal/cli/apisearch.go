@@ -7,7 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// search prints what a model gets for a question, or why.
+// search prints a model's search results for a query, or why each was found.
 func (o *apiOptions) search(ctx context.Context, e *Env, query string) error {
 	s, err := o.target.connect(ctx, e)
 	if err != nil {

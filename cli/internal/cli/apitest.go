@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/probe"
 )
 
-// test tries one API through the running CodeForge.
+// test tests one API through the running CodeForge.
 func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	found, cat := inspect(e, o.apis)
 	a := cat.API(name)
@@ -59,8 +59,8 @@ func publicAPI(a *catalog.API) controlapi.API {
 	return p
 }
 
-// findRunning returns the API as the running CodeForge has loaded it, or as its file has it if CodeForge does not
-// answer.
+// findRunning returns the API as the running CodeForge has loaded it. If CodeForge does not answer, it returns the API
+// of the file.
 func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (controlapi.API, error) {
 	own := publicAPI(a)
 	op, _, isLocal, err := server.Operator(ctx, c)

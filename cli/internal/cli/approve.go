@@ -114,7 +114,7 @@ func decide(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a a
 	return failed
 }
 
-// decided says what follows from a decision.
+// decided describes the effect of a decision.
 func decided(h approvalapi.Held, approve bool) string {
 	what := fmt.Sprintf("%s %s %s", h.ID, visible.Line(h.Method), visible.Line(h.URL))
 	switch {
@@ -131,7 +131,7 @@ func decided(h approvalapi.Held, approve bool) string {
 		"have the code run again."
 }
 
-// askEach shows what waits and asks about each.
+// askEach shows each held request and asks about it.
 func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) error {
 	p := newPrompter(e)
 	if !p.terminal {
@@ -147,9 +147,11 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			if asked[h.ID] || h.Approved {
 				continue
 			}
+			// A request that the user left for later must not be shown again every second.
 			asked[h.ID] = true
 			printHeld(e, e.Stderr, h)
 			wider := "in this run [p]ath: all of this method and path, [r]ule: all of this rule; "
+			// The wider scopes end with a run, and this request belongs to none.
 			if !controlapi.OfRun(h.Run) {
 				wider = ""
 			}
@@ -159,7 +161,7 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			}
 			if a, ok := answers[answer]; ok {
 				if err := decide(ctx, e, c, []string{h.ID}, a); err != nil {
-					fmt.Fprintln(e.Stderr, err) // it may have ended meanwhile
+					fmt.Fprintln(e.Stderr, err) // the request may have expired meanwhile
 				}
 			}
 		}
@@ -177,7 +179,7 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 	}
 }
 
-// answers are those that decide.
+// answers maps the first letter of an answer to the decision; other letters decide nothing.
 var answers = map[string]approvalapi.Answer{
 	"y": {Approve: true}, "p": {Approve: true, Scope: approvalapi.ScopePath},
 	"r": {Approve: true, Scope: approvalapi.ScopeRule}, "n": {},
@@ -193,8 +195,8 @@ func anyAnswer(s string) (string, error) {
 	return "", errors.New("want y, p, r, n or l")
 }
 
-// printHeld shows a request: what decides about it first, what the code wrote last. Nothing of the code's reaches the
-// terminal as it is.
+// printHeld shows a request: the facts of the decision first, text of the code last. All text of the code is escaped
+// for the terminal.
 func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
 	p := newPainter(e, w)
 	state := "its run waits"
@@ -230,7 +232,7 @@ func printBody(w *terminal.Stream, of, body string, width int) {
 	}
 	shown, how := body, ""
 	var indented bytes.Buffer
-	if json.Indent(&indented, []byte(body), "", "  ") == nil { // which changes spaces only
+	if json.Indent(&indented, []byte(body), "", "  ") == nil { // it changes only white space
 		shown, how = indented.String(), ", its lines broken anew"
 	}
 	for line := range strings.Lines(shown) {
@@ -239,8 +241,8 @@ func printBody(w *terminal.Stream, of, body string, width int) {
 	fmt.Fprintf(w, "    (the whole body of %s, %d bytes%s)\n", of, len(body), how)
 }
 
-// shownLines is a line of a request, each of its lines on a terminal of this width behind a prefix: else what does not
-// fit would begin where CodeForge's own words do. Width 0: it is no terminal.
+// shownLines breaks a line of a request at the width of the terminal and puts prefix before each part. Without the
+// prefix, a wrapped part would look like CodeForge's own text. Width 0 means that the output is not a terminal.
 func shownLines(prefix, text string, width int) string {
 	text = visible.Line(text)
 	room := max(width-len(prefix)-1, 20)
@@ -251,7 +253,7 @@ func shownLines(prefix, text string, width int) string {
 			n = 0
 			for columns := 0; n < len(text); {
 				r, size := utf8.DecodeRuneInString(text[n:])
-				if columns += 1 + min(1, int(r)/0x1100); columns > room { // wide letters begin there
+				if columns += 1 + min(1, int(r)/0x1100); columns > room { // wide characters start at U+1100
 					break
 				}
 				n += size

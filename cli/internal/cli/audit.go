@@ -72,7 +72,7 @@ type auditOptions struct {
 	otlp, json              bool
 }
 
-// query selects the records of --since and --run.
+// query returns the record filter of --since and --run.
 func (o *auditOptions) query() (ledger.Query, error) {
 	since, err := parseSince(o.since, time.Now())
 	return ledger.Query{Since: since, Run: o.run}, err
@@ -101,12 +101,13 @@ func (o *auditOptions) export(_ context.Context, e *Env, src ledger.Source) erro
 	return errors.Join(err, w.Flush())
 }
 
-// source is the ledger: the running proxy's, or that of a state directory in which nothing runs.
+// source returns the ledger: the running proxy's, or that of a state directory without a running CodeForge.
 func (o *auditOptions) source(ctx context.Context, e *Env) (ledger.Source, error) {
 	conf, err := o.target.config(e)
 	if err != nil {
 		return nil, err
 	}
+	// Without a running proxy the ledger is read from its files.
 	if _, running := conf.State.Running(); running != nil && conf.URL == "" && conf.State.Exists() {
 		if names, err := ledger.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
 			return ledger.Dir(conf.State.Join("audit")), nil
@@ -116,7 +117,7 @@ func (o *auditOptions) source(ctx context.Context, e *Env) (ledger.Source, error
 	return ledger.Remote{HTTP: c.HTTP}, err
 }
 
-// verify verifies, and compares with every checkpoint that can be had.
+// verify verifies the ledger, and compares it with all available checkpoints from elsewhere.
 func (o *auditOptions) verify(ctx context.Context, e *Env, src ledger.Source) error {
 	known, err := o.known(ctx, e)
 	if err != nil {
@@ -129,7 +130,7 @@ func (o *auditOptions) verify(ctx context.Context, e *Env, src ledger.Source) er
 	return shown(e, o.json, r, len(r.Findings) == 0, func() { printReport(e, r) })
 }
 
-// known are the checkpoints from elsewhere.
+// known returns the checkpoints from elsewhere.
 func (o *auditOptions) known(ctx context.Context, e *Env) ([]ledger.Known, error) {
 	var known []ledger.Known
 	for _, line := range o.checkpoints {
@@ -159,11 +160,11 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]ledger.Known, error
 	return append(known, o.ofReceipts(ctx, e)...), nil
 }
 
-// maxReceipts is how many receipts are compared with, the latest ones.
+// maxReceipts limits the number of receipts that verify compares, from the latest.
 const maxReceipts = 100_000
 
-// ofReceipts are the checkpoints in the receipts that mcp-server keeps, which cannot write the ledger. There may be
-// none.
+// ofReceipts returns the checkpoints in mcp-server's receipts. mcp-server cannot write the ledger, so a forged ledger
+// does not match them. Receipts are optional: errors end the list.
 func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
 	var known []ledger.Known
 	rec, err := openRecord(ctx, e, o.target)
@@ -212,7 +213,7 @@ func printReport(e *Env, r ledger.Report) {
 	fmt.Fprintf(e.Stdout, "    it fits %s from elsewhere\n", count(r.Compared, "checkpoint"))
 }
 
-// decisionLine is what a person decided.
+// decisionLine describes a person's decision.
 func decisionLine(d ledger.Decision) string {
 	what := visible.Line(d.Method) + " " + visible.Line(d.URL)
 	if d.Plan != "" {

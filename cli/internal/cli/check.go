@@ -37,12 +37,13 @@ func checkCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// inspect reads .env and the APIs.
+// inspect reads .env and the APIs, and returns all mistakes and warnings.
 func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 	var found []finding
 	w, err := readVariables(e)
 	if err != nil {
 		found = append(found, finding{Severity: "error", File: dotenvFile, Text: err.Error()})
+		// The checks below still run, with the defaults.
 		w.values = map[string]string{}
 	}
 	var mistakes settings.Error
@@ -55,9 +56,10 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		}
 	}
 	found = append(found, misspelt(e)...)
-	if !e.inContainer() { // which has its own paths
+	if !e.inContainer() { // a container has other paths
 		found = append(found, missing(w)...)
 	}
+	// In a container only the proxy sees the folder.
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
 		if e.inContainer() {
 			more, cat := inspectProxy(e)
@@ -95,9 +97,9 @@ func inspectTenants(w variables, cat *catalog.Catalog) []finding {
 	return found
 }
 
-// misspelt warns of variables in .env that were most likely meant to be settings.
+// misspelt warns of variables in .env that look like misspelt settings.
 func misspelt(e *Env) []finding {
-	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // what is wrong with it, inspect has reported
+	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // inspect has reported its errors
 	var found []finding
 	for _, m := range settings.Misspelt(file) {
 		found = append(found, finding{
@@ -108,7 +110,7 @@ func misspelt(e *Env) []finding {
 	return found
 }
 
-// missing reports files and folders that settings name and that are not there.
+// missing reports files and folders that settings name but that do not exist.
 func missing(w variables) []finding {
 	var found []finding
 	for _, s := range []struct {
@@ -145,7 +147,7 @@ func missing(w variables) []finding {
 	return found
 }
 
-// inspectProxy asks the proxy, the only container that sees apis/, for what it loaded and what is wrong with it.
+// inspectProxy asks the proxy, the only container that sees apis/, for the loaded APIs and their problems.
 func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
 	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
 	defer cancel()
@@ -172,10 +174,10 @@ func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
 	return got.Problems, catalog.Of(apis)
 }
 
-// inspectTime is how long the proxy may take to answer.
+// inspectTime limits the proxy's time to answer.
 const inspectTime = 10 * time.Second
 
-// inspectedAPI is an API without the values of its credentials.
+// inspectedAPI returns an API without the values of its credentials.
 func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
 	out := &catalog.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference, Active: a.Active, AllowHTTP: a.AllowHTTP,

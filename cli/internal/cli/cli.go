@@ -1,7 +1,7 @@
 // Package cli is the command line: a tree of commands for cobra, one file per command.
 //
 // Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line. codeforge run exits with the script's code,
-// or 125 when the script could not be run.
+// or with 125 if the script could not be run.
 package cli
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// The exit codes.
+// Exit codes.
 const (
 	ExitFailed = 1
 	ExitUsage  = 2
@@ -36,7 +36,7 @@ const (
 
 // Env is the process environment of the command line.
 type Env struct {
-	// Program is the name the user called, Args what followed.
+	// Program is the name under which the user called this program, Args its arguments.
 	Program string
 	Args    []string
 	// Environ is the environment as NAME=value.
@@ -46,11 +46,12 @@ type Env struct {
 	Stderr  *terminal.Stream
 
 	home    string // see setHome; empty: the working directory
-	started bool   // a command has begun: the command line is right
+	started bool   // a command has begun, so the command line is valid
 }
 
-// Getenv is the value of a variable of Environ, or empty.
+// Getenv returns the value of a variable in Environ, or "".
 func (e *Env) Getenv(name string) string {
+	// The last of several entries wins, as in os/exec.
 	for i := len(e.Environ) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(e.Environ[i], name+"="); ok {
 			return v
@@ -59,7 +60,7 @@ func (e *Env) Getenv(name string) string {
 	return ""
 }
 
-// program is how the user can call this program.
+// program returns a name under which the user can call this program.
 func (e *Env) program() string {
 	if strings.ContainsRune(e.Program, '/') && !filepath.IsAbs(e.Program) {
 		return e.Program
@@ -67,7 +68,7 @@ func (e *Env) program() string {
 	return "codeforge"
 }
 
-// exitError carries an exit code. Without err it prints nothing: the cause has been printed already.
+// exitError carries an exit code. If err is nil, it prints nothing, because the cause is already printed.
 type exitError struct {
 	code int
 	err  error
@@ -82,12 +83,12 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usageError is a wrong command line.
+// usageError returns an error for a wrong command line.
 func usageError(format string, args ...any) error {
 	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// silent exits with a code and prints nothing. 0 is no error.
+// silent returns an error that exits with a code and prints nothing. For code 0 it returns nil.
 func silent(code int) error {
 	if code == 0 {
 		return nil
@@ -119,7 +120,7 @@ func dispatch(ctx context.Context, e *Env) error {
 		root.SetArgs(args)
 		err = root.ExecuteContext(ctx)
 	}
-	if err != nil && !e.started { // cobra has refused the command line
+	if err != nil && !e.started { // cobra has rejected the command line
 		return usageError("%w", err)
 	}
 	return err
@@ -189,7 +190,8 @@ codeforge COMMAND --help shows more.`,
 	return root
 }
 
-// prepare makes each command below c find its folder before it runs, and take no argument unless it says otherwise.
+// prepare wraps c and the commands below it. Each finds its home folder before it runs, and by default takes no
+// argument.
 func prepare(e *Env, c *cobra.Command) {
 	if check := c.Args; check == nil {
 		c.Args = noArguments
@@ -223,7 +225,7 @@ func prepare(e *Env, c *cobra.Command) {
 	}
 }
 
-// groupCommand is a command that only has commands of its own, such as api.
+// groupCommand returns a command that only has subcommands, such as api.
 func groupCommand(name, short, long string, examples ...string) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " COMMAND", Short: short, Long: long, Example: example(examples...),
@@ -233,7 +235,7 @@ func groupCommand(name, short, long string, examples ...string) *cobra.Command {
 	}
 }
 
-// noArguments refuses arguments, which may be misspelt commands.
+// noArguments rejects arguments, which may be misspelt commands.
 func noArguments(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -250,14 +252,14 @@ func noArguments(c *cobra.Command, args []string) error {
 		strings.TrimSpace(commandPath(c)+" "+args[0]), mean, c.CommandPath())
 }
 
-// commandPath is the names of a command without the program's, such as "api list".
+// commandPath returns the names of a command without the program's name, such as "api list".
 func commandPath(c *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(c.CommandPath(), "codeforge"), " ")
 }
 
-// commandLine is the command line as cobra reads it: the command's names, its flags, its arguments. It knows help and
-// --version, and that FIELDS may follow --json if the command has no arguments. It refuses one dash before a long flag,
-// which cobra would read as several short ones.
+// commandLine returns the command line for cobra: the command's names, its flags, its arguments. It handles help,
+// --version, and FIELDS after --json if the command has no arguments. It rejects a single dash before a long flag,
+// because cobra would read several short flags.
 func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	switch {
 	case len(args) == 0 || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd):
@@ -275,6 +277,7 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 		return nil, noArguments(c, rest[:1])
 	}
 	c.InitDefaultHelpFlag()
+	// Only if the command takes no argument can the word after --json be FIELDS.
 	alone := c.Args(c, nil) == nil && c.Args(c, []string{"FIELDS"}) != nil
 	line := strings.Fields(commandPath(c))
 	for i := 0; i < len(rest); i++ {
@@ -295,9 +298,9 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	return line, nil
 }
 
-// variables are .env and the environment, which wins. The contents of a file that NAME_FILE names are in NAME if the
-// file could be read, because the daemons of embedded mode cannot read the user's files; if not, settings.Parse says
-// why.
+// variables holds .env and the environment, which takes precedence. If NAME_FILE names a readable file, NAME holds its
+// content, because the daemons of embedded mode cannot read the user's files. If the file is unreadable, settings.Parse
+// reports the reason.
 type variables struct {
 	environ []string
 	values  map[string]string
@@ -306,7 +309,7 @@ type variables struct {
 // dotenvFile is the file of settings, see Env.inHome.
 const dotenvFile = ".env"
 
-// readVariables reads the environment and .env, which need not exist.
+// readVariables reads the environment and .env, which may be missing.
 func readVariables(e *Env) (variables, error) {
 	file, err := settings.ReadFile(e.inHome(dotenvFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -314,12 +317,14 @@ func readVariables(e *Env) (variables, error) {
 	}
 	v := variables{values: map[string]string{}}
 	for name, value := range file {
+		// A relative path in .env means a path from the folder of .env, not from the working directory.
 		if namesFile(name) && value != "" && !filepath.IsAbs(value) {
 			value = e.inHome(value)
 		}
 		v.values[name] = value
 	}
 	for _, kv := range e.Environ {
+		// The environment takes precedence over .env.
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			v.values[name] = value
 		}
@@ -327,6 +332,7 @@ func readVariables(e *Env) (variables, error) {
 	for _, name := range settings.InFile() {
 		if value, err := settings.Lookup(v.getenv, name); err == nil && value != "" && v.values[name] == "" {
 			v.values[name] = value
+			// Both forms of a setting at once would be an error of settings.Parse.
 			delete(v.values, name+"_FILE")
 		}
 	}
@@ -336,7 +342,7 @@ func readVariables(e *Env) (variables, error) {
 	return v, nil
 }
 
-// namesFile reports whether a setting is a path, which .env may write as it is seen from its own folder.
+// namesFile reports whether a setting is a path, which .env may write relative to its folder.
 func namesFile(name string) bool {
 	return strings.HasSuffix(name, "_FILE") ||
 		slices.Contains([]string{"SANDBOX_PROGRAMS", "DENO_PATH", "PYTHON_PATH"}, name)
@@ -358,7 +364,7 @@ func jsonFlag(e *Env, fs *pflag.FlagSet) *bool {
 	return on
 }
 
-// jsonVar declares --json, whose FIELDS go to standard output's Fields.
+// jsonVar declares --json, whose FIELDS become standard output's Fields.
 func jsonVar(e *Env, fs *pflag.FlagSet, on *bool) {
 	f := fs.VarPF(jsonValue{on, e}, "json", "", "print JSON, or only its `FIELDS`, separated by commas")
 	f.NoOptDefVal = "true"
@@ -372,10 +378,10 @@ type jsonValue struct {
 
 func (j jsonValue) String() string { return "" }
 
-// Type is bool, because FIELDS may be missing.
+// Type returns bool, because FIELDS may be missing.
 func (j jsonValue) Type() string { return "bool" }
 
-// Set reads true, false or FIELDS.
+// Set parses true, false or FIELDS.
 func (j jsonValue) Set(s string) error {
 	on, err := strconv.ParseBool(s)
 	if err != nil {

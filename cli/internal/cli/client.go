@@ -91,6 +91,7 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 		if !slices.Contains(names, o.tenant) {
 			return usageError("there is no tenant %q%s", o.tenant, didYouMean(o.tenant, "", names))
 		}
+		// codeforge stdio would connect as the operator.
 		a.tenant, o.http = o.tenant, true
 	}
 	if name != "" {
@@ -107,7 +108,7 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 	return nil
 }
 
-// readAccess asks the running CodeForge how it is reached.
+// readAccess asks the running CodeForge for its address.
 func readAccess(ctx context.Context, e *Env, c server.Config) (access, error) {
 	s := readState(ctx, e, c)
 	switch {
@@ -121,7 +122,7 @@ func readAccess(ctx context.Context, e *Env, c server.Config) (access, error) {
 	return access{url: s.URL, token: !c.Token.Empty()}, nil
 }
 
-// connection is what connect prints as JSON.
+// connection is the JSON output of connect.
 type connection struct {
 	Client  string `json:"client"`
 	File    string `json:"file"`
@@ -174,7 +175,7 @@ func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Clie
 	return nil
 }
 
-// printChange shows what will be different in a file.
+// printChange shows the changes of a file.
 func printChange(e *Env, path string, before, after []byte) {
 	if string(before) == string(after) {
 		return
@@ -183,7 +184,7 @@ func printChange(e *Env, path string, before, after []byte) {
 	printDiff(e, string(before), string(after))
 }
 
-// printDiff shows what differs, a line each.
+// printDiff shows the different lines.
 func printDiff(e *Env, before, after string) {
 	paint := newPainter(e, e.Stdout)
 	for _, line := range clients.Diff(before, after) {
@@ -217,7 +218,7 @@ func printConnected(e *Env, client clients.Client, a access, http bool, r connec
 	}
 }
 
-// usualFile is where a client keeps its configuration on this system.
+// usualFile returns the path at which a client keeps its configuration on this system.
 func usualFile(e *Env, client clients.Client) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {

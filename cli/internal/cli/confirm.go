@@ -11,34 +11,36 @@ import (
 	"golang.org/x/term"
 )
 
-// confirm asks before something is removed.
+// confirm asks before a removal.
 func confirm(ctx context.Context, e *Env, question string) error {
 	return agreed(ctx, e, false, question, "nothing was removed", "--yes to remove without confirmation")
 }
 
-// mayWrite is nil if a file that was shown may be written.
+// mayWrite returns nil if the shown file may be written.
 func mayWrite(ctx context.Context, e *Env, write bool) error {
 	return agreed(ctx, e, write, "Write it?", "nothing was written", "--write to write it")
 }
 
-// agreed is nil if the user agrees, by a flag or by a yes on a terminal. Its error says what did not happen.
+// agreed returns nil if the user agrees, by a flag or by a yes on a terminal. Otherwise its error says what was not
+// done.
 func agreed(ctx context.Context, e *Env, flag bool, question, refused, pass string) error {
 	switch {
 	case flag:
 		return nil
+	// A script must agree explicitly: its input is not an answer.
 	case !term.IsTerminal(int(e.Stdin.Fd())):
 		return errors.New(refused + ": pass " + pass)
 	}
 	return ask(ctx, e, question, refused)
 }
 
-// ask returns nil only after a yes, else an error that says refused.
+// ask returns nil only after a yes, otherwise an error with the text refused.
 func ask(ctx context.Context, e *Env, question, refused string) error {
 	fmt.Fprint(e.Stderr, question+" [y/N] ")
 	line, err := typed(ctx, e, func() (string, error) {
 		line, err := bufio.NewReader(e.Stdin).ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			err = nil // no answer is no
+			err = nil // no answer means no
 		}
 		return line, err
 	})

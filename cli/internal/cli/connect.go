@@ -14,23 +14,24 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// access is how the running CodeForge is reached.
+// access is the address of the running CodeForge.
 type access struct {
-	// url is the MCP endpoint, token says that it requires one.
+	// url is the MCP endpoint. token means that it requires a token.
 	url   string
 	token bool
-	// state is the state directory in embedded mode, container mcp-server's in Docker. Both empty: started elsewhere.
+	// state is the state directory in embedded mode, container mcp-server's container in Docker. Both are empty for a
+	// CodeForge that was started elsewhere.
 	state, container string
-	// tenant is whose clients are to connect; empty: the operator's.
+	// tenant is the tenant whose clients connect. Empty: the operator.
 	tenant string
 }
 
 func accessOf(u statedir.Up) access { return access{url: u.Endpoint(), token: u.Token, state: u.State} }
 
-// client is the access as clients see it.
+// client returns the access as clients need it.
 func (a access) client(e *Env) clients.Access {
 	out := clients.Access{URL: a.url, Token: a.token, Tenant: a.tenant}
-	if a.tenant != "" { // who can start the program is the operator
+	if a.tenant != "" { // a user who can start the program is the operator
 		return out
 	}
 	switch self, err := os.Executable(); {
@@ -72,19 +73,20 @@ func printConnect(e *Env, a access) {
 	fmt.Fprintf(w, "  try it          %s\n", tryIt(e, a))
 }
 
-// tryIt is a command that runs a script.
+// tryIt returns a command that runs a script.
 func tryIt(e *Env, a access) string {
 	if a.container != "" && e.inContainer() {
 		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.Line(a.container) + " codeforge run -"
 	}
 	run := e.program() + " run FILE.ts"
+	// Without --state, run would look in the usual directory.
 	if usual, err := statedir.Find(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
 		run += " --state " + visible.Line(a.state)
 	}
 	return run + "   (or - to read the script from stdin)"
 }
 
-// printReady prints that everything is ready, how to connect, and what is in the catalog.
+// printReady prints that CodeForge is ready, how to connect, and the catalog.
 func printReady(e *Env, r embedded.Ready) {
 	fmt.Fprintf(e.Stdout, "CodeForge %s is ready (embedded, Deno %s, %d slots).\n", r.Up.Version, r.Deno, r.Up.Slots)
 	printConnect(e, accessOf(r.Up))

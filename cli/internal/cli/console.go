@@ -48,6 +48,7 @@ Exit codes: 0 printed; 1 CodeForge does not run.`,
 			return printJSON(e.Stdout, map[string]string{"address": login.Address()})
 		}
 		fmt.Fprintln(e.Stdout, login.Address())
+		// A script reads the address from stdout and opens it itself.
 		if !*quiet && e.Stdout.IsTerminal() && openPage(c.Context(), e, login.Address()) {
 			fmt.Fprintln(e.Stderr, "It opens in your browser. It works once, within a minute.")
 		}
@@ -56,9 +57,9 @@ Exit codes: 0 printed; 1 CodeForge does not run.`,
 	return c
 }
 
-// openPage opens an address in the user's browser without an argument that has it, since every user of the machine may
-// read arguments: it opens a page that leads there, which the user alone may read. It reports whether there is a
-// browser.
+// openPage opens an address in the user's browser. Every user of the machine can read a program's arguments, so the
+// address must not be one. Instead openPage opens a file that redirects there and that only the user can read. It
+// reports whether a browser was started.
 func openPage(ctx context.Context, e *Env, address string) bool {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -70,7 +71,7 @@ func openPage(ctx context.Context, e *Env, address string) bool {
 		return false
 	}
 	if !openBrowser(ctx, e, path) {
-		_ = os.Remove(path) // its code works for a minute
+		_ = os.Remove(path) // the code in it works for a minute
 		return false
 	}
 	return true

@@ -40,12 +40,12 @@ now.`,
 	return c
 }
 
-// broken reports whether a credential cannot be used until somebody does something.
+// broken reports whether a credential needs a person's action before it can be used.
 func broken(c credentialapi.Credential) bool {
 	return c.State != credentialapi.StateReady && c.State != credentialapi.StateUnused
 }
 
-// readCredentials connects to the proxy and lists what it obtains.
+// readCredentials connects to the proxy and lists the credentials that it obtains.
 func readCredentials(ctx context.Context, e *Env, t target) (credentialapi.Client, []credentialapi.Credential, error) {
 	c, err := t.proxy(ctx, e)
 	if err != nil {
@@ -66,7 +66,7 @@ func printCredentials(e *Env, list []credentialapi.Credential) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", visible.Line(c.Name), visible.Line(c.API), visible.Line(c.Kind),
 			stateText(c), untilText(c.ValidUntil), cmp.Or(visible.Line(c.LastError), "-"))
 	}
-	_ = w.Flush() // as other prints
+	_ = w.Flush() // ignored like errors of other prints
 	for _, c := range list {
 		switch c.State {
 		case credentialapi.StateLogin:

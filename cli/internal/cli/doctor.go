@@ -67,7 +67,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
 	return c
 }
 
-// otherSettings is what check finds in .env besides wrong values.
+// otherSettings returns the findings of check in .env besides wrong values.
 func otherSettings(e *Env, w variables) []doctor.Finding {
 	var out []doctor.Finding
 	for _, f := range append(misspelt(e), missing(w)...) {
@@ -104,7 +104,7 @@ func printAttacks(ctx context.Context, e *Env, c doctor.Config, asJSON bool) err
 	})
 }
 
-// printExamination runs the checks and prints what they found.
+// printExamination runs the checks and prints their findings.
 func printExamination(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
 	paint := newPainter(e, e.Stdout)
 	colours := map[doctor.Status]terminal.Colour{

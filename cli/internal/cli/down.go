@@ -69,7 +69,7 @@ func printStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
 	return err
 }
 
-// tellOfDocker says that CodeForge runs in Docker, if it does.
+// tellOfDocker prints a hint if CodeForge runs in Docker.
 func tellOfDocker(ctx context.Context, e *Env) {
 	w, err := readVariables(e)
 	if err != nil {
@@ -80,12 +80,13 @@ func tellOfDocker(ctx context.Context, e *Env) {
 	}
 }
 
-// purgeState lists what is in the state directory, asks, and removes it.
+// purgeState lists the content of the state directory, asks, and removes it.
 func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	if !dir.Exists() {
 		_, err := fmt.Fprintln(e.Stdout, "There is no state to remove.")
 		return err
 	}
+	// A folder without this file is not a state directory: a mistyped --state must not delete it.
 	if _, err := os.Stat(dir.Join("lock")); err != nil {
 		return fmt.Errorf("%s is not a CodeForge state directory (it has no file named lock): nothing was removed",
 			dir.Path())
@@ -111,7 +112,7 @@ func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	return err
 }
 
-// measure counts the files below a path and their size; files that cannot be read do not count.
+// measure counts the files below a path and their size. Unreadable files do not count.
 func measure(path string) (files int, size int64) {
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -16,10 +16,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// printJSON prints indented JSON, or those of its fields that --json names.
+// printJSON prints indented JSON, or only the fields that --json names.
 func printJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
 
-// printJSONLine prints JSON on one line, or those of its fields that --json names.
+// printJSONLine prints JSON on one line, or only the fields that --json names.
 func printJSONLine(w io.Writer, v any) error { return encodeJSON(w, v, "") }
 
 func encodeJSON(w io.Writer, v any, indent string) error {
@@ -36,8 +36,8 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 	return enc.Encode(v)
 }
 
-// pickFields is a value, or each element of a list, with these fields only. A field that an object omits becomes null.
-// A field that no object can have is an error.
+// pickFields reduces a value, or each element of a list, to the given fields. A field that an object omits becomes
+// null. A field that no object can have is an error.
 func pickFields(v any, fields []string) (json.RawMessage, error) {
 	var text bytes.Buffer
 	if err := encodeJSON(&text, v, ""); err != nil {
@@ -62,7 +62,7 @@ func pickFields(v any, fields []string) (json.RawMessage, error) {
 	return picked, nil
 }
 
-// pickEach picks fields of an object, or of each object of a list, and adds the fields of objects to known.
+// pickEach picks fields of an object, or of each object of a list. It adds the fields of all objects to known.
 func pickEach(text json.RawMessage, fields []string, known map[string]bool) (json.RawMessage, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(text, &list) == nil && list != nil {
@@ -90,8 +90,8 @@ func pickEach(text json.RawMessage, fields []string, known map[string]bool) (jso
 	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
 }
 
-// typeFields are the fields that objects of a value's type, or of its elements' type, can have. The value may omit
-// some.
+// typeFields returns the fields that objects of a value's type, or of its elements' type, can have. The value may omit
+// some of them.
 func typeFields(v any) map[string]bool {
 	known := map[string]bool{}
 	t := reflect.TypeOf(v)

@@ -15,13 +15,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
-// helpWidth is how many columns help has at most.
+// helpWidth is the largest number of columns of help.
 const helpWidth = 80
 
-// example is the text of a command's examples.
+// example returns the text of a command's examples.
 func example(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
 
-// commandNames are the names of the commands of c that help shows.
+// commandNames returns the names of the commands of c that help shows.
 func commandNames(c *cobra.Command) []string {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -60,10 +60,11 @@ func printHelp(c *cobra.Command, _ []string) {
 	}
 }
 
-// slips is how many slips a misspelt name may have.
+// slips returns the number of typing errors that a misspelt name may have.
 func slips(name string) int { return max(1, len(name)/3) }
 
-// didYouMean is "; did you mean X?", or "; want " and all candidates if none is like the name. mark stands before X.
+// didYouMean returns "; did you mean X?", with mark before X. If no candidate is similar, it returns "; want " and all
+// candidates.
 func didYouMean(name, mark string, candidates []string) string {
 	if near := typo.Nearest(name, slips(name), candidates); near != "" {
 		return "; did you mean " + mark + near + "?"
@@ -71,7 +72,7 @@ func didYouMean(name, mark string, candidates []string) string {
 	return "; want " + either(candidates)
 }
 
-// hint is "; did you mean X? " and the rest, or "; " and the rest.
+// hint returns "; did you mean X? " and the rest, or "; " and the rest.
 func hint(name, mark string, candidates []string, rest string) string {
 	if near := typo.Nearest(name, slips(name), candidates); near != "" {
 		return "; did you mean " + mark + near + "? " + rest
@@ -79,7 +80,7 @@ func hint(name, mark string, candidates []string, rest string) string {
 	return "; " + rest
 }
 
-// flagError explains what is wrong with a flag.
+// flagError explains an error of a flag.
 func flagError(c *cobra.Command, err error) error {
 	usage := c.CommandPath() + " --help shows the usage"
 	var unknown *pflag.NotExistError
@@ -130,15 +131,15 @@ func manCommand(*Env) *cobra.Command {
 	}
 }
 
-// printManual prints the help of a command as a page for man. cobra's own generator costs each start a millisecond,
-// because it compiles the patterns of a parser of Markdown.
+// printManual prints the help of a command as a manual page. cobra's own generator would delay each start by a
+// millisecond, because it compiles the patterns of a Markdown parser.
 func printManual(w io.Writer, c *cobra.Command) error {
 	var help strings.Builder
 	c.SetOut(&help)
 	if err := c.Help(); err != nil {
 		return err
 	}
-	// A backslash, and a dot or a quote at the beginning of a line, mean something to roff. A hyphen must stay one.
+	// To roff, a backslash, and a dot or quote at the start of a line, are commands. A plain hyphen would become a dash.
 	text := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'").Replace(help.String())
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	_, err := fmt.Fprintf(w, ".TH \"%s\" \"1\" \"\" \"CodeForge %s\" \"CodeForge\"\n.SH NAME\n%s \\- %s\n"+
@@ -146,7 +147,7 @@ func printManual(w io.Writer, c *cobra.Command) error {
 	return err
 }
 
-// shells are those for which completion has a script.
+// shells maps the shells to their generators of completion scripts.
 func shells() map[string]func(*cobra.Command, io.Writer) error {
 	return map[string]func(*cobra.Command, io.Writer) error{
 		"bash":       func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
@@ -175,10 +176,11 @@ func completionCommand(*Env) *cobra.Command {
 	}
 }
 
-// completeNames completes the name of an API in apis/. Shells put what they are given into the command line as it is,
-// so a folder whose name is not valid for an API, in somebody else's project, is left out.
+// completeNames completes the name of an API in apis/. Shells insert completions without quoting. So it leaves out
+// folders whose name is not valid for an API, for example in another person's project.
 func completeNames(e *Env) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		// Only the first argument is a name.
 		if len(args) > 0 || e.setHome() != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

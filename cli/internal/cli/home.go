@@ -17,9 +17,9 @@ import (
 // homeVariable names the folder with apis/, .env and the state directory.
 const homeVariable = "CODEFORGE_HOME"
 
-// findHome is the folder whose apis/, .env and .codeforge the commands use: CODEFORGE_HOME, else the nearest folder
-// from cwd upwards that is one, else cwd. Above cwd only the user's own folders count, because settings name programs
-// to run: a folder that somebody else made, in /tmp for instance, must not choose them.
+// findHome returns the folder whose apis/, .env and .codeforge the commands use: CODEFORGE_HOME, else the nearest home
+// from cwd upwards, else cwd. Above cwd only the user's own folders count, because settings name programs to run. A
+// folder of another user, for example in /tmp, must not choose them.
 func findHome(e *Env, cwd string) (string, error) {
 	if dir := e.Getenv(homeVariable); dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -27,6 +27,7 @@ func findHome(e *Env, cwd string) (string, error) {
 		}
 		return filepath.Abs(dir)
 	}
+	// The user has entered this folder, so its owner does not matter here.
 	if isHome(cwd) {
 		return cwd, nil
 	}
@@ -40,7 +41,7 @@ func findHome(e *Env, cwd string) (string, error) {
 	}
 }
 
-// isHome reports whether a folder has a state directory, or apis/ with an API or an example of one.
+// isHome reports whether a folder has a state directory, or apis/ with an API or an example.
 func isHome(dir string) bool {
 	if _, err := os.Lstat(filepath.Join(dir, statedir.Default, "lock")); err == nil {
 		return true
@@ -53,7 +54,7 @@ func isHome(dir string) bool {
 	return false
 }
 
-// setHome finds the folder once.
+// setHome finds the home folder.
 func (e *Env) setHome() error {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -67,15 +68,16 @@ func (e *Env) setHome() error {
 		return fmt.Errorf("%s belongs to another user, in a folder that everybody can write to; want a folder of your own, "+
 			"because settings name programs to run", path)
 	}
+	// Messages then show paths relative to the working directory.
 	if home != cwd {
 		e.home = home
 	}
 	return nil
 }
 
-// findState is the state directory at path. Another user's is refused if this one can look into it, which no directory
-// of CodeForge's lets others: what is in there says where code is sent, and which process down ends. Root may name it
-// with --state (chosen).
+// findState returns the state directory at path. It rejects another user's directory if this user can look into it,
+// because CodeForge never makes such directories. A planted directory would choose where code is sent and which process
+// down ends. Root may name one with --state (chosen).
 func findState(e *Env, path string, chosen bool) (statedir.Dir, error) {
 	dir, err := statedir.Find(path)
 	if err == nil && planted(e, dir.Path(), chosen) {
@@ -85,20 +87,20 @@ func findState(e *Env, path string, chosen bool) (statedir.Dir, error) {
 	return dir, err
 }
 
-// inHome is a path below the folder. It is relative if that is the working directory.
+// inHome returns a path below the home folder. It is relative if the home folder is the working directory.
 func (e *Env) inHome(name string) string { return filepath.Join(e.home, name) }
 
-// homeDir is the folder itself.
+// homeDir returns the home folder.
 func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
 
-// inContainer reports whether this is mcp-server's container, in Docker or in a pod.
+// inContainer reports whether this program runs in mcp-server's container, in Docker or in a pod.
 func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "" }
 
-// errContainer is what up and down say in a container.
+// errContainer is the error of up and down in a container.
 var errContainer = errors.New("this is a container of CodeForge, which is stopped from the host, with " +
 	"docker compose down")
 
-// needsApis is the error for a command of api or mcp in the container, where apis/ is not, unless it can do without.
+// needsApis returns an error in the container if a command of api or mcp needs apis/, which the container lacks.
 func (e *Env) needsApis(c *cobra.Command, args []string) error {
 	path := commandPath(c)
 	group, verb, _ := strings.Cut(path, " ")

@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// own reports whether a folder is the user's, or with sudo that of the user who called it, and not open to everybody.
+// own reports whether a folder belongs to the user (with sudo, to the caller) and is not writable for all users.
 func own(e *Env, dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && info.Mode().Perm()&writable == 0 && mine(e, info)
 }
 
-// writable is set in the mode of what everybody can write to.
+// writable is the mode bit that lets all users write.
 const writable = 0o002
 
-// foreign is the path of one of these files that is another user's, other than root's, in a folder that everybody can
-// write to. It is empty if there is none.
+// foreign returns the path of the first of these files that belongs to another user except root, in a folder that all
+// users can write to. If there is no such file, it returns "".
 func foreign(e *Env, dir string, names ...string) string {
 	info, err := os.Stat(dir)
 	if err != nil || info.Mode().Perm()&writable == 0 {
@@ -36,7 +36,7 @@ func foreign(e *Env, dir string, names ...string) string {
 	return ""
 }
 
-// planted reports whether a state directory is another user's, other than root's, and open to this one.
+// planted reports whether a state directory belongs to another user except root, and is open to this user.
 func planted(e *Env, dir string, chosen bool) bool {
 	info, err := os.Stat(dir)
 	if err != nil || mine(e, info) || uid(info) == 0 || chosen && os.Geteuid() == 0 {
@@ -46,7 +46,7 @@ func planted(e *Env, dir string, chosen bool) bool {
 	return !errors.Is(err, fs.ErrPermission)
 }
 
-// mine reports whether a file is the user's, or with sudo that of the user who called it.
+// mine reports whether a file belongs to the user, or with sudo to the user who called it.
 func mine(e *Env, info os.FileInfo) bool {
 	owner := uid(info)
 	if owner == os.Geteuid() {
@@ -56,7 +56,7 @@ func mine(e *Env, info os.FileInfo) bool {
 	return err == nil && os.Geteuid() == 0 && owner == caller
 }
 
-// uid is the owner of a file, or -1.
+// uid returns the owner of a file, or -1.
 func uid(info os.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)

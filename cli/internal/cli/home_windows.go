@@ -15,8 +15,8 @@ func own(_ *Env, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// foreign is empty: Windows shows no owner as a number.
+// foreign returns "": Windows has no numeric owner.
 func foreign(*Env, string, ...string) string { return "" }
 
-// planted is false for the same reason.
+// planted returns false for the same reason.
 func planted(*Env, string, bool) bool { return false }

@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// exampleConfig is the template that init puts into apis/example. It is never loaded.
+// exampleConfig is the template for apis/example. CodeForge never loads it.
 const exampleConfig = `{
   "description": "Stripe payments",
   "domains": ["api.stripe.com"],
@@ -42,7 +42,7 @@ func initHere(e *Env, asJSON bool) error {
 		path, text string
 		mode       fs.FileMode
 	}
-	base := e.Getenv(homeVariable) // else the working directory, whatever is above it
+	base := e.Getenv(homeVariable) // otherwise the working directory, even below another home
 	var made, kept []string
 	for _, f := range []file{
 		{filepath.Join(base, "apis", "example", "config.json.example"), exampleConfig, 0o644},
@@ -71,17 +71,18 @@ func initHere(e *Env, asJSON bool) error {
 	return nil
 }
 
-// writeNew creates a file, which must not exist, and its folder.
+// writeNew creates a file and its folder. The file must not exist.
 func writeNew(path, text string, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return err
 	}
+	// O_EXCL: init must never overwrite the user's settings.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Close()); err != nil { // a part of it would be kept the next time
+	if err = errors.Join(err, f.Close()); err != nil { // the next init would keep an incomplete file
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil

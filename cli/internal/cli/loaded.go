@@ -9,14 +9,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// loadedWithin is how long a running CodeForge may take to see a change of apis/: its slowest poll, and a little more.
+// loadedWithin limits the wait for a running CodeForge to load a change of apis/: its slowest poll and a little more.
 const loadedWithin = 6 * time.Second
 
-// running says what became of a change of apis/.
+// running is the effect of a change of apis/ on the running CodeForge.
 type running int
 
 const (
-	// notRunning: nothing runs, or it has another folder of APIs.
+	// notRunning: no CodeForge runs, or it has another folder of APIs.
 	notRunning running = iota
 	// loaded: the change is in force.
 	loaded
@@ -24,7 +24,7 @@ const (
 	notLoaded
 )
 
-// String tells it of an API that was added.
+// String describes it for an added API.
 func (r running) String() string {
 	switch r {
 	case loaded:
@@ -35,8 +35,9 @@ func (r running) String() string {
 	return "CodeForge is not running, and will load it when it is"
 }
 
-// loads waits until the running CodeForge has an API among its active ones, or no longer has it.
+// loads waits until the running CodeForge has an API among its active ones or, if not active, no longer has it.
 func (o *apiOptions) loads(ctx context.Context, e *Env, name string, active bool) running {
+	// The running CodeForge may have another folder of APIs.
 	if o.target.given("apis") {
 		return notRunning
 	}

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// loginTime is how long a login waits for its person; the proxy waits as long.
+	// loginTime limits how long a login waits for the user. The proxy waits equally long.
 	loginTime = 10 * time.Minute
-	// pastePort is in the redirect's address where nobody listens.
+	// pastePort is the port in the redirect's address for --paste. No process needs to listen there.
 	pastePort = 8765
 )
 
-// errLoginTime is for a login that nobody finished.
+// errLoginTime means that the user did not finish the login in time.
 var errLoginTime = fmt.Errorf("nobody logged in within %s", loginTime)
 
 func loginCommand(e *Env) *cobra.Command {
@@ -53,7 +53,7 @@ type loginOptions struct {
 	device, paste, quiet bool
 }
 
-// addFlags declares the flags that choose how to log in.
+// addFlags declares the flags that choose the way to log in.
 func (o *loginOptions) addFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.device, "device", false, "show a code to enter on any device")
 	c.Flags().BoolVar(&o.paste, "paste", false, "show an address to open anywhere; paste where the browser ends")
@@ -89,7 +89,7 @@ func (o loginOptions) run(ctx context.Context, e *Env, name string) error {
 	return nil
 }
 
-// loginOf finds a credential that somebody can log in for.
+// loginOf finds a credential that a user can log in for.
 func loginOf(list []credentialapi.Credential, name string) (credentialapi.Credential, error) {
 	var names []string
 	for _, c := range list {
@@ -109,6 +109,7 @@ func loginOf(list []credentialapi.Credential, name string) (credentialapi.Creden
 func (o loginOptions) byBrowser(
 	ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential,
 ) error {
+	// The port must be open before the proxy puts it into the address of the login.
 	l, err := login.Listen(ctx, c.RedirectHost, c.RedirectPort)
 	if err != nil {
 		return fmt.Errorf("%w; close what uses it, or log in with --paste", err)
@@ -138,7 +139,7 @@ func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credent
 		visible.Line(started.Redirect))
 	p := newPrompter(e)
 	for {
-		// Not shown, so that no code stays in the terminal's history.
+		// Hidden input: the code in the address must not stay in the terminal's history.
 		text, err := p.secret(ctx, "Paste that address (not shown): ")
 		if err != nil {
 			return err
@@ -161,6 +162,7 @@ func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name str
 	}
 	fmt.Fprintf(e.Stderr, "Open %s on any device, and enter the code %s\nWaiting. Ctrl-C gives up.\n",
 		visible.Line(started.URL), visible.Line(started.Code))
+	// The provider sets the interval (RFC 8628, section 3.5).
 	wait := time.NewTimer(time.Duration(max(started.Interval, 1)) * time.Second)
 	defer wait.Stop()
 	for {
@@ -177,14 +179,14 @@ func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name str
 	}
 }
 
-// openBrowser opens an address, which is https, or a file in the user's browser. Every user of the machine may read
-// which. It reports whether there is a browser to open it in.
+// openBrowser opens an https address or a file in the user's browser. Every user of the machine can read the address in
+// the process list. It reports whether a browser was started.
 func openBrowser(ctx context.Context, e *Env, address string) bool {
 	var cmd *exec.Cmd
 	switch {
 	case runtime.GOOS == "darwin":
 		cmd = exec.CommandContext(context.WithoutCancel(ctx), "open", address)
-	case runtime.GOOS == "windows": // not start: cmd.exe would read the address
+	case runtime.GOOS == "windows": // cmd.exe would interpret the address as a command
 		cmd = exec.CommandContext(context.WithoutCancel(ctx), "rundll32", "url.dll,FileProtocolHandler", address)
 	case e.Getenv("DISPLAY") != "" || e.Getenv("WAYLAND_DISPLAY") != "":
 		cmd = exec.CommandContext(context.WithoutCancel(ctx), "xdg-open", address)

@@ -49,7 +49,7 @@ Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 	return c
 }
 
-// parseSince reads --since: a duration back from now, a day, or a time.
+// parseSince parses --since: a duration before now, a day, or a time.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	text = strings.TrimSpace(strings.TrimSuffix(text, " ago"))
 	if text == "" {
@@ -108,13 +108,14 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	// Without exchanges, an unknown run would look like a silent one.
 	if err == nil && n == 0 && o.filter.Run != "" && controlapi.OfRun(o.filter.Run) {
 		_, err = rec.run(ctx, o.filter.Run) // a run without exchanges is known too
 	}
 	return err
 }
 
-// list calls on for what is recorded, oldest first.
+// list calls on for each recorded exchange, oldest first.
 func (o logsOptions) list(ctx context.Context, rec record, on func(controlapi.Exchange)) (n int, err error) {
 	f := o.filter
 	f.Limit, f.Oldest = 1000, o.last == 0
@@ -145,11 +146,11 @@ func (o logsOptions) list(ctx context.Context, rec record, on func(controlapi.Ex
 	return n, nil
 }
 
-// maxShown is how many ids of exchanges are remembered while following.
+// maxShown limits the remembered ids of exchanges while following.
 const maxShown = 100_000
 
-// followed shows what is recorded, and then what happens after the cursor, until ctx ends: each exchange once. After a
-// gap it lists again what is recorded since the exchange before.
+// followed shows the recorded exchanges, and then new ones after the cursor until ctx ends, each once. After a gap it
+// lists again from the last exchange.
 func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on func(controlapi.Exchange)) error {
 	shown := map[string]bool{}
 	show := func(x controlapi.Exchange) {
@@ -157,12 +158,14 @@ func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on
 			return
 		}
 		if len(shown) >= maxShown {
+			// An exchange may then be shown twice, which is better than growing without bound.
 			clear(shown)
 		}
 		shown[x.ID] = true
 		on(x)
 	}
 	_, err := o.list(ctx, rec, show)
+	// The stream starts at the cursor, which is older than the list: shown removes the exchanges in both.
 	last := time.Now()
 	if err == nil {
 		err = rec.Events(ctx, cursor, func(ev historyapi.Event) {
@@ -218,7 +221,7 @@ func receiptCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// receiptOf is the receipt of a run.
+// receiptOf returns the receipt of a run.
 func receiptOf(d historyapi.Detail) controlapi.Receipt {
 	r := controlapi.Receipt{
 		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count,

@@ -40,10 +40,10 @@ Exit codes: 0 shown; 1 CodeForge does not run.`,
 	return c
 }
 
-// manifestRow is one text that a model sees.
+// manifestRow is one text that a model receives.
 type manifestRow struct {
 	Name string `json:"name"`
-	// Always means that every conversation begins with it; otherwise the model asks for it.
+	// Always means that every conversation starts with the text. Otherwise the model requests it.
 	Always bool   `json:"always"`
 	Tokens int    `json:"tokens"`
 	Bytes  int    `json:"bytes"`

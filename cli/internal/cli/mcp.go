@@ -114,7 +114,7 @@ type mcpRow struct {
 	Name   string `json:"name"`
 	Server string `json:"server"`
 	Active bool   `json:"active"`
-	// State is that of the running CodeForge, and empty where none runs.
+	// State is the state in the running CodeForge, empty if none runs.
 	State   serverstate.State `json:"state,omitempty"`
 	Tools   *int              `json:"tools,omitempty"`
 	Held    int               `json:"held,omitempty"`
@@ -122,7 +122,7 @@ type mcpRow struct {
 	Problem string            `json:"problem,omitempty"`
 }
 
-// what is how a server is started or reached, in a word.
+// what returns the address, package or command of a server.
 func what(s *catalog.Server) string {
 	switch {
 	case s.URL != "":
@@ -139,7 +139,7 @@ func (o *mcpOptions) list(ctx context.Context, e *Env) error {
 	states := map[string]serverstate.Server{}
 	if c, err := o.target.config(e); err == nil {
 		if place, err := server.Locate(ctx, c); err == nil {
-			list, _ := server.Servers(ctx, c, place) // what does not run is listed without a state
+			list, _ := server.Servers(ctx, c, place) // without a running CodeForge there are no states
 			for _, s := range list {
 				states[s.Name] = s
 			}
@@ -198,7 +198,7 @@ func printMCPRow(e *Env, p painter, r mcpRow) {
 	}
 }
 
-// known is a server of the folder of APIs that is active.
+// known returns an active server of the folder of APIs.
 func (o *mcpOptions) known(e *Env, name string) (*catalog.API, error) {
 	_, cat := inspect(e, o.apis)
 	a := cat.API(name)
@@ -233,7 +233,7 @@ func (o *mcpOptions) logIn(ctx context.Context, e *Env, name string) error {
 	return l.run(ctx, e, a.Credentials[i].Name)
 }
 
-// operator is a client of the running CodeForge's own API.
+// operator returns a client of the running CodeForge's own API.
 func (o *mcpOptions) operator(ctx context.Context, e *Env) (operatorapi.Client, error) {
 	c, err := o.target.config(e)
 	if err != nil {
@@ -286,7 +286,7 @@ func (o *mcpOptions) logs(ctx context.Context, e *Env, name string) error {
 	return nil
 }
 
-// environment looks up variables of the user's own environment.
+// environment looks up a variable of the user's environment.
 func (e *Env) environment(name string) (string, bool) {
 	value := e.Getenv(name)
 	return value, value != ""

@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// add writes a server of which the command line says how it is started or reached.
+// add writes a server from the command line.
 func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []string) error {
 	if err := apidir.Free(o.apis, name); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 		return err
 	}
 	drafter := o.drafter(ctx, e)
-	drafter.TakenAPI = func(string) bool { return false } // the name is the user's choice
+	drafter.TakenAPI = func(string) bool { return false } // the user has chosen the name
 	d := drafter.Draft(ctx, s)
 	if d.Refused != "" {
 		for _, n := range d.Notes {
@@ -41,6 +41,7 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 			d.Entry.Domains = append(d.Entry.Domains, host)
 		}
 	}
+	// Check before asking for keys, so that no key is typed in vain.
 	if err := apidir.Check(o.apis, d.Entry); err != nil {
 		return err
 	}
@@ -69,10 +70,10 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 	return err
 }
 
-// notes are a draft's notes, never null.
+// notes returns a draft's notes, never nil.
 func notes(d mcpconfig.Draft) []string { return append([]string{}, d.Notes...) }
 
-// typed is the server of the command line.
+// typed parses the server on the command line.
 func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, error) {
 	s := mcpconfig.Server{
 		Name: name, URL: o.url, Env: map[string]string{}, Headers: map[string]string{}, Inputs: map[string]bool{},
@@ -121,7 +122,7 @@ func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, err
 	return s, nil
 }
 
-// prompt asks for the credentials that nobody has typed.
+// prompt asks for the credentials that the command line lacks.
 func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) error {
 	in := newPrompter(e)
 	for i := range d.Entry.Credentials {
@@ -134,16 +135,17 @@ func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) err
 		if err != nil {
 			return err
 		}
+		// A pasted header value begins with "Bearer", which the entry already has.
 		c.Value = secret.New(strings.TrimPrefix(value.Reveal(), "Bearer "))
 	}
 	return nil
 }
 
-// drafter makes drafts for this folder of APIs.
+// drafter returns a drafter for this folder of APIs.
 func (o *mcpOptions) drafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
 	_, cat := inspect(e, o.apis)
 	npm := sync.OnceValue(func() mcpconfig.Registry {
-		registry, _ := mcpconfig.FromNPM(ctx, e.Environ) // none is one that nobody tells
+		registry, _ := mcpconfig.FromNPM(ctx, e.Environ) // without npm there is no registry
 		return registry
 	})
 	d := &mcpconfig.Drafter{

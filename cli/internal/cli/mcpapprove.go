@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// approve shows which tools are not as they were accepted, and accepts them.
+// approve shows the tools that differ from the accepted ones, and accepts them.
 func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 	if _, err := o.known(e, name); err != nil {
 		return err
@@ -34,6 +34,7 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 			"--yes to accept without confirmation"); err != nil {
 			return err
 		}
+		// The digest of the shown tools: if the server changed them meanwhile, the approval fails.
 		if err := op.Approve(ctx, name, r.Digest); err != nil {
 			return err
 		}
@@ -53,7 +54,7 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 	return err
 }
 
-// printReview shows the difference of each definition. They are a server's words.
+// printReview shows the difference of each definition. The texts are the server's, so they are escaped.
 func printReview(e *Env, r operatorapi.Review) {
 	for _, c := range r.Changes {
 		fmt.Fprintf(e.Stdout, "%s: %s\n", visible.Line(c.Tool), c.Kind)
@@ -61,7 +62,7 @@ func printReview(e *Env, r operatorapi.Review) {
 	}
 }
 
-// spread is JSON over several lines.
+// spread returns JSON on several lines.
 func spread(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if len(raw) == 0 || json.Indent(&b, raw, "", "  ") != nil {

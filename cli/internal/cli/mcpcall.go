@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// reply is what the scripts of mcp print, on one line.
+// reply is the output of the scripts of mcp, on one line.
 type reply struct {
 	Value json.RawMessage `json:"value,omitempty"`
 	Error *struct {
@@ -21,7 +21,7 @@ type reply struct {
 	} `json:"error,omitempty"`
 }
 
-// err is the reply's error for a person, or nil.
+// err returns the reply's error for a person, or nil.
 func (o reply) err() error {
 	if o.Error == nil {
 		return nil
@@ -33,8 +33,8 @@ func (o reply) err() error {
 	return errors.New(visible.Line(text))
 }
 
-// buildScript returns code that prints the reply of an expression, which can use name, tool and args. title becomes the
-// title of the run.
+// buildScript returns code that prints the reply of an expression. The expression can use name, tool and args. title
+// becomes the title of the run.
 func buildScript(title, expression string, values map[string]any) string {
 	line, _ := json.Marshal(values) // texts and JSON
 	return fmt.Sprintf(`// %s
@@ -49,8 +49,8 @@ console.log(JSON.stringify(out));
 `, visible.Line(title), line, expression)
 }
 
-// evaluate runs an expression in the sandbox, as any code, in a run that may use one server alone: a person who may run
-// code may call tools, and there is no other way to call one that would have to be guarded.
+// evaluate runs an expression in the sandbox like any code, in a run that may use only one server. A user who may run
+// code may call tools, so this way needs no further protection.
 func (o *mcpOptions) evaluate(
 	ctx context.Context, e *Env, title, name, expression string, values map[string]any,
 ) (reply, server.Result, error) {

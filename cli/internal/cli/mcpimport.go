@@ -18,10 +18,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// imported is what became of one server of the file.
+// imported is the result for one server of the file.
 type imported struct {
 	From string `json:"from"`
-	// Name is the API's, empty where there is none.
+	// Name is the API's name, or empty if there is no API.
 	Name    string   `json:"name,omitempty"`
 	File    string   `json:"file,omitempty"`
 	Status  string   `json:"status"` // new, there, ours, refused
@@ -81,7 +81,7 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 	return nil
 }
 
-// drafts are the servers as APIs.
+// drafts returns the servers as APIs.
 func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Server) ([]imported, error) {
 	_, cat := inspect(e, o.apis)
 	c, err := o.target.config(e)
@@ -99,6 +99,7 @@ func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Ser
 			continue
 		}
 		i := imported{From: s.Name, Notes: []string{}, Tokens: []string{}, Untyped: []string{}}
+		// CodeForge behind CodeForge would call itself.
 		if s.Ours(endpoints) {
 			i.Status, i.Why = "ours", "it is CodeForge itself"
 			list = append(list, i)
@@ -113,7 +114,7 @@ func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Ser
 	return list, nil
 }
 
-// draft fills in what becomes of a server.
+// draft fills in the result for a server.
 func (o *mcpOptions) draft(i *imported, d mcpconfig.Draft, cat *catalog.Catalog) {
 	i.draft, i.Notes = d, notes(d)
 	if d.Refused != "" {
@@ -141,7 +142,7 @@ func (o *mcpOptions) draft(i *imported, d mcpconfig.Draft, cat *catalog.Catalog)
 			i.Untyped = append(i.Untyped, c.Name)
 		}
 	}
-	i.Config, _ = d.Entry.Show(func(c apidir.Credential) string { // it was rendered a moment ago
+	i.Config, _ = d.Entry.Show(func(c apidir.Credential) string { // Check has just rendered it
 		if mcpconfig.Untyped(c) {
 			return "(to be typed)"
 		}
@@ -149,7 +150,7 @@ func (o *mcpOptions) draft(i *imported, d mcpconfig.Draft, cat *catalog.Catalog)
 	})
 }
 
-// same reports whether an API is the server of a draft already.
+// same reports whether an API already is the server of a draft.
 func same(have *catalog.Server, drafted *apidir.Server) bool {
 	if have == nil {
 		return false
@@ -164,7 +165,7 @@ func same(have *catalog.Server, drafted *apidir.Server) bool {
 	return slices.Equal(have.Command, drafted.Command)
 }
 
-// printImport shows what would be written. No credential is in it.
+// printImport shows the files to be written, without credentials.
 func printImport(e *Env, path string, list []imported) {
 	paint := newPainter(e, e.Stdout)
 	fmt.Fprintf(e.Stdout, "%s: %s\n", visible.Line(path), count(len(list), "server"))
@@ -187,13 +188,13 @@ func printImport(e *Env, path string, list []imported) {
 	fmt.Fprintln(e.Stdout)
 }
 
-// writeImport writes the APIs, then the client's file, of which it keeps a copy where credentials are kept: in the
-// folder of APIs, readable by its owner alone.
+// writeImport writes the APIs, then the client's file. It keeps a copy of the client's file in the folder of APIs,
+// readable only for its owner, because it can contain credentials.
 func (o *mcpOptions) writeImport(
 	ctx context.Context, e *Env, path string, text []byte, list []imported,
 ) (backup string, err error) {
 	var after []byte
-	if o.clients { // before anything is written
+	if o.clients { // fail before any file is written
 		c, err := o.target.config(e)
 		if err != nil {
 			return "", err
@@ -223,18 +224,20 @@ func (o *mcpOptions) writeImport(
 	if !o.clients {
 		return "", nil
 	}
+	// The copy comes before the change: the file may hold keys that exist nowhere else.
 	if backup, err = keep(o.apis, path, text, time.Now()); err != nil {
 		return "", err
 	}
 	return backup, clients.Replace(path, text, after)
 }
 
-// keep keeps a copy of a file that has keys in it.
+// keep stores a copy of a file that contains keys.
 func keep(apis, path string, text []byte, now time.Time) (string, error) {
 	folder := filepath.Join(apis, ".backup")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("keeping a copy: %w", err)
 	}
+	// MkdirAll does not change the mode of an existing folder.
 	if err := os.Chmod(folder, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
 		return "", fmt.Errorf("keeping a copy: %w", err)
 	}

@@ -22,33 +22,33 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// trial is what mcp test found out.
+// trial is the result of mcp test.
 type trial struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Tools int    `json:"tools"`
-	// Called is the tool that was called, Failure why the server or the tool failed, in its words.
+	// Called is the tool that was called. Failure is the error of the server or the tool, in its words.
 	Called  string `json:"called,omitempty"`
 	Failure string `json:"failure,omitempty"`
-	// Reached are hosts of domains that it spoke to. Wanted are others that it wanted, Telemetry those of them that it
-	// works without. Untrusting are hosts for which it did not accept CodeForge's CA.
+	// Reached are the hosts in "domains" that the server contacted. Wanted are other hosts that it tried, Telemetry those
+	// among them that it does not need. Untrusting are hosts for which it rejected CodeForge's CA.
 	Reached    []string `json:"reached"`
 	Wanted     []string `json:"wanted"`
 	Telemetry  []string `json:"telemetry"`
 	Untrusting []string `json:"untrusting"`
-	// Failed are requests to hosts of domains that failed, or that the service or the proxy refused: HOST (why).
+	// Failed are requests to hosts in "domains" that failed, or that the service or the proxy refused: HOST (why).
 	Failed []string `json:"failed"`
-	// Swapped are the token names that were swapped, Unused the others.
+	// Swapped are the token names that the proxy swapped, Unused the others.
 	Swapped []string `json:"swapped"`
 	Unused  []string `json:"unused"`
-	// Variables are those that the server asks for and that are not set. Shapes are what a key has to begin with.
+	// Variables are the unset variables that the server asks for. Shapes are the prefixes that it expects of a key.
 	Variables []string `json:"variables"`
 	Shapes    []string `json:"shapes"`
-	// Advice is what the user can do, a sentence each.
+	// Advice is the advice to the user, one sentence each.
 	Advice []string `json:"advice"`
 }
 
-// telemetry are hosts, or parents of hosts, that only count what a program does.
+// telemetry are hosts, or parents of hosts, that only collect usage data.
 var telemetry = []string{
 	"ingest.sentry.io", "ingest.us.sentry.io", "ingest.de.sentry.io", "segment.io", "segment.com", "posthog.com",
 	"mixpanel.com", "amplitude.com", "google-analytics.com", "googletagmanager.com", "datadoghq.com", "datadoghq.eu",
@@ -57,14 +57,14 @@ var telemetry = []string{
 	"featureassets.org", "prodregistryv2.org", "scarf.sh", "logfire.pydantic.dev", "nr-data.net", "logs.netdata.cloud",
 }
 
-// counts reports whether a host only counts.
+// counts reports whether a host only collects usage data.
 func counts(host string) bool {
 	first, _, _ := strings.Cut(host, ".")
 	return first == "telemetry" || first == "analytics" || first == "stats" ||
 		slices.ContainsFunc(telemetry, func(t string) bool { return host == t || strings.HasSuffix(host, "."+t) })
 }
 
-// test starts a server anew, lists its tools, calls one that changes nothing, and says what it needs.
+// test restarts a server, lists its tools, calls one that changes nothing, and prints the server's needs.
 func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	a, err := o.known(e, name)
 	if err != nil {
@@ -78,6 +78,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
+	// A fresh start shows the server's first requests and its log from the beginning.
 	if err := op.Restart(ctx, name); err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 		Failed string
 	}
 	if out.Error == nil {
-		_ = json.Unmarshal(out.Value, &got) // ours
+		_ = json.Unmarshal(out.Value, &got) // the JSON of tryExpression
 	} else {
 		got.Failed = out.Error.Message
 	}
@@ -109,7 +110,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 		}
 	}
 	exchanges = append(exchanges, o.watched(ctx, e, name, began)...)
-	lines, _ := op.Log(ctx, name) // without them less is known
+	lines, _ := op.Log(ctx, name) // the log is optional
 	t.judge(a, exchanges, lines)
 	err = shown(e, o.json, t, true, func() { t.print(e) })
 	if err == nil && len(t.Wanted) > 0 && (o.write || !o.json && term.IsTerminal(int(e.Stdin.Fd()))) {
@@ -121,8 +122,8 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	return err
 }
 
-// tryExpression lists the tools and calls one: the one that was asked for, else the first that claims to change nothing
-// and needs no argument.
+// tryExpression lists the tools and calls one: the requested one, else the first that claims to change nothing and
+// needs no argument.
 const tryExpression = `(async () => {
   const late = new Promise((_, no) => setTimeout(() => no(new Error("no answer within 45 seconds")), 45_000));
   const tools = await Promise.race([mcp[name].$tools(), late]);
@@ -138,10 +139,10 @@ const tryExpression = `(async () => {
   return got;
 })().finally(() => setTimeout(() => Deno.exit(0), 100))`
 
-// settle is how long what a server sends may take to be recorded.
+// settle is the time in which the server's requests get recorded.
 const settle = time.Second
 
-// watched are the requests that a server sent since a time.
+// watched returns the requests that a server has sent since a time.
 func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since time.Time) []controlapi.Exchange {
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
@@ -164,20 +165,20 @@ func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since tim
 }
 
 var (
-	// variable is how programs name a variable that holds a key.
+	// variable matches the name of a variable that holds a key.
 	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PAT|PASSWORD)\b`)
-	// shape is how programs say what a key begins with.
+	// shape matches a program's description of a key's prefix.
 	shape = regexp.MustCompile("(?i)(?:start|begin)(?:s|ning)? with [\"'`]?" +
 		"([A-Za-z][A-Za-z0-9]{1,15}[_-](?:[a-z]{2,8}[_-])?)")
-	// barred is how Deno says that a package wants a host that is not in domains: the request never reaches the proxy.
+	// barred matches Deno's error for a host that is not in "domains". Such a request never reaches the proxy.
 	barred = regexp.MustCompile(`(?:getaddrinfo E[A-Z]+|[Rr]equires net access to) "?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?` +
 		`(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)(?::(\d+))?`)
-	// untrusted is how programs say that they do not trust a certificate.
+	// untrusted matches a program's error for an untrusted certificate.
 	untrusted = regexp.MustCompile(`(?i)UnknownIssuer|self[- ]signed certificate|unable to (?:get local|verify)|` +
 		`unknown authority|CERTIFICATE_VERIFY_FAILED|invalid peer certificate`)
 )
 
-// owns reports whether a host is one of an API's.
+// owns reports whether a host is one of an API's hosts.
 func owns(a *catalog.API, host string) bool {
 	return slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool {
 		suffix, wildcard := strings.CutPrefix(p.String(), "*")
@@ -185,7 +186,7 @@ func owns(a *catalog.API, host string) bool {
 	})
 }
 
-// judge says what follows from what was seen.
+// judge draws the conclusions from the exchanges and the log.
 func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []operatorapi.Line) {
 	add := func(list *[]string, s string) {
 		if s != "" && !slices.Contains(*list, s) {
@@ -201,6 +202,7 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 			add(&t.Swapped, s.Name)
 		}
 		switch {
+		// A program that distrusts the CA ends the TLS handshake itself.
 		case x.Code == "handshake_failed":
 			add(&t.Untrusting, host)
 		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0 && counts(host):
@@ -216,6 +218,7 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 			add(&t.Failed, host+" ("+x.Code+")")
 		}
 	}
+	// The server accepted the CA for a host that it reached.
 	t.Untrusting = slices.DeleteFunc(t.Untrusting, func(h string) bool { return slices.Contains(t.Reached, h) })
 	for _, c := range a.Credentials {
 		if !slices.Contains(t.Swapped, c.Name) {
@@ -231,7 +234,7 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 	})
 	for _, v := range variable.FindAllString(said, -1) {
 		if given {
-			break // it has the key, and speaks of others
+			break // it has the key, so the text is about other variables
 		}
 		_, set := a.Server.Env[v]
 		token := slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == v })
@@ -259,7 +262,7 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 	t.advise(a, untrusted.MatchString(said))
 }
 
-// advise says what the user can do.
+// advise adds the advice.
 func (t *trial) advise(a *catalog.API, distrust bool) {
 	say := func(format string, args ...any) { t.Advice = append(t.Advice, fmt.Sprintf(format, args...)) }
 	if len(t.Wanted) > 0 {
@@ -300,7 +303,7 @@ func (t *trial) advise(a *catalog.API, distrust bool) {
 	}
 }
 
-// print shows what was found.
+// print shows the result.
 func (t *trial) print(e *Env) {
 	p := newPainter(e, e.Stdout)
 	word := p(terminal.Green, "ok")
@@ -331,7 +334,7 @@ func (t *trial) print(e *Env) {
 	}
 }
 
-// open adds the wanted hosts to domains.
+// open adds the wanted hosts to "domains".
 func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) error {
 	if !o.write {
 		question := fmt.Sprintf("Add %s to the domains of %s?", visible.Line(strings.Join(t.Wanted, ", ")), a.Name)

@@ -85,13 +85,14 @@ func plans(ctx context.Context, e *Env, t target) (planapi.Client, error) {
 	return planapi.Client{HTTP: c.HTTP}, err
 }
 
-// onPlan carries out a verb.
+// onPlan executes a verb.
 func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, steps []int, asJSON bool) error {
 	p, err := c.Get(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", visible.Line(id), err)
 	}
 	if verb != "show" {
+		// Digest: the proxy rejects the decision if the plan is not the one that was just read.
 		in := planapi.Answer{Approve: verb == "approve", Digest: p.Digest, Steps: steps}
 		if _, err := c.Decide(ctx, id, in); err != nil {
 			return fmt.Errorf("%s: %w", visible.Line(id), err)
@@ -100,6 +101,7 @@ func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, step
 			return err
 		}
 	}
+	// A refused plan is a success; a plan that stopped midway is not.
 	failed := verb == "approve" && p.State != planapi.Done
 	switch {
 	case asJSON:
@@ -135,7 +137,7 @@ func followed(ctx context.Context, c planapi.Client, id string) (planapi.Plan, e
 // maxStep bounds the numbers of --steps.
 const maxStep = 10_000
 
-// parseSteps reads 1-3,5. Empty: nil, which is all.
+// parseSteps parses a list such as 1-3,5. For "" it returns nil, which means all steps.
 func parseSteps(text string) ([]int, error) {
 	if text == "" {
 		return nil, nil
@@ -158,7 +160,7 @@ func parseSteps(text string) ([]int, error) {
 	return out, nil
 }
 
-// printPicture prints a plan in few lines, and what has become of it.
+// printPicture prints a plan in few lines, with its state.
 func printPicture(e *Env, p planapi.Plan) {
 	paint := newPainter(e, e.Stdout)
 	for i, line := range p.Picture {
@@ -173,7 +175,7 @@ func printPicture(e *Env, p planapi.Plan) {
 	}
 }
 
-// printPlan prints all of a plan. Nothing of the code's or of an upstream's reaches the terminal as it is.
+// printPlan prints a whole plan. All text of the code and of upstreams is escaped for the terminal.
 func printPlan(e *Env, p planapi.Plan) {
 	printPicture(e, p)
 	width, _ := e.Stdout.Width()
@@ -211,7 +213,7 @@ func apisOf(s planapi.Step) string {
 	return ", " + visible.Line(strings.Join(s.APIs, ", "))
 }
 
-// printSent prints what came of each step that was sent.
+// printSent prints the result of each step that was sent.
 func printSent(e *Env, p planapi.Plan) {
 	width, _ := e.Stdout.Width()
 	sent := 0
@@ -233,7 +235,7 @@ func printSent(e *Env, p planapi.Plan) {
 	}
 }
 
-// printReply prints what came of a step.
+// printReply prints the result of a step.
 func printReply(e *Env, s planapi.Step, width int) {
 	paint, a := newPainter(e, e.Stdout), s.Answer
 	color, text := terminal.Green, strconv.Itoa(a.Status)

@@ -9,10 +9,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// progressAfter is how long an operation may take before its progress is shown.
+// progressAfter is the time after which an operation's progress is shown.
 const progressAfter = 2 * time.Second
 
-// progress shows an operation under way on a terminal: one line on stderr, rewritten, and removed at the end.
+// progress shows a running operation on a terminal: one line on stderr, rewritten, and removed at the end.
 type progress struct {
 	e       *Env
 	what    string
@@ -24,7 +24,7 @@ type progress struct {
 	last string
 }
 
-// startProgress shows nothing if stderr is not a terminal.
+// startProgress starts the display. If stderr is not a terminal, it shows nothing.
 func startProgress(e *Env, what string) *progress {
 	p := &progress{e: e, what: what, started: time.Now(), quit: make(chan struct{})}
 	if e.Stderr.IsTerminal() {
@@ -40,7 +40,7 @@ func (p *progress) say(message string) {
 	p.last = message
 }
 
-// print prints a line that stays, on a terminal or not.
+// print prints a permanent line, on a terminal or not.
 func (p *progress) print(line string) {
 	p.e.Stderr.Rewrite("")
 	fmt.Fprintln(p.e.Stderr, line)

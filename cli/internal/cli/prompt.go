@@ -26,7 +26,7 @@ func newPrompter(e *Env) prompter {
 	return prompter{e: e, terminal: term.IsTerminal(int(e.Stdin.Fd())), lines: bufio.NewReader(e.Stdin)}
 }
 
-// line prompts for one line until check accepts it; without a terminal the flag is required.
+// line prompts for one line until check accepts it. Without a terminal it returns an error that asks for the flag.
 func (p prompter) line(ctx context.Context, question, flagName string,
 	check func(string) (string, error),
 ) (string, error) {
@@ -63,7 +63,7 @@ func (p prompter) secret(ctx context.Context, question string) (secret.Value, er
 			return secret.Value{}, err
 		}
 		fmt.Fprintln(p.e.Stderr)
-		const shortest = 8 // catalog refuses shorter ones, and what else was typed would be lost
+		const shortest = 8 // catalog rejects shorter ones, and all other answers would be lost
 		if text := strings.TrimSpace(string(data)); len(text) >= shortest {
 			return secret.New(text), nil
 		}
@@ -71,8 +71,8 @@ func (p prompter) secret(ctx context.Context, question string) (secret.Value, er
 	}
 }
 
-// typed waits for what is typed. Ctrl-C ends the wait, and leaves the terminal as it was: read may have hidden what is
-// typed, and goes on reading until the process ends.
+// typed waits for the user's input. Ctrl-C ends the wait and restores the terminal. read may have switched the echo
+// off, and it goes on reading until the process ends.
 func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error) {
 	type answer struct {
 		text T
@@ -88,7 +88,7 @@ func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error
 	var none T
 	select {
 	case <-ctx.Done():
-		for range 20 { // read hides what is typed first of all, perhaps only now
+		for range 20 { // read may switch the echo off only now
 			if stateErr == nil {
 				_ = term.Restore(fd, before)
 			}
@@ -108,7 +108,7 @@ func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error
 	}
 }
 
-// stopped ends a text with a full stop, unless it ends with a question.
+// stopped ends a text with a full stop, unless it ends with a question mark.
 func stopped(text string) string {
 	if strings.HasSuffix(text, "?") {
 		return text

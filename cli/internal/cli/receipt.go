@@ -31,7 +31,7 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	}
 }
 
-// printCaused prints what a call of an MCP server's tool made the server send.
+// printCaused prints the requests that a call of an MCP server's tool caused.
 func printCaused(p painter, w io.Writer, x controlapi.Exchange) {
 	if x.Among > 1 {
 		fmt.Fprintf(w, "    sent for this or for one of %s at the same time:\n", count(x.Among-1, "other call"))
@@ -41,8 +41,8 @@ func printCaused(p painter, w io.Writer, x controlapi.Exchange) {
 	}
 }
 
-// exchangeLine is one exchange: outcome, status, method, URL, and what the proxy changed. For a call of an MCP server's
-// tool, the tool stands for method and URL, and the sizes of arguments and result are shown.
+// exchangeLine describes one exchange: outcome, status, method, URL, and the proxy's changes. For a call of an MCP
+// server's tool, it shows the tool instead of method and URL, and the sizes of arguments and result.
 func exchangeLine(p painter, x controlapi.Exchange) string {
 	colour := terminal.Green
 	switch {

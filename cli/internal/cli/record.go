@@ -12,19 +12,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// errOff is for readers of what is not kept.
+// errOff means that no history is kept.
 var errOff = errors.New("nothing is kept of runs: HISTORY=off in .env or the environment")
 
-// record is what is kept of runs: by the CodeForge that runs, or in a state directory on which none does.
+// record is the history of runs: of the running CodeForge, or of a state directory without one.
 type record struct {
 	operatorapi.Client
 	name string
-	// stopped says that nothing runs.
+	// stopped means that no CodeForge runs.
 	stopped bool
 	close   func()
 }
 
-// openRecord finds the record. The caller closes it.
+// openRecord finds the history. The caller must close it.
 func openRecord(ctx context.Context, e *Env, t target) (record, error) {
 	c, err := t.config(e)
 	if err != nil {
@@ -56,7 +56,7 @@ func openRecord(ctx context.Context, e *Env, t target) (record, error) {
 	return record{Client: op, name: c.State.Path(), stopped: true, close: stop}, err
 }
 
-// run is all that is kept of a run, or of the last one.
+// run returns the history of a run, or of the last run if id is empty.
 func (r record) run(ctx context.Context, id string) (historyapi.Detail, error) {
 	d, err := r.Run(ctx, id)
 	switch {

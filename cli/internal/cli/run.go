@@ -78,6 +78,7 @@ run; 130 interrupted; 2 wrong command line.`,
 			Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 		})
+		// A run that ended before Ctrl-C keeps its own exit code.
 		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
 			return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 		}
@@ -100,12 +101,12 @@ type seconds time.Duration
 
 func (s *seconds) String() string {
 	if *s == 0 {
-		return "" // the help shows no default
+		return "" // help then shows no default
 	}
 	return time.Duration(*s).String()
 }
 
-// Type is the name of the value in messages.
+// Type returns the name of the value for messages.
 func (s *seconds) Type() string { return "duration" }
 
 func (s *seconds) Set(text string) error {
@@ -120,14 +121,14 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// withArguments puts the arguments of a script in front of its code, on its first line so that line numbers stay. A
-// model's code has none, so without arguments the code is run as it is.
+// withArguments puts the arguments of a script before its code, on the first line, so that line numbers stay. A model's
+// code has no arguments, so code without arguments stays unchanged.
 func withArguments(code string, args []string) string {
 	if len(args) == 0 {
 		return code
 	}
 	if rest, found := strings.CutPrefix(code, "#!"); found {
-		code = "//" + rest // a hashbang is one only at the very beginning
+		code = "//" + rest // a hashbang is valid only at the very start
 	}
 	text, _ := json.Marshal(args) // strings always marshal
 	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
@@ -143,6 +144,7 @@ func readScript(e *Env, name, language string) (bundle.Script, error) {
 		defer f.Close()
 		in = f
 	}
+	// One byte more than allowed shows that the script is too long.
 	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
 	if err != nil {
 		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
@@ -180,7 +182,7 @@ func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (serv
 	return s.Run(ctx, run)
 }
 
-// approvalText explains how a person decides about a request that waits.
+// approvalText explains how a person decides about a held request.
 func approvalText(e *Env) string {
 	if e.inContainer() {
 		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +
@@ -213,6 +215,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	if receipt && r.Receipt != nil {
 		rest := *r.Receipt
 		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
+			// The notes have been printed above.
 			return slices.Contains(r.Notes, h.Voice().Person)
 		})
 		printReceipt(newPainter(e, e.Stderr), e.Stderr, rest)
@@ -220,7 +223,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	return silent(exitCode(r))
 }
 
-// exitCode is the exit code of codeforge run.
+// exitCode returns the exit code of codeforge run.
 func exitCode(r server.Result) int {
 	switch {
 	case !r.Failed:

@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 )
 
-// runStates are what --status may be.
+// runStates are the values of --status.
 var runStates = []string{
 	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Frozen, historyapi.Lost, historyapi.Running,
 	historyapi.Waiting,
@@ -52,7 +52,7 @@ line.`,
 	flags.StringVar(&o.filter.Skill, "skill", "", "only runs that imported the skill of this `NAME`")
 	flags.IntVarP(&o.last, "last", "n", 50, "the last `N` runs (see --all)")
 	flags.BoolVar(&o.all, "all", false, "every run")
-	// onRecord calls run with what is kept.
+	// onRecord calls run with the history.
 	onRecord := func(run func(context.Context, *Env, record, []string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -97,7 +97,7 @@ type runsOptions struct {
 	all, yes, json bool
 }
 
-// check reads the flags that have more to them than their type.
+// check validates the flags beyond their types.
 func (o *runsOptions) check() (err error) {
 	switch {
 	case o.filter.State != "" && !slices.Contains(runStates, o.filter.State):
@@ -128,6 +128,7 @@ func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) 
 		}
 	}
 	p := newPainter(e, e.Stdout)
+	// The latest run comes last, next to the prompt.
 	for _, r := range slices.Backward(runs) {
 		if o.json {
 			if err := printJSONLine(e.Stdout, r); err != nil {
@@ -143,7 +144,7 @@ func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) 
 	return nil
 }
 
-// runLine is one run: when, id, state, how long, by whom, what it sent, and its title.
+// runLine describes one run: start, id, state, duration, requests, APIs, title and client.
 func runLine(p painter, r historyapi.Run) string {
 	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.Line(r.ID) + " " +
 		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", duration(r.WallMS)) +
@@ -177,7 +178,7 @@ func stateColour(r historyapi.Run) terminal.Colour {
 	return terminal.Yellow
 }
 
-// duration is a time as a person reads it.
+// duration formats milliseconds for a person.
 func duration(ms int64) string {
 	if ms < 1000 {
 		return fmt.Sprintf("%d ms", ms)
@@ -185,7 +186,7 @@ func duration(ms int64) string {
 	return fmt.Sprintf("%.1f s", float64(ms)/1000)
 }
 
-// show prints all that is kept of a run.
+// show prints everything that is recorded of a run.
 func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string) error {
 	d, err := rec.run(ctx, ids[0])
 	if err != nil {
@@ -228,7 +229,7 @@ func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string
 	return nil
 }
 
-// printed is what was printed, as one text.
+// printed joins a run's output.
 func printed(list []historyapi.Print) string {
 	var b strings.Builder
 	for _, p := range list {
@@ -237,7 +238,7 @@ func printed(list []historyapi.Print) string {
 	return b.String()
 }
 
-// printKept prints a text of which the middle may be missing.
+// printKept prints a text whose middle may be missing.
 func printKept(w io.Writer, head string, omitted int64, tail string) {
 	for text := range strings.SplitSeq(strings.TrimRight(visible.Escape(head), "\n"), "\n") {
 		fmt.Fprintf(w, "  %s\n", text)
@@ -260,7 +261,7 @@ func (o *runsOptions) remove(ctx context.Context, e *Env, rec record, ids []stri
 		what = strings.Join(ids, ", ")
 	}
 	var filters []historyapi.Filter
-	for _, id := range ids { // all are known before anything is removed
+	for _, id := range ids { // check all ids before the first removal
 		d, err := rec.run(ctx, id)
 		if err != nil {
 			return err

@@ -115,7 +115,7 @@ func skillsRemove(ctx context.Context, e *Env, s *server.Session, names []string
 	return errors.Join(errs...)
 }
 
-// skillsExport writes below an os.Root: a skill's name comes from outside.
+// skillsExport copies every skill to a folder. It writes through an os.Root, because a model chose the names.
 func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, force bool) error {
 	all, err := s.Skills(ctx)
 	if err != nil {

@@ -40,7 +40,7 @@ Exit codes: 0 done; 1 not everything was copied; 2 wrong command line.`,
 	return c
 }
 
-// moveState runs mcp-server, which alone opens databases.
+// moveState runs mcp-server, the only program that opens databases.
 func moveState(ctx context.Context, e *Env, path string, isChosen bool, to string) error {
 	dir, err := findState(e, path, isChosen)
 	if err != nil {
@@ -71,7 +71,7 @@ func moveState(ctx context.Context, e *Env, path string, isChosen bool, to strin
 	cmd.Env = []string{"DATABASE_URL=" + url, "DATABASE_CA_FILE=" + w.getenv("DATABASE_CA_FILE")}
 	cmd.Stdout, cmd.Stderr = e.Stdout, e.Stderr
 	if err := cmd.Run(); err != nil {
-		return &exitError{code: 1} // mcp-server has printed why
+		return &exitError{code: 1} // mcp-server has printed the cause
 	}
 	return nil
 }

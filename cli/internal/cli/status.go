@@ -17,13 +17,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// state is what status prints.
+// state is the output of status.
 type state struct {
 	Running bool   `json:"running"`
 	Dir     string `json:"state"`
 	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
 	URL string `json:"url,omitempty"`
-	// Container is mcp-server's in Docker, and About what it says of itself.
+	// Container is mcp-server's container in Docker, and About its description of itself.
 	Container string              `json:"container,omitempty"`
 	About     *operatorapi.About  `json:"about,omitempty"`
 	Up        *statedir.Up        `json:"up,omitempty"`
@@ -57,7 +57,7 @@ func statusCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// readState asks the running system.
+// readState asks the running CodeForge for its state.
 func readState(ctx context.Context, e *Env, c server.Config) state {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -100,6 +100,7 @@ func (s *state) askOperator(ctx context.Context, e *Env, op operatorapi.Client) 
 		s.Problem = err.Error()
 		return
 	}
+	// Inside the container its name is known only from the environment.
 	if s.Container == "" {
 		s.Container = e.Getenv("CODEFORGE_CONTAINER_NAME")
 	}
@@ -115,7 +116,7 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 		s.Problem = err.Error()
 		return
 	}
-	if alarms, err := op.Alarms(ctx); err == nil { // one that is older has none
+	if alarms, err := op.Alarms(ctx); err == nil { // an older CodeForge has no alarms
 		s.Frozen = frozenSessions(alarms)
 	}
 	if list, err := op.Tenants(ctx); err == nil && (len(list.Tenants) > 0 || list.Problem != "") {
@@ -127,7 +128,7 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 	s.Catalog = &cat
 }
 
-// askServers asks mcp-server for the MCP servers. A failure is a problem only where there is none yet.
+// askServers asks mcp-server for the MCP servers. It keeps an earlier problem.
 func (s *state) askServers(ctx context.Context, c server.Config, place server.Place) {
 	list, err := server.Servers(ctx, c, place)
 	if err != nil && s.Problem == "" {
@@ -179,7 +180,7 @@ func printFrozen(w io.Writer, sessions []string) {
 	}
 }
 
-// printTenants prints a line for each tenant: what it may use, and what it does.
+// printTenants prints a line for each tenant: its APIs and its activity.
 func printTenants(w io.Writer, list *operatorapi.Tenants) {
 	if list == nil {
 		return
@@ -199,7 +200,7 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 	}
 }
 
-// printDatabase prints a line about Postgres: how much waits for it, and what is wrong.
+// printDatabase prints a line about Postgres: the number of waiting changes, and its problem.
 func printDatabase(w io.Writer, d *operatorapi.Database) {
 	if d == nil {
 		return
@@ -214,7 +215,7 @@ func printDatabase(w io.Writer, d *operatorapi.Database) {
 	fmt.Fprintln(w, line)
 }
 
-// printServers prints a line for each MCP server: what it does, how many tools it has, and why it last failed.
+// printServers prints a line for each MCP server: its state, its number of tools, and its last failure.
 func printServers(w io.Writer, list []serverstate.Server) {
 	if len(list) > 0 {
 		fmt.Fprintln(w, "  MCP servers:")

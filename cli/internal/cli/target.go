@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// target says which server a command uses.
+// target selects the server for a command.
 type target struct {
 	flags      *pflag.FlagSet
 	state, url *string
@@ -29,7 +29,7 @@ func targetFlags(fs *pflag.FlagSet) target {
 	}
 }
 
-// config takes what the flags leave out from the environment and .env, of which the port may be on this machine only.
+// config completes the flags with the environment and .env. MCP_PORT there means a port of this machine.
 func (t target) config(e *Env) (server.Config, error) {
 	w, err := readVariables(e)
 	if err != nil {
@@ -40,7 +40,7 @@ func (t target) config(e *Env) (server.Config, error) {
 		return server.Config{}, err
 	}
 	port := cmp.Or(w.getenv("MCP_PORT"), "8080")
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // a URL is made of it, and gets the token
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // it becomes part of a URL that gets the token
 		return server.Config{}, fmt.Errorf("MCP_PORT (.env or environment): %q; want a whole number from 1 to 65535", port)
 	}
 	c := server.Config{
@@ -48,13 +48,14 @@ func (t target) config(e *Env) (server.Config, error) {
 		Token: secret.New(w.getenv("MCP_AUTH_TOKEN")),
 	}
 	if t.given("state") {
-		c.Fallback = "" // an explicit choice is not replaced by another server
+		c.Fallback = "" // another server must not replace an explicit choice
 		return c, nil
 	}
 	if c.URL == "" {
-		// Not of .env: one that came with somebody's folder must not choose who gets the token, and what runs where.
+		// Not from .env: another person's folder must not choose who receives the token and runs the code.
 		c.URL = e.Getenv("CODEFORGE_URL")
 	}
+	// There, mcp-server's own socket is the only way.
 	if e.inContainer() {
 		c.Socket = operatorapi.ContainerSocket
 		return c, nil

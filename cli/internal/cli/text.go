@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 )
 
-// count is a number and its noun, in the plural unless n is 1.
+// count returns a number and its noun, in the plural unless n is 1.
 func count(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -16,7 +16,7 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// shown prints a value as JSON, or for a person by print. It fails the command, and prints no more, unless all is well.
+// shown prints a value as JSON, or with print for a person. Unless well, the command fails without further output.
 func shown(e *Env, asJSON bool, v any, well bool, print func()) error {
 	if !asJSON {
 		print()
@@ -39,7 +39,7 @@ func newPainter(e *Env, s *terminal.Stream) painter {
 	return s.Paint
 }
 
-// printList prints a list as JSON, or each element by show, or a sentence if the list is empty.
+// printList prints a list as JSON, or each element with show. For an empty list it prints the sentence empty.
 func printList[T any](e *Env, asJSON bool, list []T, empty string, show func(T)) error {
 	return shown(e, asJSON, list, true, func() {
 		if len(list) == 0 {
@@ -51,7 +51,7 @@ func printList[T any](e *Env, asJSON bool, list []T, empty string, show func(T))
 	})
 }
 
-// either is "a, b or c".
+// either returns "a, b or c".
 func either(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")

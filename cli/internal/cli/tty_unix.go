@@ -2,5 +2,5 @@
 
 package cli
 
-// terminalDevice is the terminal of the process, whatever its standard input is.
+// terminalDevice is the terminal of the process, even if standard input is something else.
 const terminalDevice = "/dev/tty"

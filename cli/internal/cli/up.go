@@ -53,11 +53,11 @@ start, or a part of it failed.`,
 	flags.StringVar(&o.deno, "deno", "",
 		"`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")
 	flags.IntVar(&o.port, "port", -1, "port `N` of the MCP endpoint, 0 for any free one (default: MCP_PORT, then 8080)")
-	flags.Lookup("port").DefValue = "0" // not shown
+	flags.Lookup("port").DefValue = "0" // help does not show it
 	flags.IntVar(&o.slots, "slots", 0, "at most `N` runs at the same time (default: SANDBOX_SLOTS, then 8)")
 	flags.BoolVar(&o.detach, "detach", false, "run in the background")
 	flags.IntVar(&o.reportFD, "report-fd", 0, "the descriptor on which --detach waits for the outcome")
-	_ = flags.MarkHidden("report-fd") // it exists
+	_ = flags.MarkHidden("report-fd") // the flag exists
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o.apis, o.state = *apis, *state
 		if e.inContainer() {
@@ -98,13 +98,14 @@ func (o upOptions) config(e *Env) (embedded.Config, error) {
 	return c, nil
 }
 
-// run is up in the foreground.
+// run implements up in the foreground.
 func (o upOptions) run(ctx context.Context, e *Env) error {
 	report := func(r outcome) error { return printOutcome(e, r, o.json) }
 	if o.reportFD > 0 {
 		pipe := os.NewFile(uintptr(o.reportFD), "report")
 		report = func(r outcome) error {
 			err := json.NewEncoder(pipe).Encode(r)
+			// The parent waits for the end of the report.
 			_ = pipe.Close()
 			return err
 		}
@@ -117,7 +118,7 @@ func (o upOptions) run(ctx context.Context, e *Env) error {
 		feeding, stop := context.WithCancel(ctx)
 		defer stop()
 		err = embedded.Run(ctx, c, func(r embedded.Ready) error {
-			go o.feed(feeding, e, c.State) // not before: another one may run here, with programs of its own
+			go o.feed(feeding, e, c.State) // not earlier: another CodeForge may run here, with its own programs
 			return report(outcome{Ready: &r})
 		})
 	}
@@ -131,11 +132,12 @@ func (o upOptions) run(ctx context.Context, e *Env) error {
 	return err
 }
 
-// feed runs the programs of credentials with "command" until ctx ends: out here, where the user's key chain is.
+// feed runs the programs of credentials with "command" until ctx ends. It runs outside the sandbox's namespaces,
+// because the programs need the user's key chain.
 func (o upOptions) feed(ctx context.Context, e *Env, state statedir.Dir) {
 	vars, err := readVariables(e)
 	if err != nil {
-		return // up ends with it too
+		return // up ends with this error too
 	}
 	f := feeder.New(e.Environ)
 	proxy := server.CredentialsOver(server.DialCredentials(state))
@@ -144,15 +146,16 @@ func (o upOptions) feed(ctx context.Context, e *Env, state statedir.Dir) {
 	})
 }
 
-// outcome is the result of a start: one field is set.
+// outcome is the result of a start. Exactly one field is set.
 type outcome struct {
 	Ready   *embedded.Ready `json:"ready,omitempty"`
 	Running *statedir.Up    `json:"running,omitempty"`
 	Error   string          `json:"error,omitempty"`
 }
 
-// runDetached runs up in a process with a session of its own, and waits for the outcome.
+// runDetached runs up in a process in a separate session, and waits for the outcome.
 func (o upOptions) runDetached(ctx context.Context, e *Env) error {
+	// Check the settings here, where the user sees the error.
 	if _, err := o.config(e); err != nil {
 		return err
 	}
@@ -184,6 +187,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting in the background: %w", err)
 	}
+	// Only the child may hold the write end: its death must end the read below.
 	_ = write.Close()
 	p := startProgress(e, "starting")
 	var r outcome
@@ -194,6 +198,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 		p.stop()
 	case <-ctx.Done():
 		p.stop()
+		// Ctrl-C does not reach the child, which has a separate session.
 		_ = cmd.Process.Signal(os.Interrupt)
 		return ctx.Err()
 	}
@@ -225,7 +230,7 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 	return nil
 }
 
-// innerCommand is a command for CodeForge itself, such as the inner process of up or doctor.
+// innerCommand returns a command for CodeForge's own use, such as the inner process of up or doctor.
 func innerCommand(name string, inner func(context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true,
@@ -233,7 +238,7 @@ func innerCommand(name string, inner func(context.Context) error) *cobra.Command
 	}
 }
 
-// innerCommands are those that help does not show.
+// innerCommands returns the hidden commands.
 func innerCommands(e *Env) []*cobra.Command {
 	return []*cobra.Command{
 		innerCommand(embedded.SuperviseCommand, func(ctx context.Context) error {
@@ -243,7 +248,7 @@ func innerCommands(e *Env) []*cobra.Command {
 			return nil
 		}),
 		innerCommand(embedded.ProbeCommand, embedded.RunProbe),
-		// In mcp-server's container, for the codeforge of the host.
+		// For the host's codeforge, in mcp-server's container.
 		innerCommand(docker.RelayCommand, func(ctx context.Context) error {
 			return relay.Serve(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
 		}),

@@ -1,5 +1,5 @@
-// Package clients is how MCP clients are connected to CodeForge: what to put into which of their files. A file that
-// exists keeps everything else that is in it, byte by byte.
+// Package clients describes how MCP clients connect to CodeForge: the entries and the files they belong in. It keeps
+// everything else in an existing file, byte by byte.
 package clients
 
 import (
@@ -10,46 +10,46 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
 )
 
-// TokenSetting is the setting, and the variable of the client's environment, that holds the bearer token. The token
-// itself is never printed nor written.
+// TokenSetting is the setting, and the variable of the client's environment, that holds the bearer token. The token is
+// never printed or written.
 const TokenSetting = "MCP_AUTH_TOKEN" //nolint:gosec // the name of a setting
 
-// name is how clients list CodeForge.
+// name is CodeForge's name in the clients' lists.
 const name = "codeforge"
 
-// Access is how CodeForge is reached.
+// Access is the address of CodeForge.
 type Access struct {
-	// URL is the MCP endpoint. Token says that it requires a bearer token.
+	// URL is the MCP endpoint. Token means that the endpoint requires a bearer token.
 	URL   string
 	Token bool
-	// Tenant is the name of the tenant whose token it is; empty: it is MCP_AUTH_TOKEN.
+	// Tenant is the tenant to whom the token belongs. Empty: the token is MCP_AUTH_TOKEN.
 	Tenant string
-	// Command is a program that speaks MCP on standard input and output, and needs no token; empty: there is none.
+	// Command is a program that speaks MCP on standard input and output without a token, or empty.
 	Command []string
 }
 
-// System is what decides where files are.
+// System determines the paths of files.
 type System struct {
 	OS string // GOOS
-	// Home is the user's directory, Work the working directory, AppData that of Windows.
+	// Home is the user's directory, Work the working directory, and AppData the one of Windows.
 	Home, Work, AppData string
 }
 
 // Client is one MCP client.
 type Client struct {
-	// Name is what the user types, Title how the client is called.
+	// Name is the user's word for the client, Title the client's name in texts.
 	Name, Title string
-	// Note is what else the user has to know, or empty.
+	// Note is further advice to the user, or empty.
 	Note string
-	// file is the path of its configuration, as elements below a folder of the system.
+	// file returns the path of the client's configuration.
 	file func(System) string
 	// key is the object in the file that lists servers.
 	key string
-	// reference is how the file names a variable, with NAME for its name. Empty: it cannot.
+	// reference is the file's syntax for a variable, with NAME as its name. Empty: the file has no such syntax.
 	reference string
-	// remote is the entry of an HTTP server; nil: the client only starts programs.
+	// remote returns the entry of an HTTP server. Nil: the client can only start programs.
 	remote func(url string, headers map[string]string) any
-	// inputs, if not nil, is a list that has to be in the file when there is a token.
+	// inputs, if not nil, is a list that the file needs if there is a token.
 	inputs any
 }
 
@@ -115,10 +115,10 @@ func All() []Client {
 	}
 }
 
-// inputID is the name under which VS Code remembers the token.
+// inputID is the name under which VS Code stores the token.
 const inputID = "codeforge-token"
 
-// desktopFile is where Claude Desktop keeps its configuration.
+// desktopFile returns the path of Claude Desktop's configuration.
 func desktopFile(s System) string {
 	const file = "claude_desktop_config.json"
 	switch s.OS {
@@ -130,10 +130,10 @@ func desktopFile(s System) string {
 	return filepath.Join(s.Home, ".config", "Claude", file)
 }
 
-// File is the path of the client's configuration.
+// File returns the path of the client's configuration.
 func (c Client) File(s System) string { return c.file(s) }
 
-// Names are the names of all clients.
+// Names returns the names of all clients.
 func Names() []string {
 	var out []string
 	for _, c := range All() {
@@ -142,7 +142,7 @@ func Names() []string {
 	return out
 }
 
-// Find is the client with a name.
+// Find returns the client with a name.
 func Find(name string) (Client, bool) {
 	for _, c := range All() {
 		if c.Name == name {
@@ -152,7 +152,7 @@ func Find(name string) (Client, bool) {
 	return Client{}, false
 }
 
-// headers are what a client sends.
+// headers returns the headers that a client sends.
 func headers(token bool, reference string) map[string]string {
 	if !token {
 		return nil
@@ -160,10 +160,10 @@ func headers(token bool, reference string) map[string]string {
 	return map[string]string{"Authorization": "Bearer " + reference}
 }
 
-// Placeholder marks, in what is printed, where the user's own token goes.
+// Placeholder stands for the user's token in printed texts.
 const Placeholder = "<" + TokenSetting + ">"
 
-// Placeholder is that for the tenant.
+// Placeholder returns the placeholder for the token of the tenant or of the operator.
 func (a Access) Placeholder() string {
 	if a.Tenant != "" {
 		return "<token of " + a.Tenant + ">"
@@ -171,8 +171,8 @@ func (a Access) Placeholder() string {
 	return Placeholder
 }
 
-// entry is the client's entry, with a reference in place of the token. A client that cannot use the endpoint, or has no
-// way to name the token, gets the program; without one, the bridge of npm.
+// entry returns the client's entry, with a reference instead of the token. A client that cannot use the endpoint, or
+// cannot reference the token, gets the program. Without a program it gets npm's bridge, mcp-remote.
 func (c Client) entry(a Access, reference string, preferProgram bool) any {
 	useProgram := c.remote == nil || a.Token && reference == "" || preferProgram
 	switch {
@@ -188,15 +188,15 @@ func (c Client) entry(a Access, reference string, preferProgram bool) any {
 	return c.remote(a.URL, headers(a.Token, reference))
 }
 
-// Line is the whole configuration on one line, to be copied, with a placeholder for the token.
+// Line returns the whole configuration on one line for copying, with a placeholder for the token.
 func (c Client) Line(a Access) string {
 	if c.remote == nil {
-		a.Command = nil // it is printed on a line of its own
+		a.Command = nil // it is printed on a separate line
 	}
 	return jsonfile.Compact(map[string]map[string]any{c.key: {name: c.entry(a, a.Placeholder(), false)}})
 }
 
-// ClaudeCode is the command that adds the server to Claude Code.
+// ClaudeCode returns the command that adds the server to Claude Code.
 func ClaudeCode(a Access) string {
 	line := "claude mcp add --transport http " + name + " " + a.URL
 	if a.Token {
@@ -205,8 +205,8 @@ func ClaudeCode(a Access) string {
 	return line
 }
 
-// Merge is the text of the client's file with CodeForge in it. Where a token is required, the client starts the
-// program, which needs none, unless there is no program or preferHTTP is set: then the file names the variable.
+// Merge returns the client's file with CodeForge added. If a token is required, the client starts the program, which
+// needs no token. If there is no program, or preferHTTP is set, the file references the variable instead.
 func (c Client) Merge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
 	reference := strings.ReplaceAll(c.reference, "NAME", TokenSetting)
 	e := c.entry(a, reference, a.Token && !preferHTTP)
@@ -217,7 +217,7 @@ func (c Client) Merge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
 	var have struct {
 		Inputs []input `json:"inputs"`
 	}
-	_ = json.Unmarshal(out, &have) // another shape is the user's, who keeps it
+	_ = json.Unmarshal(out, &have) // any other form is the user's and stays
 	if len(have.Inputs) > 0 {
 		for _, i := range have.Inputs {
 			if i.ID == inputID {

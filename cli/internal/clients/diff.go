@@ -2,11 +2,11 @@ package clients
 
 import "strings"
 
-// context is how many unchanged lines a Diff shows around the change.
+// context is the number of unchanged lines around the change.
 const context = 2
 
-// Diff is the change as lines with "-", "+" or " " in front. One change in one place is shown exactly; of several, all
-// lines between the first and the last.
+// Diff returns the change as lines with "-", "+" or " " in front. A change in one place is exact. For several places it
+// shows all lines between the first and the last.
 func Diff(before, after string) []string {
 	a, b := lines(before), lines(after)
 	first := 0

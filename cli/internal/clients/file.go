@@ -14,7 +14,7 @@ import (
 // maxFile bounds a client's file, in bytes.
 const maxFile = 16 << 20
 
-// Read reads a client's file. One that does not exist is empty.
+// Read reads a client's file. A missing file is empty.
 func Read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -29,9 +29,10 @@ func Read(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Write replaces a client's file, and keeps a copy of what was there under the path that it returns, empty if nothing
-// was. before is what the caller read: a file that has changed since is not replaced.
+// Write replaces a client's file and keeps a copy of the old one. It returns the copy's path, or "" if there was no
+// file. before is the text that the caller has read: if the file differs from it, Write fails.
 func Write(path string, before, after []byte, now time.Time) (backup string, err error) {
+	// A rename would replace the link instead of its target.
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
@@ -55,7 +56,7 @@ func Write(path string, before, after []byte, now time.Time) (backup string, err
 	return backup, atomicfile.Write(path, after, mode)
 }
 
-// Replace replaces a client's file that is there, and keeps no copy. before is as for Write.
+// Replace replaces an existing client's file without a copy. before is as for Write.
 func Replace(path string, before, after []byte) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real

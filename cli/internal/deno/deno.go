@@ -13,14 +13,14 @@ import (
 	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 )
 
-// Version is the version that CodeForge is built and tested with.
+// Version returns the version that CodeForge is built and tested with.
 func Version() string { return sandboximage.DenoVersion() }
 
 // oldest is the first version that has every flag the sandbox uses.
 const oldest = "2.4.0"
 
-// Find returns the executable: path if given, else .tools/deno next to the folder bin, else deno in bin. The warning
-// says that it is not the pinned version.
+// Find returns the executable: path if it is not empty, else .tools/deno next to the folder bin, else deno in bin. If
+// it is not the pinned version, Find also returns a warning.
 func Find(ctx context.Context, path, bin string) (real, warning string, err error) {
 	candidates := []string{path}
 	if path == "" {
@@ -56,8 +56,8 @@ func Find(ctx context.Context, path, bin string) (real, warning string, err erro
 	return real, warning, nil
 }
 
-// Judge compares a version with the pinned one: an error when the sandbox cannot use it, a warning when it is not the
-// one CodeForge is tested with.
+// Judge compares a version with the pinned one. If the sandbox cannot use the version, it returns an error. If
+// CodeForge was tested with another one, it returns a warning.
 func Judge(version string) (warning string, err error) {
 	v, err := parse(version)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // RelayCommand is the command of codeforge that runs in the container (package relay).
 const RelayCommand = "relay"
 
-// helloTime is how long docker exec may take to start.
+// helloTime limits the start of docker exec.
 const helloTime = 30 * time.Second
 
 // Dial connects to the operator's socket in mcp-server's container.
@@ -34,7 +34,7 @@ func dialIn(ctx context.Context, name, program string) (net.Conn, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	// The connection outlives ctx, which bounds dialling only.
+	// The connection outlives ctx, which only bounds the dialling.
 	cmd := exec.Command("docker", "exec", "-i", name, program, RelayCommand) //nolint:noctx // see above
 	return dial(ctx, cmd)
 }
@@ -78,13 +78,14 @@ func (c *conn) Read(p []byte) (int, error) { return c.out.Read(p) }
 
 func (c *conn) Write(p []byte) (int, error) { return c.in.Write(p) }
 
-// Close ends the process. The relay in the container ends with its standard input.
+// Close ends the process. The relay in the container ends when its standard input ends.
 func (c *conn) Close() error {
 	err := errClosed
 	c.end.Do(func() {
 		err = c.in.Close()
+		// docker exec has a second to end by itself.
 		kill := time.AfterFunc(time.Second, func() { _ = c.cmd.Process.Kill() })
-		_ = c.cmd.Wait() // it says how the process ended, which is of no interest
+		_ = c.cmd.Wait() // the exit status does not matter
 		kill.Stop()
 	})
 	return err
@@ -94,7 +95,7 @@ func (c *conn) LocalAddr() net.Addr { return address{} }
 
 func (c *conn) RemoteAddr() net.Addr { return address{} }
 
-// SetDeadline implements net.Conn. There are no deadlines: callers close the connection.
+// SetDeadline implements net.Conn. It does nothing: callers close the connection instead.
 func (c *conn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn, see SetDeadline.
@@ -108,7 +109,7 @@ type address struct{}
 func (address) Network() string { return "docker" }
 func (address) String() string  { return "docker exec" }
 
-// text keeps the beginning of what the process says on standard error.
+// text keeps the start of the process's standard error.
 type text struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -123,7 +124,7 @@ func (t *text) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// first is the first line that says something.
+// first returns the first non-empty line.
 func (t *text) first() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package docker reaches the operator's socket in mcp-server's container, by docker exec. Whoever may use the engine
-// owns the stack already, on every system that docker runs on: this opens no port, and needs no secret of its own.
+// Package docker reaches the operator's socket in mcp-server's container through docker exec. Users who may use the
+// engine already control the stack, on every system with Docker. So this way needs neither a port nor a secret.
 package docker
 
 import (
@@ -16,21 +16,21 @@ import (
 	"time"
 )
 
-// Scheme begins the address of a container: docker://NAME.
+// Scheme is the start of a container's address: docker://NAME.
 const Scheme = "docker://"
 
-// Service is the name of mcp-server in the compose file, and Proxy that of the proxy.
+// Service is the name of mcp-server in the compose file, and Proxy the name of the proxy.
 const (
 	Service = "mcp-server"
 	Proxy   = "proxy"
 )
 
-// findTime is how long the engine may take to list containers.
+// findTime limits the engine's time to list containers.
 const findTime = 5 * time.Second
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
 
-// CheckName says what is wrong with the name of a container.
+// CheckName returns an error if the name of a container is invalid.
 func CheckName(name string) error {
 	if !namePattern.MatchString(name) {
 		return fmt.Errorf("%s%q: want %sCONTAINER, e.g. %scodeforge-mcp-server-1", Scheme, name, Scheme, Scheme)
@@ -41,8 +41,8 @@ func CheckName(name string) error {
 // container is a running mcp-server.
 type container struct{ name, project, dir string }
 
-// Find is the name of mcp-server's container in the stack of the folder home, or empty if there is none, or no engine.
-// Project narrows it to the stack of this name, unless it is empty.
+// Find returns the name of mcp-server's container in the stack of the folder home. It returns "" if there is no such
+// container or no engine. If project is not empty, only the stack of that name counts.
 func Find(ctx context.Context, home, project string) (string, error) {
 	all, err := running(ctx, Service)
 	if err != nil {
@@ -51,7 +51,7 @@ func Find(ctx context.Context, home, project string) (string, error) {
 	return pick(all, home, project)
 }
 
-// running lists the containers of a service, in whatever stack.
+// running lists the containers of a service in all stacks.
 func running(ctx context.Context, service string) ([]container, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
@@ -62,7 +62,7 @@ func running(ctx context.Context, service string) ([]container, error) {
 	return list(out, service), err
 }
 
-// FindProxy is the name of the proxy's container in the stack of which server is mcp-server's container.
+// FindProxy returns the name of the proxy's container in the stack of mcp-server's container server.
 func FindProxy(ctx context.Context, server string) (string, error) {
 	servers, err := running(ctx, Service)
 	if err != nil {
@@ -75,7 +75,7 @@ func FindProxy(ctx context.Context, server string) (string, error) {
 	return beside(servers, proxies, server)
 }
 
-// beside chooses the container that is in one stack with the named one.
+// beside returns the container that is in one stack with the named one.
 func beside(servers, proxies []container, server string) (string, error) {
 	for _, s := range servers {
 		for _, p := range proxies {
@@ -87,8 +87,8 @@ func beside(servers, proxies []container, server string) (string, error) {
 	return "", fmt.Errorf("no %s runs in the stack of %s", Proxy, server)
 }
 
-// list parses what docker ps printed of the containers of a service. A container has the labels of its image too, whose
-// author can claim any stack and folder, but not the name: Compose chose that, or the user.
+// list parses the output of docker ps for a service. A container also has the labels of its image, whose author can
+// claim any stack and folder. Only Compose or the user chooses the name, so the name must match.
 func list(out []byte, service string) []container {
 	var all []container
 	for line := range bytes.Lines(out) {
@@ -100,14 +100,14 @@ func list(out []byte, service string) []container {
 	return all
 }
 
-// named reports whether a name is one that Compose gives: PROJECT-SERVICE-NUMBER.
+// named reports whether a name has Compose's form: PROJECT-SERVICE-NUMBER.
 func named(name, project, service string) bool {
 	number, ok := strings.CutPrefix(name, project+"-"+service+"-")
 	_, err := strconv.ParseUint(number, 10, 16)
 	return ok && err == nil
 }
 
-// pick chooses the container of the stack that was started in home.
+// pick returns the container of the stack that was started in home.
 func pick(all []container, home, project string) (string, error) {
 	var names []string
 	for _, c := range all {
@@ -133,5 +133,5 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// errClosed is what a connection says after Close.
+// errClosed is the error of a connection after Close.
 var errClosed = errors.New("the connection is closed")

@@ -7,7 +7,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 )
 
-// alarms says which sessions an alarm has frozen. Nothing is said where nothing runs, or none is frozen.
+// alarms reports the sessions that an alarm has frozen. Without a running CodeForge, or without a frozen session, it
+// returns no finding.
 func alarms(ctx context.Context, c Config) []Finding {
 	op, _, _, err := server.Operator(ctx, c.Server)
 	if err != nil {

@@ -22,23 +22,23 @@ type attack struct {
 	code string
 	// seconds is the run's time limit; zero means 20.
 	seconds float64
-	// judge decides from the run's result. Nil: what code printed decides.
+	// judge decides from the run's result. Nil: the output of code decides.
 	judge func(server.Result) (seen string, held bool)
-	// do replaces code: the attack comes from outside the sandbox.
+	// do replaces code for an attack from outside the sandbox.
 	do func(context.Context, attackTarget) (seen string, held bool)
 }
 
 // attackTarget is the CodeForge under attack.
 type attackTarget struct {
 	session *server.Session
-	// url is the MCP endpoint, token its bearer token. Empty: the endpoint requires none.
+	// url is the MCP endpoint, token its bearer token. Empty token: the endpoint requires none.
 	url   string
 	token secret.Value
-	// host is a host of an active API, or empty. Connections to it end at the proxy, and no request is forwarded.
+	// host is a host of an active API, or empty. Connections to host end at the proxy, and no request is forwarded.
 	host string
 	// memory is the memory limit of a run, in bytes. Zero: unknown.
 	memory int64
-	// open says that YOLO_MODE is on: code has network permission for every host.
+	// open means that YOLO_MODE is on: code has network permission for every host.
 	open bool
 }
 
@@ -53,7 +53,7 @@ type AttackOutcome struct {
 // attackTimeout bounds one attack.
 const attackTimeout = 90 * time.Second
 
-// Attack runs every attack in turn against the CodeForge that c leads to, and calls on with each outcome.
+// Attack runs every attack against the CodeForge of c, one after the other, and calls on with each outcome.
 func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	if c.SettingsErr != nil {
 		return c.SettingsErr
@@ -82,9 +82,9 @@ func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	return ctx.Err()
 }
 
-// activeHost is a host of an active API at 443, or empty.
+// activeHost returns a host of an active API on port 443, or "".
 func activeHost(c Config) string {
-	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // doctor without --attack reports what does not load
+	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // doctor without --attack reports the mistakes
 	for _, a := range cat.APIs() {
 		for _, h := range a.Hosts {
 			if a.Active && !strings.Contains(h.String(), "*") && h.Port() == 0 {
@@ -115,7 +115,7 @@ func (a attack) run(ctx context.Context, t attackTarget) (string, bool) {
 	return allRefused(r)
 }
 
-// allRefused reads what the code printed about its attempts: all must have been refused, and there must be one.
+// allRefused evaluates the output of code about its attempts. There must be at least one, and all must have failed.
 func allRefused(r server.Result) (string, bool) {
 	var seen []string
 	for text := range strings.Lines(r.Output) {
@@ -131,6 +131,7 @@ func allRefused(r server.Result) (string, bool) {
 		}
 		seen = append(seen, v.Seen)
 	}
+	// An uncaught refusal of Deno ended the program.
 	if len(seen) == 0 && r.Failed && strings.Contains(r.Output, "NotCapable") {
 		return "the interpreter refuses", true
 	}
@@ -140,7 +141,7 @@ func allRefused(r server.Result) (string, bool) {
 	return fmt.Sprintf("%d of %d refused", len(seen), len(seen)), true
 }
 
-// moduleNotLoaded: the program did not start, because a module does not exist or cannot be opened.
+// moduleNotLoaded: the program did not start, because a module is missing or unreadable.
 func moduleNotLoaded(r server.Result) (string, bool) {
 	for _, words := range []string{"Module not found", "Permission denied", "Requires read access"} {
 		if r.Failed && strings.Contains(r.Output, words) {
@@ -150,7 +151,7 @@ func moduleNotLoaded(r server.Result) (string, bool) {
 	return "it was read", false
 }
 
-// nothingRead: the module did not load, or what it imported is empty.
+// nothingRead: the module did not load, or the imported text is empty.
 func nothingRead(r server.Result) (string, bool) {
 	const nothing = "nothing read"
 	if strings.Contains(r.Output, `"held"`) {
@@ -166,7 +167,7 @@ func nothingRead(r server.Result) (string, bool) {
 	return nothing, true
 }
 
-// endedBy: the run was ended for this reason.
+// endedBy: sandboxd ended the run for this reason.
 func endedBy(reason runapi.Reason) func(server.Result) (string, bool) {
 	return func(r server.Result) (string, bool) {
 		if r.Exit == nil {
@@ -176,7 +177,7 @@ func endedBy(reason runapi.Reason) func(server.Result) (string, bool) {
 	}
 }
 
-// outputBounded: a flood of output was cut.
+// outputBounded: CodeForge cut off a flood of output.
 func outputBounded(r server.Result) (string, bool) {
 	return fmt.Sprintf("%d bytes shown", len(r.Output)), r.Exit != nil && len(r.Output) < 8<<20
 }
@@ -200,7 +201,7 @@ func initialize(ctx context.Context, t attackTarget, token secret.Value, change 
 	return resp.StatusCode, nil
 }
 
-// forbidden is an initialize request that the endpoint must answer with 403.
+// forbidden returns an attack whose initialize request must get status 403.
 func forbidden(name string, change func(*http.Request)) attack {
 	return attack{name: name, expected: "403", do: func(ctx context.Context, t attackTarget) (string, bool) {
 		status, err := initialize(ctx, t, t.token, change)

@@ -10,9 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// attempts is code that tries several expressions; each must throw in time.
-// With open (YOLO_MODE) connections to anywhere lead to the proxy: then only an answer that is not the proxy's refusal
-// counts as a way out.
+// attempts returns code that tries several expressions. Each must throw in time. With open (YOLO_MODE), connections to
+// all addresses lead to the proxy. Then only an answer other than the proxy's refusal counts as a way out.
 func attempts(open bool, expressions ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "const open = %t;\n", open)
@@ -49,13 +48,13 @@ for (const [name, f] of Object.entries(tries)) {
 	return b.String()
 }
 
-// fetches is an expression that throws when the request is refused, in whatever way.
+// fetches returns an expression that throws if the request is refused in any way.
 func fetches(request string) string {
 	return `fetch(` + request + `).then(async (r) => { await r.body?.cancel(); ` +
 		`if (r.status >= 400) throw new Error("refused"); return r.status; })`
 }
 
-// reads are expressions that read files.
+// reads returns expressions that read files.
 func reads(paths ...string) (out []string) {
 	for _, p := range paths {
 		out = append(out, fmt.Sprintf("Deno.readTextFile(%q)", p))
@@ -63,7 +62,7 @@ func reads(paths ...string) (out []string) {
 	return out
 }
 
-// connects are expressions that connect to unix sockets.
+// connects returns expressions that connect to unix sockets.
 func connects(paths ...string) (out []string) {
 	for _, p := range paths {
 		out = append(out, fmt.Sprintf(`Deno.connect({ transport: "unix", path: %q })`, p))
@@ -71,7 +70,7 @@ func connects(paths ...string) (out []string) {
 	return out
 }
 
-// asks is an expression that asks for a permission.
+// asks returns an expression that asks for a permission.
 func asks(permission string) string {
 	return `Deno.permissions.request(` + permission + `).then((r) => ` +
 		`{ if (r.state !== "granted") throw new Error(r.state); })`
@@ -89,14 +88,14 @@ func attacks(t attackTarget) []attack {
 	return list
 }
 
-// noWayOut is what the table expects of connections.
+// noWayOut is the expected result of connections.
 const noWayOut = "no way out"
 
 func (t attackTarget) tries(name, expected string, expressions ...string) attack {
 	return attack{name: name, expected: expected, code: attempts(t.open, expressions...)}
 }
 
-// networkAttacks look for other ways out than the proxy.
+// networkAttacks look for ways out other than the proxy.
 func networkAttacks(t attackTarget) []attack {
 	return []attack{
 		t.tries("a host in no API", "refused",
@@ -140,7 +139,7 @@ func networkAttacks(t attackTarget) []attack {
 	}
 }
 
-// permissionAttacks look for what the sandbox must not open, start or write, and for its limits.
+// permissionAttacks try to open, start and write things outside the sandbox, and to exceed its limits.
 func permissionAttacks(t attackTarget) []attack {
 	list := []attack{
 		t.tries("sockets of the daemons and of Docker", noWayOut, append(
@@ -180,7 +179,7 @@ func permissionAttacks(t attackTarget) []attack {
 			code: `const line = "x".repeat(1000); for (let i = 0; i < 20000; i++) console.log(line);`,
 		},
 	}
-	if !t.open { // with YOLO_MODE code may listen, inside its own slot
+	if !t.open { // with YOLO_MODE code may listen in its own slot
 		list = append(list, t.tries("listening for other slots", "denied",
 			`Deno.listen({ hostname: "0.0.0.0", port: 18080 })`,
 			`Deno.listen({ transport: "unix", path: "/tmp/codeforge-doctor.sock" })`,
@@ -189,7 +188,7 @@ func permissionAttacks(t attackTarget) []attack {
 	return list
 }
 
-// textImports are files imported as text, which no read permission covers.
+// textImports import files as text, which no read permission covers.
 func textImports() []attack {
 	var list []attack
 	for _, path := range []string{"/etc/shadow", "/proc/1/environ", "/dev/shm/ca/ca.key", "/apis/config.json"} {
@@ -202,7 +201,7 @@ func textImports() []attack {
 	return list
 }
 
-// pieceSize is the size of one allocation of memoryAttacks.
+// pieceSize is the size of one allocation of memoryAttacks, in bytes.
 const pieceSize = 32 << 20
 
 // memoryAttacks take twice a run's memory, outside the heap that the interpreter bounds itself.
@@ -223,13 +222,13 @@ console.log("took " + keep.length);`, 2*t.memory/pieceSize+1, piece)
 	}
 }
 
-// forgedNames are attacks on the proxy itself: names in the handshake and in Host that do not belong together.
+// forgedNames attack the proxy with names in the handshake and in Host that do not belong together.
 func forgedNames(t attackTarget) []attack {
 	if t.host == "" {
 		return nil
 	}
 	const caught = `catch (e) { console.log(JSON.stringify({ held: true, seen: String(e?.name ?? e) })); }`
-	// The proxy may complete a handshake for any name, to be able to say why it refuses.
+	// The proxy may complete a handshake for any name, so that it can explain its refusal.
 	request := func(serverName string) string {
 		return fmt.Sprintf(`try {
   const c = await Deno.startTls(await Deno.connect({ hostname: %q, port: 443 }), { hostname: %q });
@@ -255,7 +254,7 @@ func forgedNames(t attackTarget) []attack {
 	}
 }
 
-// endpointAttacks are attacks on the MCP endpoint.
+// endpointAttacks attack the MCP endpoint.
 func endpointAttacks(t attackTarget) []attack {
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
@@ -266,6 +265,7 @@ func endpointAttacks(t attackTarget) []attack {
 		forbidden("MCP endpoint: a web page's Origin", header("Origin", "https://codeforge-doctor.invalid")),
 		forbidden("MCP endpoint: a cross-site request", header("Sec-Fetch-Site", "cross-site")),
 	}
+	// Without a token the endpoint accepts this user, so there is no 401 to expect.
 	if t.token.Empty() {
 		return list
 	}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// attackPath is the path that every request asks for, without a credential: one that is forwarded does no harm.
+// attackPath is the path of every request. The requests have no credential, so a forwarded one does no harm.
 const attackPath = "/codeforge-doctor"
 
-// requestAttacks are attacks on how the proxy reads a request, on connections to an API's host: the proxy itself must
-// answer each with the code of its refusal, so that the API receives none. Those that would make an API do something,
-// such as a body that is read in two ways, are left to make attack.
+// requestAttacks attack the proxy's parsing of requests, on connections to an API's host. The proxy must answer each
+// with the code of its refusal, so that the API receives no request. Requests that could change something at an API,
+// such as ambiguous bodies, are left to make attack.
 func requestAttacks(t attackTarget) []attack {
 	if t.host == "" {
 		return nil
@@ -65,7 +65,7 @@ func requestAttacks(t attackTarget) []attack {
 	}
 }
 
-// sendEach is code that sends each head, which lacks its last line, on a connection of its own. A refusal of the proxy
+// sendEach returns code that sends each head, which lacks its last line, on a new connection. A refusal of the proxy
 // has a code; any other answer may be the API's.
 func sendEach(host string, heads []string) string {
 	list, _ := json.Marshal(latin1(heads))
@@ -92,7 +92,7 @@ for (const head of %s) {
 `, list, host, host)
 }
 
-// latin1 turns each byte into a character: JSON would replace bytes that are not UTF-8.
+// latin1 turns each byte into a character, because JSON would replace bytes that are not UTF-8.
 func latin1(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, s := range texts {

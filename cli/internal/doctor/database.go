@@ -6,7 +6,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 )
 
-// database reports whether the Postgres of a running CodeForge answers. Without one, there is no finding.
+// database reports whether the Postgres of a running CodeForge answers. Without a Postgres it returns no finding.
 func database(ctx context.Context, c Config) []Finding {
 	op, _, isLocal, err := server.Operator(ctx, c.Server)
 	if err != nil || !isLocal {

@@ -1,11 +1,11 @@
-// Package doctor checks everything CodeForge needs on this machine and says how to fix what is wrong.
+// Package doctor checks all that CodeForge needs on this machine, and explains how to fix problems.
 //
-// It changes nothing. Where embedded mode can run it starts a temporary CodeForge without APIs, runs a line of code in
-// it and stops it. The only requests it makes are one HEAD, without a credential, to each host of an active API. If
-// CodeForge runs, its proxy makes them.
+// It changes nothing. If embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
+// and stops it. Its only requests are one HEAD, without a credential, to each host of an active API. If CodeForge runs,
+// its proxy makes them.
 //
-// Attack instead tries on the user's own running CodeForge every attack that needs no hostile server. Those reach no
-// API and use no credential: they ask for names below .invalid, which nobody can own (RFC 2606), addresses reserved for
+// Attack instead tries every attack that needs no hostile server on the user's running CodeForge. These attacks reach
+// no API and use no credential. They use names below .invalid, which have no owner (RFC 2606), addresses reserved for
 // documentation, and the machine itself.
 package doctor
 
@@ -19,7 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
-// Status is how a check ended.
+// Status is the result of a check.
 type Status string
 
 // The statuses. Only Fail makes doctor fail.
@@ -30,52 +30,52 @@ const (
 	Skip Status = "skipped"
 )
 
-// Finding is what one check found.
+// Finding is the finding of one check.
 type Finding struct {
-	// Check names what was checked, e.g. "Deno".
+	// Check is the name of the check, e.g. "Deno".
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Text   string `json:"text"`
-	// Fix says what to do. Empty when nothing is wrong or Text says it.
+	// Fix is the remedy. It is empty if there is no problem or Text already explains it.
 	Fix string `json:"fix,omitempty"`
-	// minor marks a warning about something that works nevertheless.
+	// minor marks a warning about something that works anyway.
 	minor bool
 }
 
-// Config says what to check.
+// Config configures the checks.
 type Config struct {
 	State statedir.Dir
 	APIs  string
-	// OwnAPIs means that the user named the folder of APIs: the running CodeForge may use another one.
+	// OwnAPIs means that the user named the folder of APIs. The running CodeForge may use another one.
 	OwnAPIs bool
 	// Dotenv is the path of .env.
 	Dotenv string
-	// Bin is the folder of the binaries. Empty: this program's.
+	// Bin is the folder of the binaries. Empty: the folder of this program.
 	Bin string
 	// Deno is the interpreter, as in embedded.Config.
 	Deno string
-	// Python is the interpreter of Python, as in embedded.Config.
+	// Python is the Python interpreter, as in embedded.Config.
 	Python  string
 	Port    int
 	Environ []string
 	Getenv  func(string) string
-	// Settings are the parsed ones; SettingsErr says why there are none.
+	// Settings are the parsed settings. SettingsErr is the reason if they could not be parsed.
 	Settings    settings.Settings
 	SettingsErr error
-	// OtherSettings is what else is wrong with them: names that are none, and files that are not there.
+	// OtherSettings are further problems of the settings: unknown names, and missing files.
 	OtherSettings []Finding
-	// Server is the server to ask when no supervisor runs on State: Docker's published port.
+	// Server is the server to ask if no supervisor runs on State: Docker's published port.
 	Server server.Config
-	// Container says that this is mcp-server's container, where the machine cannot be checked.
+	// Container means that this is mcp-server's container, from which the machine cannot be checked.
 	Container bool
-	// Offline skips what needs the network.
+	// Offline skips checks that need the network.
 	Offline bool
 }
 
 // checkTime bounds one group of checks.
 const checkTime = 20 * time.Second
 
-// group is a list of checks that belong together.
+// group is a list of related checks.
 type group func(context.Context, Config) []Finding
 
 // Examine runs every check and calls on for each finding, in order.
@@ -102,6 +102,7 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 	for _, g := range []group{versions, machine, engine} {
 		report(bounded(ctx, c, g))
 	}
+	// A trial that cannot succeed would only repeat the findings above.
 	if embeddable(all) {
 		report(trial(ctx, c))
 	}
@@ -117,12 +118,12 @@ func bounded(ctx context.Context, c Config, g group) []Finding {
 	return g(ctx, c)
 }
 
-// embeddable reports whether the findings so far let embedded mode run here.
+// embeddable reports whether the findings so far allow embedded mode here.
 func embeddable(all []Finding) bool {
 	for _, f := range all {
 		switch f.Check {
 		case "binaries", "Deno", "kernel", "seccomp", "bubblewrap", "namespaces", "interpreter":
-			// Another version of Deno is a warning that does not prevent a start.
+			// Another version of Deno is only a warning and does not prevent a start.
 			if f.Status == Skip || f.Status == Fail || f.Status == Warn && !f.minor {
 				return false
 			}
@@ -131,7 +132,7 @@ func embeddable(all []Finding) bool {
 	return true
 }
 
-// anyMode fails when neither embedded mode nor Docker mode can run here.
+// anyMode fails if neither embedded mode nor Docker mode can run here.
 func anyMode(all []Finding) []Finding {
 	docker := false
 	for _, f := range all {

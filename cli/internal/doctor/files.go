@@ -67,10 +67,12 @@ func port(ctx context.Context, c Config) []Finding {
 	if up, err := c.State.Running(); err == nil {
 		return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge", up.Port))}
 	}
+	// Any free port will do.
 	if c.Port == 0 {
 		return nil
 	}
 	if _, err := embedded.Port(ctx, c.Port); err != nil {
+		// CodeForge itself may hold the port, in Docker or as another user.
 		if place, locateErr := server.Locate(ctx, c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
 			return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
 		}
@@ -79,7 +81,7 @@ func port(ctx context.Context, c Config) []Finding {
 	return []Finding{ok("port", fmt.Sprintf("%d is free", c.Port))}
 }
 
-// configuration checks .env, apis/ and the tenants as codeforge check does.
+// configuration checks .env, apis/ and the tenants like codeforge check.
 func configuration(_ context.Context, c Config) []Finding {
 	var out []Finding
 	var mistakes settings.Error
@@ -118,14 +120,14 @@ func configuration(_ context.Context, c Config) []Finding {
 // secretSettings are the settings that other users must not read.
 var secretSettings = []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY"}
 
-// files checks who can read secret files. The catalog does so for config.json.
+// files checks the permissions of secret files. The catalog checks config.json.
 func files(_ context.Context, c Config) []Finding {
 	if runtime.GOOS == "windows" {
 		return []Finding{skip("permissions", "not checked on this system")}
 	}
 	var out []Finding
 	if info, err := os.Stat(c.Dotenv); err == nil {
-		values, _ := settings.ReadFile(c.Dotenv) // configuration reports what does not parse
+		values, _ := settings.ReadFile(c.Dotenv) // configuration reports mistakes
 		secret := ""
 		for _, name := range secretSettings {
 			if values[name] != "" {
@@ -158,7 +160,7 @@ func files(_ context.Context, c Config) []Finding {
 	return out
 }
 
-// expirySoon is how long before its expiry a certificate is a warning.
+// expirySoon is the time before the expiry of a certificate from which doctor warns.
 const expirySoon = 30 * 24 * time.Hour
 
 // authority checks the certificate that the sandbox trusts.

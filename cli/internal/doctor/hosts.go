@@ -19,22 +19,22 @@ import (
 
 const (
 	headTimeout = 8 * time.Second
-	// maxSkew is how far the clock may be off before certificates and signatures begin to fail.
+	// maxSkew is the difference of clocks from which certificates and signatures can fail.
 	maxSkew = 2 * time.Minute
 )
 
-// The reasons why no host is checked.
+// Reasons why doctor checks no host.
 const (
 	notChecked = "not checked (--offline)"
 	noHost     = "no active API names a host"
 )
 
-// hosts sends one HEAD, without a credential, to each host of an active API, and to each token server of one.
+// hosts sends one HEAD, without a credential, to each host of an active API and to each token server of one.
 func hosts(ctx context.Context, c Config) []Finding {
 	if c.Offline {
 		return []Finding{skip("hosts", notChecked)}
 	}
-	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration reports what does not load
+	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration reports mistakes
 	type target struct {
 		api  *catalog.API
 		host string
@@ -57,7 +57,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 			seen[name] = true
 			targets = append(targets, target{a, name, a.Scheme(h) + "://" + name + "/"})
 		}
-		for _, cr := range a.Credentials { // without its token server a credential ends, and the host is of no use
+		for _, cr := range a.Credentials { // without its token server, a credential expires and the host is useless
 			if name := cr.Server(); a.Active && name != "" && !seen[name] {
 				seen[name] = true
 				targets = append(targets, target{a, name, "https://" + name + "/"})
@@ -85,7 +85,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 // noDate is the skew of a host that sent no Date.
 const noDate = time.Duration(1<<63 - 1)
 
-// head sends the request to one host and returns how far this machine's clock is from the host's.
+// head sends the request to one host, and returns the difference between this machine's clock and the host's.
 func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Finding, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, headTimeout)
 	defer cancel()
@@ -101,7 +101,8 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 		tr.Proxy = http.ProxyURL(c.Settings.UpstreamProxy)
 	}
 	client := http.Client{
-		Transport:     tr,
+		Transport: tr,
+		// A redirect could lead to a host that no API names.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
@@ -118,12 +119,13 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 	took := time.Since(started)
 	off := noDate
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		// The host set the date in the middle of the request, roughly.
 		off = time.Since(date) - took/2
 	}
 	return ok(check, describeAnswer(resp.StatusCode, took.Milliseconds(), resp.TLS == nil)), off
 }
 
-// roots are the authorities that the proxy trusts for an API.
+// roots returns the authorities that the proxy trusts for an API.
 func (c Config) roots(a *catalog.API) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -142,7 +144,7 @@ func (c Config) roots(a *catalog.API) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// unreachable says why a host did not answer, and what to do.
+// unreachable explains why a host did not answer, and names a remedy.
 func unreachable(check string, a *catalog.API, err error) Finding {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
@@ -168,7 +170,7 @@ func unreachable(check string, a *catalog.API, err error) Finding {
 	return warn(check, text, "check this machine's network; behind a company's proxy set UPSTREAM_PROXY")
 }
 
-// clock judges this machine's clock by the median of its skews from the hosts' clocks: one wrong host does not matter.
+// clock judges this machine's clock by the median difference from the hosts' clocks, so one wrong host does not matter.
 func clock(skews []time.Duration) Finding {
 	var known []time.Duration
 	for _, d := range skews {

@@ -60,7 +60,7 @@ func versions(ctx context.Context, c Config) []Finding {
 	return append(out, typeScriptFinding(ctx, bin), pythonFinding(ctx, c))
 }
 
-// typeScriptFinding checks the compiler that checks code, without which code runs unchecked.
+// typeScriptFinding checks the TypeScript compiler. Without it, code runs unchecked.
 func typeScriptFinding(ctx context.Context, bin string) Finding {
 	const name, fix = "TypeScript", "make typescript fetches it"
 	dir, err := embedded.TypeScript(bin)
@@ -81,7 +81,7 @@ func typeScriptFinding(ctx context.Context, bin string) Finding {
 	return ok(name, version+" at "+dir+", the pinned version")
 }
 
-// pythonFinding checks the interpreter of Python, which embedded mode offers if there is one.
+// pythonFinding checks the Python interpreter, which embedded mode offers if it exists.
 func pythonFinding(ctx context.Context, c Config) Finding {
 	i, err := python.Find(ctx, python.Candidates(c.Python))
 	switch {
@@ -95,7 +95,7 @@ func pythonFinding(ctx context.Context, c Config) Finding {
 	return ok("Python", i.Version+" at "+i.Program+", with its standard library")
 }
 
-// machine checks what embedded mode needs of the kernel.
+// machine checks the kernel features that embedded mode needs.
 func machine(ctx context.Context, c Config) []Finding {
 	if runtime.GOOS != "linux" {
 		return []Finding{skip("kernel", embedded.ErrUnsupported.Error())}
@@ -163,8 +163,8 @@ func engine(ctx context.Context, c Config) []Finding {
 	return out
 }
 
-// containerRuns reports whether a container is as it should be, by the status that docker ps prints. The settings
-// container checks the settings, and ends.
+// containerRuns reports whether a container's status in docker ps is as expected. The settings container checks the
+// settings and then exits.
 func containerRuns(name, status string) bool {
 	if strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") {
 		return true
@@ -173,7 +173,7 @@ func containerRuns(name, status string) bool {
 		!strings.Contains(status, "Paused")
 }
 
-// unhealthy is what the last healthcheck of a container said, in parentheses.
+// unhealthy returns the output of a container's last healthcheck, in parentheses.
 func unhealthy(ctx context.Context, name string) string {
 	cmd := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{json .State.Health}}", name) //nolint:gosec
 	text, err := cmd.Output()
@@ -188,7 +188,7 @@ func unhealthy(ctx context.Context, name string) string {
 	return " (" + visible.Line(said) + ")"
 }
 
-// stderrOf is the last line that a failed command wrote to standard error, in parentheses.
+// stderrOf returns the last line of a failed command's standard error, in parentheses.
 func stderrOf(err error) string {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || len(exit.Stderr) == 0 {

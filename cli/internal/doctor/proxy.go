@@ -9,10 +9,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// checkOutside checks the certificate authority and the hosts. If CodeForge runs, its proxy makes the checks: its
-// container may have another resolver, other names and the certificate. Otherwise this program makes those that it can.
+// checkOutside checks the certificate authority and the hosts. If CodeForge runs, its proxy makes the checks. The
+// proxy's container may have another resolver, other names and the certificate. Otherwise this program makes the checks
+// that it can.
 func checkOutside(ctx context.Context, c Config) []Finding {
 	op, _, isLocal, err := server.Operator(ctx, c.Server)
+	// The proxy knows only the APIs that it has loaded.
 	if err != nil || !isLocal || c.OwnAPIs {
 		return append(authority(ctx, c), hosts(ctx, c)...)
 	}

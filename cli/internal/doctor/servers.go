@@ -8,15 +8,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 )
 
-// mcpServers reports the MCP servers of a CodeForge that runs: how many there are, and each that last failed. Without a
-// running CodeForge, or without servers, there is nothing to say.
+// mcpServers reports the MCP servers of a running CodeForge: their number, and each one whose last start failed.
+// Without a running CodeForge, or without servers, it returns no finding.
 func mcpServers(ctx context.Context, c Config) []Finding {
 	place, err := server.Locate(ctx, c.Server)
 	if err != nil {
 		return nil
 	}
 	list, err := server.Servers(ctx, c.Server, place)
-	if err != nil || len(list) == 0 { // that nothing answers has been reported
+	if err != nil || len(list) == 0 { // running has already reported a server that does not answer
 		return nil
 	}
 	return serverFindings(list)

@@ -10,8 +10,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Tenants reads MCP_TOKENS_FILE, and finds what is wrong with it, also with the operator's token, MCP_AUTH_TOKEN, and
-// with the APIs of cat, which may be nil. It fails if it cannot read the file.
+// Tenants reads MCP_TOKENS_FILE and returns the tenants and all problems. It also compares the tokens with the
+// operator's (MCP_AUTH_TOKEN) and the names with the APIs of cat, which may be nil. If it cannot read the file, it
+// returns an error.
 func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, catalog.Problems, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the user's own setting
 	if err != nil {
@@ -21,6 +22,7 @@ func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, c
 	own := sha256.Sum256([]byte(operator))
 	for _, t := range list {
 		at := "tenants." + t.Name
+		// A tenant with this token would have the operator's rights.
 		if t.Has(own) {
 			problems = append(problems, catalog.Problem{File: path, Field: at + ".tokens", Found: "the value of MCP_AUTH_TOKEN",
 				Want: "another token: that one is the operator's"})
@@ -44,7 +46,7 @@ func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, c
 	return list, problems, nil
 }
 
-// tenants says how many there are, and what is wrong with their file first of all.
+// tenants reports the number of tenants, and the first problem of their file.
 func tenants(c Config, cat *catalog.Catalog) []Finding {
 	path := c.Settings.MCPTokensFile
 	if path == "" {

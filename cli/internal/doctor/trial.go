@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// trialTimeout bounds the trial. It is longer than a start may take, so that a failed start can report its cause.
+// trialTimeout bounds the trial. It exceeds the time limit of a start, so that a failed start can report its cause.
 const trialTimeout = 50 * time.Second
 
 // trialCode prints trialOutput.
@@ -26,8 +26,8 @@ const (
 	trialOutput = "42\n"
 )
 
-// trial starts embedded mode on a temporary state directory and folder of APIs, and runs code in it: that every part is
-// installed does not mean that an interpreter starts.
+// trial starts embedded mode on a temporary state directory and folder of APIs, and runs code. An interpreter can fail
+// to start even if every part is installed.
 func trial(ctx context.Context, c Config) []Finding {
 	const check = "interpreter"
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
@@ -59,6 +59,7 @@ func startAndRun(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
+	// The trial connects without a token and reaches no host.
 	s.MCPAuthToken, s.UpstreamCAFile, s.Warm, s.WarmPython = secret.Value{}, "", 1, 0
 	quiet, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -99,7 +100,7 @@ func runTrialCode(ctx context.Context, state statedir.Dir) error {
 	return nil
 }
 
-// withoutSettings is the environment without settings: the trial needs none of their secrets.
+// withoutSettings returns the environment without settings, because the trial needs none of their secrets.
 func withoutSettings(environ []string) (kept []string) {
 	for _, kv := range environ {
 		switch name, _, _ := strings.Cut(kv, "="); name {

@@ -1,8 +1,9 @@
-// Package document is what an import makes of an API's description, whatever language that is in: operations, types,
-// hosts, and how requests carry credentials.
+// Package document is the result of importing an API's description in any language: operations, types, hosts, and how
+// requests carry credentials.
 //
-// Threat: a description is text of an unknown author. Nothing in it is fetched, opened or run. What a person or a model
-// sees of it was through Line or TypeScript's quotes; hosts and places of credentials are those of catalog.
+// Threat: a description is text of an unknown author. Contract: nothing in it is fetched, opened or run. Text that a
+// person or a model sees has passed Line or TypeScript's quotes. The catalog's parser checks hosts and places of
+// credentials.
 package document
 
 import (
@@ -16,23 +17,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 )
 
-// Options are what the user decides about an import.
+// Options are the user's decisions about an import.
 type Options struct {
-	// Name is the API's, from which token names are made.
+	// Name is the API's name, from which token names are made.
 	Name string
-	// Base is where the document came from, if that was a URL. Servers without a host follow on it.
+	// Base is the URL of the document, or nil. Servers without a host are relative to it.
 	Base *url.URL
 	// Server replaces the document's servers.
 	Server string
 	// Vars are the values of variables in servers.
 	Vars map[string]string
-	// Scheme chooses how to authenticate. "none" means not at all.
+	// Scheme chooses how to authenticate. "none" means without a credential.
 	Scheme string
-	// Tokens replace token names, in their order.
+	// Tokens replace token names, in order.
 	Tokens []string
-	// In is where a token stands in requests, for languages that do not say: header:NAME, or empty for a bearer token.
+	// In is the place of a token in requests, for languages that do not define it: header:NAME. Empty: a bearer token.
 	In string
-	// Methods, when not nil, are those that may be used; operations with others are left out.
+	// Methods, if not nil, are the allowed methods. Operations with other methods are left out.
 	Methods []string
 }
 
@@ -46,26 +47,26 @@ type Document struct {
 	Head       operation.Head
 	Operations []operation.Line
 	Types      []operation.Line
-	// Hosts are all the hosts of its servers.
+	// Hosts are all hosts of the document's servers.
 	Hosts []string
-	// HTTP says that a server is one of plain HTTP, which the user chose.
+	// HTTP means that a server uses plain HTTP, which the user chose.
 	HTTP   bool
 	Scheme Scheme
-	// Other are the names of other schemes that could be chosen.
+	// Other are the names of alternative schemes.
 	Other []string
-	// Notes say what was left out, and why.
+	// Notes list the omissions.
 	Notes []string
 }
 
-// Refused is a document that cannot be imported: what was found, and what the user can do.
+// Refused is the error for a document that cannot be imported, with a remedy.
 type Refused struct{ Found, Want string }
 
 func (r *Refused) Error() string { return r.Found + "; want " + r.Want }
 
-// ErrNoOperations is for a document without a usable operation.
+// ErrNoOperations is the error for a document without a usable operation.
 var ErrNoOperations = errors.New("no operations")
 
-// CheckServer checks a URL that requests go to and returns it without a slash at its end, and its host.
+// CheckServer checks the URL of a server. It returns the URL without a final slash, and its host.
 func CheckServer(text string) (server, host string, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Opaque != "" {
@@ -74,6 +75,7 @@ func CheckServer(text string) (server, host string, err error) {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
 		return "", "", fmt.Errorf("%s is a URL of neither https nor http", Line(text, shortText))
+	// The URL is stored in operations.jsonl, which other users can read.
 	case u.User != nil:
 		return "", "", errors.New("a server's URL has a user in it")
 	}
@@ -92,10 +94,10 @@ func CheckServer(text string) (server, host string, err error) {
 	return clean.String(), p.String(), nil
 }
 
-// shortText bounds what a message quotes.
+// shortText bounds a quotation in a message, in bytes.
 const shortText = 120
 
-// AddHost adds a host that is not there yet.
+// AddHost adds a host, unless the document already has it.
 func (d *Document) AddHost(host string) {
 	if !slices.Contains(d.Hosts, host) {
 		d.Hosts = append(d.Hosts, host)
@@ -113,7 +115,7 @@ func (d *Document) Note(format string, args ...any) {
 	}
 }
 
-// Finish sorts what has no order and fills in the head. It is an error if there are no operations.
+// Finish sorts the types and completes the head. Without operations it returns ErrNoOperations.
 func (d *Document) Finish() error {
 	if len(d.Operations) == 0 {
 		return ErrNoOperations

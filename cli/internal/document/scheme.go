@@ -10,7 +10,7 @@ import (
 
 // Scheme is a way to authenticate: one or more tokens, all of which a request carries.
 type Scheme struct {
-	// Name is the document's, or the names of several joined by "+". Empty: none.
+	// Name is the name in the document, or several names joined by "+". Empty: no scheme.
 	Name   string
 	Tokens []Token
 }
@@ -18,35 +18,35 @@ type Scheme struct {
 // Token is a token name and how a request carries it.
 type Token struct {
 	Name string
-	// Place is a surface of config.json, Value what code writes there.
+	// Place is a surface of config.json, Value the text that code writes there.
 	Place, Value string
-	// Kind tells a person what to type: "the key", "the user name".
+	// Kind describes the value to type: "the key", "the user name".
 	Kind string
 }
 
-// Way is a scheme of a document before token names are given.
+// Way is a scheme of a document before it has token names.
 type Way struct {
 	Name string
-	// Parts are the credentials it needs. Why is set instead if a token name cannot stand for them.
+	// Parts are the credentials that the way needs. Why is set instead if no token name can replace the credential.
 	Parts []Part
 	Why   string
-	// Rank orders ways that a document allows alike: the lowest is taken.
+	// Rank orders alternatives of a document. The lowest rank wins.
 	Rank int
 }
 
-// Part is one credential of a way. In Value and in the Values of other parts, "%s" stands for its token name.
+// Part is one credential of a way. "%s" in Value stands for its token name.
 type Part struct {
 	Place, Value, Kind string
-	// Suffix is what its token name usually ends with.
+	// Suffix is the usual end of its token name.
 	Suffix string
 }
 
-// Bearer, Header, Query and Basic are the ways that there are.
+// Bearer returns a bearer token in the Authorization header.
 func Bearer(name string) Way {
 	return Way{Name: name, Parts: []Part{{"header:Authorization", "Bearer %s", "the access token", "AUTH_TOKEN"}}}
 }
 
-// Header is a credential in a header, after a prefix such as "Bearer ".
+// Header returns a credential in a header, after a prefix such as "Bearer ".
 func Header(name, header, prefix string) Way {
 	w := Way{Name: name, Rank: 1}
 	s, err := catalog.ParseSurface("header:" + header)
@@ -54,11 +54,12 @@ func Header(name, header, prefix string) Way {
 		w.Why = fmt.Sprintf("it is sent in the header %s: %v", Line(header, shortText), err)
 		return w
 	}
+	// The prefix is the document's text, and Value is a format.
 	w.Parts = []Part{{s.String(), strings.ReplaceAll(prefix, "%", "") + "%s", "the key", "API_KEY"}}
 	return w
 }
 
-// Query is a credential in a parameter.
+// Query returns a credential in a parameter.
 func Query(name, parameter string) Way {
 	w := Way{Name: name, Rank: 2}
 	s, err := catalog.ParseSurface("query:" + parameter)
@@ -70,7 +71,7 @@ func Query(name, parameter string) Way {
 	return w
 }
 
-// Basic is a user name and a password.
+// Basic returns a user name and a password.
 func Basic(name string) Way {
 	const value = `Basic ${btoa("%s:%s")}`
 	return Way{Name: name, Rank: 3, Parts: []Part{
@@ -79,10 +80,10 @@ func Basic(name string) Way {
 	}}
 }
 
-// Refuse is a way that cannot be used.
+// Refuse returns a way that cannot be used.
 func Refuse(name, why string) Way { return Way{Name: name, Why: why, Rank: 9} }
 
-// And is a way that needs all of several.
+// And returns a way that needs all of several ways.
 func And(ways []Way) Way {
 	out := Way{Rank: 3 * (len(ways) - 1)}
 	var names []string
@@ -92,7 +93,7 @@ func And(ways []Way) Way {
 		if w.Why != "" && out.Why == "" {
 			out.Why = w.Why
 		}
-		for _, p := range w.Parts { // two schemes for one token are told apart by what they may do
+		for _, p := range w.Parts { // two schemes of one token differ only in their rights
 			if len(w.Parts) > 1 || !slices.Contains(out.Parts, p) {
 				out.Parts = append(out.Parts, p)
 			}
@@ -102,6 +103,7 @@ func And(ways []Way) Way {
 	seen := map[string]bool{}
 	for i, p := range out.Parts {
 		basic := i > 0 && out.Parts[i-1].Value == p.Value && strings.Count(p.Value, "%s") > 1
+		// A header or parameter can carry only one credential.
 		if seen[p.Place] && !basic && out.Why == "" {
 			out.Why = "two credentials in one place"
 		}
@@ -110,7 +112,7 @@ func And(ways []Way) Way {
 	return out
 }
 
-// Scheme gives token names to a way: those of the user, or ones made from the API's name.
+// Scheme gives token names to a way: the user's, or names made from the API's name.
 func (w Way) Scheme(api string, tokens []string) (Scheme, error) {
 	if len(tokens) > len(w.Parts) {
 		return Scheme{}, &Refused{fmt.Sprintf("%d token names, and %s has %d", len(tokens), w.Name, len(w.Parts)),
@@ -144,7 +146,7 @@ func (w Way) Scheme(api string, tokens []string) (Scheme, error) {
 	return s, nil
 }
 
-// TokenName is the usual token name of an API.
+// TokenName returns the usual token name of an API.
 func TokenName(api, suffix string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {

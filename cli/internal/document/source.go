@@ -20,20 +20,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
-// Source is where a document comes from.
+// Source is the origin of a document.
 type Source struct {
 	// Name is an absolute path, a URL, or "-" for standard input.
 	Name string
-	// URL is where the document was at last, after redirections, or nil.
+	// URL is the final URL of the document after redirects, or nil.
 	URL  *url.URL
 	Text []byte
 }
 
-// fetchTime is how long an address may take to answer, altogether.
+// fetchTime limits the time of a request, including the body.
 const fetchTime = 2 * time.Minute
 
-// Read reads a file, a URL or, for "-", standard input, up to the largest size of a document. It is the one place where
-// a document's own text is fetched, and only what the user named is.
+// Read reads a file, a URL or, for "-", standard input, up to tree.MaxSize. Only Read and Introspect fetch documents,
+// and only those that the user named.
 func Read(ctx context.Context, name string, stdin io.Reader) (Source, error) {
 	if name == "-" {
 		text, err := limited(stdin)
@@ -76,8 +76,8 @@ func fetch(ctx context.Context, u *url.URL) (Source, error) {
 	return ask(ctx, u, http.MethodGet, nil)
 }
 
-// Introspect asks an endpoint of GraphQL for its schema, without a credential. Where the name is a file, standard input
-// or the URL of one, it reads that.
+// Introspect asks a GraphQL endpoint for its schema, without a credential. If the name is a file, standard input or the
+// URL of a schema file, it reads that instead.
 func Introspect(ctx context.Context, name, question string, stdin io.Reader) (source Source, endpoint bool, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || slices.Contains(schemaFiles(), path.Ext(u.Path)) {
@@ -92,7 +92,7 @@ func Introspect(ctx context.Context, name, question string, stdin io.Reader) (so
 	return source, true, err
 }
 
-// schemaFiles are what the names of files with a schema end in.
+// schemaFiles returns the suffixes of schema files.
 func schemaFiles() []string { return []string{".graphql", ".graphqls", ".gql", ".json"} }
 
 // ask makes one request.
@@ -104,6 +104,7 @@ func ask(ctx context.Context, u *url.URL, method string, body []byte) (Source, e
 	defer cancel()
 	client := &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		const most = 10
+		// A redirect to plain HTTP would let the network change the document.
 		if len(via) >= most || r.URL.Scheme != "https" && r.URL.Scheme != via[0].URL.Scheme {
 			return errors.New("a redirection too many, or one from https to http")
 		}

@@ -18,17 +18,17 @@ var (
 	sentence = regexp.MustCompile(`[.!?:]\s|\n\s*\n|\n\s*[-*#|]`)
 )
 
-// maxRead is how much of a text is looked at, in bytes.
+// maxRead bounds the part of a text that is used, in bytes.
 const maxRead = 4 << 10
 
-// Line makes text of a document safe to show: on one line, without markup, without characters that a terminal obeys or
-// does not show, and of at most so many bytes.
+// Line makes text of a document safe to show: on one line, without markup, and without characters that a terminal obeys
+// or hides. The result has at most most bytes.
 func Line(s string, most int) string {
 	if len(s) > maxRead {
 		s = strings.ToValidUTF8(s[:maxRead], "")
 	}
 	s = strings.ToValidUTF8(s, "")
-	for range 3 { // markup may be escaped, and what is left of it may be markup
+	for range 3 { // markup may be escaped, and the rest may form markup again
 		before := s
 		s = html.UnescapeString(s)
 		s = tag.ReplaceAllString(s, " ")
@@ -57,7 +57,7 @@ func Line(s string, most int) string {
 	return strings.TrimSpace(cut(b.String(), most))
 }
 
-// Sentence is the first sentence of a text, as Line.
+// Sentence returns the first sentence of a text, cleaned by Line.
 func Sentence(s string, most int) string {
 	s = strings.TrimLeft(s, " \t\r\n#*-")
 	if len(s) > maxRead {
@@ -75,7 +75,7 @@ func Sentence(s string, most int) string {
 	return Line(s, most)
 }
 
-// outdated are the ways in which descriptions say that what they describe is deprecated, and not a part of it.
+// outdated matches the phrases with which a description calls the whole operation deprecated, not only a part.
 var outdated = regexp.MustCompile(`(?i)(?:^|[.!:|>()\]\n])[^\w.]*deprecated` +
 	`(?:[.:,!)*\]]|\W*$|\W+(?:since|as of|in favou?r|and|version|use|please|from)\b)` +
 	`|\b(?:endpoint|api|method|operation|resource|route|function|call|request|version)s?\W+` +
@@ -83,12 +83,12 @@ var outdated = regexp.MustCompile(`(?i)(?:^|[.!:|>()\]\n])[^\w.]*deprecated` +
 	`(?:deprecated|obsolete|superseded|no longer (?:supported|maintained|recommended))\b` +
 	`|^\W*\S+ is (?:now )?deprecated\b`)
 
-// Outdated reports whether a description says that what it describes is deprecated.
+// Outdated reports whether a description calls its operation deprecated.
 func Outdated(description string) bool {
 	return outdated.MatchString(description[:min(len(description), maxRead)])
 }
 
-// cut shortens a text to at most so many bytes, at a space if there is one near.
+// cut shortens a text to at most most bytes, at a nearby space if possible.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -104,13 +104,13 @@ func cut(s string, most int) string {
 	return strings.TrimRight(s[:end], " ,;:.") + more
 }
 
-// The bounds of Words: how many words of the first text, and of each other one.
+// Bounds of Words: the number of words from the first text and from each other text.
 const (
 	mostWords  = 40
 	mostOthers = 16
 )
 
-// Words are the words of texts that a summary does not have, each once and in lower case, for search.
+// Words returns the words of texts that the summary lacks, in lower case and each once, for search.
 func Words(summary string, texts ...string) string {
 	seen := map[string]bool{}
 	each(summary, func(word string) bool { seen[word] = true; return true })
@@ -149,7 +149,7 @@ func each(text string, f func(word string) bool) {
 	}
 }
 
-// empty are words that say nothing of an operation.
+// empty are words without meaning for an operation.
 var empty = func() map[string]bool {
 	out := map[string]bool{}
 	for _, word := range strings.Fields("the and for with from that this these those are was were has have had will " +

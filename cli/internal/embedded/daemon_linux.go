@@ -13,19 +13,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// daemonConfig says which daemon to start.
+// daemonConfig describes the daemon to start.
 type daemonConfig struct {
 	// Name is the binary's name, for messages.
 	Name string
 	Path string
 	Args []string
-	// Env is the whole environment, without LISTEN_FDS.
+	// Env is the whole environment, except LISTEN_FDS.
 	Env []string
-	// Files are inherited from descriptor 3 on and named in LISTEN_FDNAMES.
+	// Files are inherited from descriptor 3 on. LISTEN_FDNAMES names them.
 	Files []slot.File
-	// User is the user the process runs as. Nil: the supervisor's.
+	// User is the user of the process. Nil: the supervisor's user.
 	User *syscall.Credential
-	// Log receives what the process prints, in whole lines.
+	// Log receives the output of the process, in whole lines.
 	Log io.Writer
 }
 
@@ -54,7 +54,7 @@ func startDaemon(c daemonConfig) (*daemon, error) {
 	}
 	d := &daemon{name: c.Name, cmd: cmd, out: &lineTail{to: c.Log}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = d.out, d.out
-	// A grandchild that keeps the pipe open must not keep waitForFirst from returning.
+	// A grandchild may keep the pipe open. Without this limit, waitForFirst would then never return.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Name, err)
@@ -67,17 +67,17 @@ func startDaemon(c daemonConfig) (*daemon, error) {
 	return d, nil
 }
 
-// Name is the binary's name.
+// Name returns the binary's name.
 func (d *daemon) Name() string { return d.name }
 
-// PID is the process id, as the supervisor sees it.
+// PID returns the process id as the supervisor sees it.
 func (d *daemon) PID() int { return d.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
 func (d *daemon) Done() <-chan struct{} { return d.done }
 
-// Cause says how an ended process ended, with the last line it printed, unless it was killed: then that line is about
-// something else. Call it only after Done.
+// Cause returns how an ended process ended, with the last line that it printed. If it was killed, that line is
+// unrelated and left out. Call Cause only after Done.
 func (d *daemon) Cause() error {
 	how := "exit status 0"
 	var exit *exec.ExitError
@@ -118,7 +118,7 @@ type lineTail struct {
 	last string
 }
 
-// maxLine bounds how much of an unfinished line is held.
+// maxLine bounds the buffered part of an unfinished line, in bytes.
 const maxLine = 64 << 10
 
 func (t *lineTail) Write(p []byte) (int, error) {
@@ -126,6 +126,7 @@ func (t *lineTail) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.part = append(t.part, p...)
 	end := strings.LastIndexByte(string(t.part), '\n') + 1
+	// A program that prints without line feeds must not take all memory.
 	if end == 0 && len(t.part) > maxLine {
 		t.part = append(t.part, '\n')
 		end = len(t.part)
@@ -166,7 +167,7 @@ func (t *lineTail) lastLine() string {
 	return t.last
 }
 
-// waitForFirst returns the first of several daemons to end, or nil when stop is closed first.
+// waitForFirst returns the daemon that ends first, or nil if stop is closed first.
 func waitForFirst(stop <-chan struct{}, list ...*daemon) *daemon {
 	first := make(chan *daemon, len(list))
 	for _, d := range list {

@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// innerConfig says how to start this program again.
+// innerConfig describes the second start of this program.
 type innerConfig struct {
 	// Args follow the program's name.
 	Args []string
@@ -27,18 +27,18 @@ type innerConfig struct {
 	Stdout, Stderr io.Writer
 }
 
-// innerProcess is this program again, inside its own mount, process and (for an ordinary user) user namespace.
+// innerProcess is this program in separate mount and process namespaces and, for an ordinary user, a user namespace.
 //
-// The supervisor is process 1 there. So however it ends, SIGKILL included, the kernel ends every daemon and every
-// sandbox with it and removes its mounts and network namespaces.
+// The supervisor is process 1 there. However it ends, even by SIGKILL, the kernel ends every daemon and sandbox with it
+// and removes its mounts and network namespaces.
 type innerProcess struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
 }
 
-// startInner starts it. It is killed when this process ends. An error names what the kernel or the machine forbids,
-// and what to do about it.
+// startInner starts the inner process, which dies with this one. Its error names the restriction of the kernel or the
+// machine, and a remedy.
 func startInner(c innerConfig) (*innerProcess, error) {
 	cmd := exec.Command("/proc/self/exe", c.Args...) //nolint:gosec,noctx // this program; the caller stops it
 	cmd.Args[0] = "codeforge"
@@ -48,7 +48,7 @@ func startInner(c innerConfig) (*innerProcess, error) {
 	child := &innerProcess{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Pdeathsig is sent when the thread that started the child ends, so this thread waits for the child.
+		// The kernel sends Pdeathsig when the thread that started the child ends, so this thread waits for the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -64,8 +64,8 @@ func startInner(c innerConfig) (*innerProcess, error) {
 	return child, nil
 }
 
-// cloneAttributes says how the child is cloned. A session of its own keeps Ctrl-C in the terminal from reaching the
-// daemons before the supervisor, and keeps code away from the terminal.
+// cloneAttributes returns how the child is cloned. A separate session keeps Ctrl-C in the terminal from reaching the
+// daemons before the supervisor. It also keeps code away from the terminal.
 func cloneAttributes(privileged bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
@@ -80,17 +80,17 @@ func cloneAttributes(privileged bool) *syscall.SysProcAttr {
 	return attr
 }
 
-// Signal sends the child a signal.
+// Signal sends a signal to the child.
 func (c *innerProcess) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
 
 // Done is closed when the child has ended.
 func (c *innerProcess) Done() <-chan struct{} { return c.done }
 
-// Err says how an ended child ended; nil for exit status 0. Call it only after Done.
+// Err returns how the child ended, nil for exit status 0. Call it only after Done.
 func (c *innerProcess) Err() error { return c.err }
 
-// isPrivileged reports whether this process may make namespaces, become other users, and whether the slots' users
-// exist here: root, but not the root of a user namespace with one user.
+// isPrivileged reports whether this process may make namespaces and become the slots' users, and whether those users
+// exist here. That is true for root, but not for the root of a user namespace with one user.
 func isPrivileged() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -106,7 +106,7 @@ func isPrivileged() bool {
 	return err == nil && proc.MapHolds(string(table), slot.BaseUID-1, slot.BaseUID+slot.Max-1)
 }
 
-// explainRefusal turns the kernel's refusal of a namespace into an error that says what to change.
+// explainRefusal adds a remedy to the kernel's refusal of a namespace.
 func explainRefusal(err error) error {
 	sysctl := func(name string) string {
 		text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
@@ -118,13 +118,13 @@ func explainRefusal(err error) error {
 	return explainWith(err, isRealRoot(), sysctl)
 }
 
-// isRealRoot reports whether this is root, and not an ordinary user who looks like it in a namespace of their own.
+// isRealRoot reports whether this process is root, and not an ordinary user who is root in a user namespace.
 func isRealRoot() bool {
 	table, err := os.ReadFile("/proc/self/uid_map")
 	return os.Geteuid() == 0 && err == nil && proc.MapHolds(string(table), 0, 1<<16-1)
 }
 
-// explainWith is explainRefusal with the machine's settings given; a setting that does not exist is empty.
+// explainWith is explainRefusal for given settings of the machine. sysctl returns "" for a missing setting.
 func explainWith(err error, root bool, sysctl func(string) string) error {
 	forbids := []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EINVAL, unix.EUSERS}
 	if !slices.ContainsFunc(forbids, func(target error) bool { return errors.Is(err, target) }) {

@@ -11,8 +11,8 @@ import (
 // maxLogFile is the default size limit of a file, in bytes.
 const maxLogFile = 16 << 20
 
-// logFile is a log file of bounded size: when it is full it is renamed to NAME.1, replacing the previous one.
-// It is safe for concurrent use. One Write is never split over two files.
+// logFile is a log file of bounded size. When it is full, Write renames it to NAME.1, replacing the previous one. It is
+// safe for concurrent use. One Write is never split over two files.
 type logFile struct {
 	path string
 	max  int64
@@ -21,7 +21,7 @@ type logFile struct {
 	f  *os.File
 }
 
-// openLogFile opens the file at path, mode 0600, for appending. Max 0 means maxLogFile.
+// openLogFile opens the file at path, mode 0600, for appending. max is its size limit in bytes; 0 means maxLogFile.
 func openLogFile(path string, max int64) (*logFile, error) {
 	if max == 0 {
 		max = maxLogFile
@@ -64,7 +64,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 }
 
 // stat returns the size of the open file, to which other programs may write too, and whether the path still leads to
-// it. If an earlier Write could not open a file, there is none.
+// that file. If an earlier Write could not open a file, the size is 0.
 func (l *logFile) stat() (size int64, current bool, err error) {
 	open, err := l.f.Stat()
 	if errors.Is(err, os.ErrClosed) {

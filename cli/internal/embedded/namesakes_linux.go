@@ -11,11 +11,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// namesakesTime bounds the question to a directory of users elsewhere.
+// namesakesTime bounds the lookup of users, which may ask a directory on the network.
 const namesakesTime = 2 * time.Second
 
-// namesakes warns of users of this machine who are, to the kernel, mcp-server or a slot, and can read what these hold.
-// Only where root starts embedded mode do they have user ids of their own.
+// namesakes warns of users of this machine whose user id is mcp-server's or a slot's. They could read the memory and
+// files of these parts of CodeForge. Only if root starts embedded mode do the parts have separate user ids.
 func namesakes(ctx context.Context, p plan) (warnings []string) {
 	if !p.Privileged {
 		return nil
@@ -26,7 +26,8 @@ func namesakes(ctx context.Context, p plan) (warnings []string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, namesakesTime)
 	defer cancel()
-	out, _ := exec.CommandContext(ctx, "getent", args...).Output() // it fails if one is not there
+	out, _ := exec.CommandContext(ctx, "getent", args...).Output() // it fails if one id has no user
+	// passwd(5): name, password, uid.
 	for line := range strings.Lines(string(out)) {
 		if f := strings.Split(line, ":"); len(f) > 2 {
 			warnings = append(warnings, fmt.Sprintf("the user %q of this machine has the user id %s, as a part of CodeForge "+

@@ -9,30 +9,30 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// plan is what the supervisor runs. The outer process passes it to the inner one.
+// plan is the supervisor's configuration. The outer process passes it to the inner one.
 type plan struct {
 	State, APIs, Bin, Deno string
-	TypeScript             string // empty: there is none
-	// Keep lists the paths that the proxy reads under their own names: APIs, and the file of further authorities.
+	TypeScript             string // empty: no compiler
+	// Keep lists the paths that the proxy reads under their real names: APIs, and the file of further authorities.
 	Keep []string
 	Port int
-	// Pythons are the interpreters of Python to try, in this order.
+	// Pythons are the Python interpreters to try, in this order.
 	Pythons     []string
 	Slots, Warm int
 	WarmPython  int
 	Memory      int64
-	// Servers is how many slots there are for MCP servers, ServerMemory the memory of each. Programs is the folder of
-	// their programs; empty: there is none.
+	// Servers is the number of slots for MCP servers, ServerMemory the memory of each, in bytes. Programs is the folder of
+	// their programs, or empty.
 	Servers        int
 	ServerMemory   int64
 	Programs       string
 	SkillsReadonly bool
-	// OwnerUID is the user, besides root, whose programs may connect without a token. An ordinary user is root in the
-	// user namespace.
+	// OwnerUID is the user, besides root, whose programs may connect without a token. In the user namespace an ordinary
+	// user is root.
 	OwnerUID int
-	// Privileged says that this is real root, so daemons and slots get users of their own.
+	// Privileged means that this is real root, so daemons and slots have separate users.
 	Privileged bool
-	// Quiet keeps the daemons' lines out of stderr; the log file has them.
+	// Quiet keeps the daemons' lines out of stderr. The log file has them.
 	Quiet bool
 }
 
@@ -40,7 +40,7 @@ func (p plan) address() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
 
 func (p plan) url() string { return "http://" + p.address() }
 
-// proxyArgs is egress-proxy's command line.
+// proxyArgs returns egress-proxy's arguments.
 func proxyArgs(p plan, v view) []string {
 	return []string{
 		"--mode", "embedded",
@@ -55,7 +55,7 @@ func proxyArgs(p plan, v view) []string {
 	}
 }
 
-// sandboxArgs is sandboxd's command line.
+// sandboxArgs returns sandboxd's arguments.
 func sandboxArgs(p plan, v view) []string {
 	args := []string{
 		"serve",
@@ -93,7 +93,7 @@ func sandboxArgs(p plan, v view) []string {
 	return args
 }
 
-// serverArgs is mcp-server's command line. It also listens on [::1] if the machine has IPv6.
+// serverArgs returns mcp-server's arguments. mcp-server also listens on [::1] if the machine has IPv6.
 func serverArgs(p plan, v view) []string {
 	return []string{
 		"--listen", p.address(),
@@ -109,8 +109,8 @@ func serverArgs(p plan, v view) []string {
 	}
 }
 
-// The settings that each daemon gets. The proxy gets the whole environment, which may hold credentials, except what
-// is for mcp-server alone.
+// Settings of each daemon. The proxy receives the whole environment, which may hold credentials, except the settings
+// that only mcp-server needs.
 var (
 	sandboxSettings = []string{
 		"SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_WARM_PYTHON", "SANDBOX_MEMORY", "SANDBOX_SERVERS",
@@ -123,7 +123,7 @@ var (
 	}
 )
 
-// sized is an environment that says how many slots there are, whatever SANDBOX_SLOTS was: --slots wins.
+// sized returns environ with the actual numbers of slots, because --slots overrides SANDBOX_SLOTS.
 func (p plan) sized(environ []string) []string {
 	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -133,7 +133,7 @@ func (p plan) sized(environ []string) []string {
 		"SANDBOX_WARM_PYTHON="+strconv.Itoa(p.WarmPython))
 }
 
-// environments are the daemons' environments, from the supervisor's own.
+// environments returns the environments of the daemons, from the supervisor's environment.
 func environments(environ []string) (proxy, sandbox, server []string) {
 	common := func(name string) bool { return name == "PATH" || name == "LANG" || name == "LC_ALL" }
 	inList := func(list []string) func(string) bool {

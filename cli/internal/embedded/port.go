@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Port returns the port if it is free on both loopback addresses. 0 chooses a free one.
+// Port returns the port if it is free on both loopback addresses. If want is 0, Port chooses a free one.
 func Port(ctx context.Context, want int) (int, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:"+strconv.Itoa(want))
@@ -21,6 +21,7 @@ func Port(ctx context.Context, want int) (int, error) {
 	}
 	defer l.Close()
 	got := l.Addr().(*net.TCPAddr).Port
+	// mcp-server also listens on ::1, so the port must be free there too.
 	l6, err := lc.Listen(ctx, "tcp6", "[::1]:"+strconv.Itoa(got))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return 0, explainPort(got, err)
@@ -28,10 +29,10 @@ func Port(ctx context.Context, want int) (int, error) {
 	if err == nil {
 		_ = l6.Close()
 	}
-	return got, nil // other errors mean that there is no IPv6
+	return got, nil // other errors mean that the machine has no IPv6
 }
 
-// explainPort says what to do about a port that cannot be listened on.
+// explainPort adds a remedy to the error for a port that cannot be used.
 func explainPort(port int, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -47,7 +48,7 @@ func explainPort(port int, err error) error {
 	return fmt.Errorf("listening on port %d: %w", port, err)
 }
 
-// listener names the process that listens on a port, or is empty if this user may not know.
+// listener names the process that listens on a port. It returns "" if this user may not see the process.
 func listener(port int) string {
 	inodes := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

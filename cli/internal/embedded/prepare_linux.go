@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
-// prepare checks the machine and makes the plan. Warnings are about things that work but should be fixed.
+// prepare checks the machine and makes the plan. Warnings are problems that do not stop CodeForge but should be fixed.
 func prepare(ctx context.Context, c Config) (p plan, warnings []string, err error) {
 	p = plan{
 		State: c.State.Path(), Slots: c.Slots, Warm: min(c.Settings.Warm, c.Slots), Memory: c.Settings.Memory,
@@ -58,7 +58,7 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 	return p, append(warnings, namesakes(ctx, p)...), err
 }
 
-// ownerUID is the user who may connect to what root started: the one behind sudo, else root.
+// ownerUID returns the user who may connect if root started CodeForge: the user behind sudo, else root.
 func ownerUID(privileged bool, getenv func(string) string) int {
 	if uid, err := strconv.Atoi(getenv("SUDO_UID")); err == nil && privileged && uid > 0 {
 		return uid
@@ -66,7 +66,7 @@ func ownerUID(privileged bool, getenv func(string) string) int {
 	return 0
 }
 
-// folder is the absolute path of the folder of APIs, without symbolic links.
+// folder returns the absolute path of the folder of APIs, without symbolic links.
 func folder(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -83,7 +83,7 @@ func folder(path string) (string, error) {
 	return real, nil
 }
 
-// programs is the absolute path of the folder of programs for MCP servers, without symbolic links.
+// programs returns the absolute path of the folder of programs for MCP servers, without symbolic links.
 func programs(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err == nil {
@@ -98,7 +98,7 @@ func programs(path string) (string, error) {
 	return abs, nil
 }
 
-// binaries is the folder that holds all the daemons.
+// binaries returns the folder that holds all daemons.
 func binaries(dir string) (string, error) {
 	if dir == "" {
 		self, err := os.Executable()

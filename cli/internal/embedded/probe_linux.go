@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Probe tries what a start needs from the kernel, in temporary namespaces. An error says what to change.
+// Probe tries the kernel features that a start needs, in temporary namespaces. Its error names a remedy.
 func Probe(ctx context.Context, environ []string) error {
 	var output strings.Builder
 	child, err := startInner(innerConfig{Args: []string{ProbeCommand}, Env: environ, Stdout: &output, Stderr: &output})
@@ -41,6 +41,7 @@ func RunProbe(ctx context.Context) error {
 	if os.Getpid() != 1 {
 		return fmt.Errorf("only codeforge doctor may run this command")
 	}
+	// Otherwise the mounts below would appear on the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return explainRefusal(fmt.Errorf("making mounts private: %w", err))
 	}

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// reap waits for the orphans that process 1 inherits. The daemons are waited for by package daemon.
+// reap waits for the orphans that process 1 inherits. startDaemon waits for the daemons.
 func (s *supervisor) reap(ctx context.Context) {
 	sig := make(chan os.Signal, 1)
 	signal.Notify(sig, syscall.SIGCHLD)
@@ -22,9 +22,11 @@ func (s *supervisor) reap(ctx context.Context) {
 			return
 		case <-sig:
 		}
+		// A daemon between fork and its entry in s.daemons would look like an orphan, and Wait4 would steal its status.
 		s.mu.Lock()
 		for _, pid := range children() {
 			if !s.owns(pid) {
+				// WNOHANG: the child may still run.
 				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			}
 		}
@@ -41,13 +43,13 @@ func (s *supervisor) owns(pid int) bool {
 	return false
 }
 
-// children are the processes whose parent is this one, zombies included.
+// children returns the processes whose parent is this one, including zombies.
 func children() []int {
 	var pids []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		text, _ := os.ReadFile(path)
-		// "pid (name) state ppid ...": the name may hold anything and ends at the last parenthesis.
+		// "pid (name) state ppid ...": the name may contain any character, and ends at the last parenthesis.
 		_, rest, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), " ")
 		f := strings.Fields(rest)
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 )
 
-// withRegistry sets PACKAGE_REGISTRY to the registry of npm's configuration if it is not set and some API is a package.
-// npm takes a while to answer, so nobody else waits for it. A warning says why packages cannot be installed.
+// withRegistry sets PACKAGE_REGISTRY from npm's configuration if it is not set and an API uses a package. npm takes a
+// while to answer, so other starts skip it. The warning is the reason why packages cannot be installed.
 func withRegistry(ctx context.Context, c Config, apis string) (environ []string, warning string) {
 	if c.Settings.Registry != nil || !usesPackages(apis) {
 		return c.Environ, ""
@@ -22,8 +22,8 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 	return append(c.Environ[:len(c.Environ):len(c.Environ)], "PACKAGE_REGISTRY="+string(registry)), ""
 }
 
-// usesPackages reports whether some config.json below the folder of APIs could name a package. It errs on the safe
-// side: only the proxy reads these files properly.
+// usesPackages reports whether a config.json below the folder of APIs could name a package. It may report too many,
+// because only the proxy parses these files.
 func usesPackages(apis string) bool {
 	files, _ := filepath.Glob(filepath.Join(apis, "*", "config.json"))
 	for _, path := range files {

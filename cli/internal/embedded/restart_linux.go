@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// firstPause and lastPause bound the pauses before everything is started again. They double.
+	// firstPause and lastPause bound the pauses before a restart. Each pause is twice as long as the one before.
 	firstPause = time.Second
 	lastPause  = time.Minute
 	// settled is how long all parts must work before the next pause is firstPause again. A part that fails less often
-	// costs a second each time.
+	// costs one second per failure.
 	settled = 20 * time.Second
 )
 
-// restarter starts everything again when a part of it fails. The daemons share slots, leases and sockets, so none of
-// them is started again alone: what a run may do must not depend on which of them remembers it.
+// restarter starts all parts again if one fails. The daemons share slots, leases and sockets, so it never restarts a
+// single one. Otherwise the rights of a run would depend on which daemon remembers it.
 type restarter struct {
 	config Config
 	lock   *os.File
-	// once is the function of that name.
+	// once is the function once.
 	once  func(context.Context, Config, *os.File, *statedir.Ended, func(Ready) error) error
 	ready func(Ready) error
 
 	pause time.Duration
-	again *statedir.Ended // why this is not the first start
+	again *statedir.Ended // the end of the previous start; nil for the first
 }
 
 func (r *restarter) run(ctx context.Context) error {
@@ -42,17 +42,19 @@ func (r *restarter) run(ctx context.Context) error {
 				r.config.State.ForgetEnded()
 				return nil
 			}
-			r.config.Port = now.Up.Port // clients know it
+			r.config.Port = now.Up.Port // clients use it already
 			return r.ready(now)
 		})
+		// A requested end must not look like a failure to status and doctor.
 		if err == nil || ctx.Err() != nil {
 			r.config.State.ForgetEnded()
 			return err
 		}
 		if up.IsZero() && r.again == nil {
-			return err // it never started: whoever started it is told
+			return err // it never started: the caller reports the error
 		}
 		ended := statedir.Ended{At: time.Now().UTC(), Reason: err.Error()}
+		// Without the lock, another supervisor may already run on the state directory.
 		if !r.config.Restart || !r.config.State.Holds(r.lock) {
 			r.tell(ended)
 			return err
@@ -70,7 +72,7 @@ func (r *restarter) run(ctx context.Context) error {
 	}
 }
 
-// nextPause is the pause after a failure of what was ready at up, or never.
+// nextPause returns the pause after a failure. up is the time at which all parts were ready; zero: never.
 func nextPause(last time.Duration, up time.Time) time.Duration {
 	if last == 0 || !up.IsZero() && time.Since(up) > settled {
 		return firstPause
@@ -78,7 +80,7 @@ func nextPause(last time.Duration, up time.Time) time.Duration {
 	return min(2*last, lastPause)
 }
 
-// tell keeps how it ended for status and doctor, and logs it.
+// tell stores the failure for status and doctor, and logs it.
 func (r *restarter) tell(e statedir.Ended) {
 	if err := r.config.State.WriteEnded(e); err != nil {
 		fmt.Fprintf(r.config.Stderr, "codeforge: %v\n", err)

@@ -13,14 +13,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
-// innerGrace is how long the inner process may take to stop three daemons.
+// innerGrace limits the time in which the inner process stops three daemons.
 const innerGrace = 3*stopGrace + 2*time.Second
 
-// Run starts everything, calls ready once everything is ready, and returns when ctx ends (nil) or a part fails. With
-// c.Restart it starts everything again when a part fails after that, with pauses that grow. When it returns no process
-// is left. It returns a *RunningError when the state directory is in use.
+// Run starts all parts, calls ready when they are ready, and returns when ctx ends (nil) or a part fails. With
+// c.Restart it restarts all parts after a later failure, with growing pauses. When Run returns, no process is left. If
+// the state directory is in use, it returns a *RunningError.
 func Run(ctx context.Context, c Config, ready func(Ready) error) error {
-	// A core file of any part could hold a credential.
+	// A core file of any part could contain a credential.
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
 		return fmt.Errorf("disabling core files: %w", err)
 	}
@@ -34,9 +34,10 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 	return r.run(ctx)
 }
 
-// once starts everything and returns when ctx ends or a part fails. It calls ready once everything is ready.
+// once starts all parts and returns when ctx ends or a part fails. It calls ready when all parts are ready.
 func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
 	c.State.Sweep()
+	// A killed supervisor leaves its files behind, so Sweep runs before the start too.
 	defer c.State.Sweep()
 	defer context.AfterFunc(ctx, c.State.RemoveUp)()
 	p, warnings, err := prepare(ctx, c)
@@ -64,7 +65,7 @@ func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, r
 	})
 }
 
-// takeLock locks the state directory. If another supervisor holds the lock, it waits for that one to be ready.
+// takeLock locks the state directory. If another supervisor holds the lock, takeLock waits until that one is ready.
 func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 	deadline := time.Now().Add(readyTimeout)
 	for {
@@ -88,7 +89,7 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 	}
 }
 
-// launch starts the inner process and passes it the plan. report carries its status.
+// launch starts the inner process and passes it the plan. The child writes its status to report.
 func launch(c Config, p plan, lock *os.File) (child *innerProcess, report *os.File, err error) {
 	planRead, planWrite, err := os.Pipe()
 	if err != nil {
@@ -117,7 +118,7 @@ func launch(c Config, p plan, lock *os.File) (child *innerProcess, report *os.Fi
 	return child, report, nil
 }
 
-// watch reads the inner process's status until that has ended, and forwards the end of ctx to it.
+// watch reads the inner process's status until that process has ended. When ctx ends, watch stops the process.
 func watch(ctx context.Context, child *innerProcess, report *os.File, ready func(status) error) error {
 	defer report.Close()
 	states := make(chan status)

@@ -11,18 +11,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// shareTime is how often the files of shared are looked at.
+// shareTime is the interval at which the files of shared are checked.
 const shareTime = time.Second
 
-// shared are the settings that name files for mcp-server, and where in the view its copies are: tokens in the folder of
-// the tenants, none of whom has that name, the rest in memory, where it goes with this process.
+// shared lists the settings that name files for mcp-server, and the places of its copies in the view. Tokens are in the
+// folder of the tenants, because no tenant has that name. The other copies are in memory and end with this process.
 var shared = [...]struct{ name, folder, file string }{
 	{"MCP_TOKENS_FILE", "tenants", "tokens.json"},
 	{"DATABASE_CA_FILE", "", "database-ca.pem"},
 }
 
-// shareFiles gives mcp-server, which may be a user who cannot read them, copies of the files of shared, and again when
-// they have changed, until ctx ends. It returns mcp-server's environment with the copies' paths.
+// shareFiles copies the files of shared for mcp-server, whose user may be unable to read them. Until ctx ends, it
+// copies a file again after a change. It returns mcp-server's environment with the copies' paths.
 func (s *supervisor) shareFiles(ctx context.Context, environ []string) ([]string, error) {
 	for _, f := range shared {
 		for i, kv := range environ {
@@ -40,7 +40,7 @@ func (s *supervisor) shareFiles(ctx context.Context, environ []string) ([]string
 	return environ, nil
 }
 
-// share copies a file now, and again when it has changed.
+// share copies a file now, and again after each change.
 func (s *supervisor) share(ctx context.Context, source, to string) error {
 	var last os.FileInfo
 	share := func() error {
@@ -54,6 +54,7 @@ func (s *supervisor) share(ctx context.Context, source, to string) error {
 			err = atomicfile.Write(to, text, 0o600)
 		}
 		if err == nil && s.plan.Privileged {
+			// Lchown does not follow a link that mcp-server could have put there.
 			err = os.Lchown(to, slot.ServerUID, slot.GroupID)
 		}
 		if err == nil {
@@ -72,7 +73,7 @@ func (s *supervisor) share(ctx context.Context, source, to string) error {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				_ = share() // tried again; what mcp-server has stays in force
+				_ = share() // retried at the next tick; mcp-server keeps its current copy
 			}
 		}
 	}()

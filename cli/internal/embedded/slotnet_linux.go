@@ -16,12 +16,12 @@ import (
 
 // slotNet is the network namespace of a slot, with the sockets opened inside it.
 //
-// It has only lo, and a route that makes every IPv4 address local. So whatever address code connects to, it reaches a
-// listener of the proxy, which was opened inside the namespace before any code ran. There is no other way out, and the
-// host's network is unchanged.
+// The namespace has only lo, and a route that makes every IPv4 address local. So a connection to any address reaches a
+// listener of the proxy, which was opened inside the namespace before any code ran. The namespace has no other exit,
+// and the host's network is unchanged.
 type slotNet struct {
 	ID slot.ID
-	// NetNS is the namespace. It exists as long as this file and the processes in it.
+	// NetNS is the namespace. It exists as long as this file is open or a process is in it.
 	NetNS *os.File
 	// Sockets are the proxy's listeners, in the order of slotKinds.
 	Sockets []*os.File
@@ -30,7 +30,7 @@ type slotNet struct {
 // slotKinds are the sockets opened in every namespace.
 var slotKinds = [...]slot.Kind{slot.HTTP, slot.HTTPS, slot.DNSUDP, slot.DNSTCP}
 
-// makeSlotNets creates the namespaces of the slots, or none on an error.
+// makeSlotNets creates the namespaces of the slots. On an error it leaves none behind.
 func makeSlotNets(ids []slot.ID) ([]slotNet, error) {
 	type result struct {
 		slots []slotNet
@@ -38,7 +38,7 @@ func makeSlotNets(ids []slot.ID) ([]slotNet, error) {
 	}
 	done := make(chan result)
 	go func() {
-		// The thread is never unlocked: it ends with this goroutine, so no other code runs in its namespaces.
+		// The thread is never unlocked. It ends with this goroutine, so no other code runs in its namespaces.
 		runtime.LockOSThread()
 		slots, err := makeEach(ids)
 		done <- result{slots, err}
@@ -71,6 +71,7 @@ func makeSlotNet(id slot.ID) (slotNet, error) {
 		return s, fmt.Errorf("creating it: %w", err)
 	}
 	s.NetNS = os.NewFile(uintptr(ns), slot.FileName(id, slot.NetNS))
+	// The thread is in the new namespace now, so everything below applies to it.
 	if err := setUpNet(); err != nil {
 		return s, err
 	}
@@ -99,8 +100,8 @@ func setUpNet() error {
 		Type:      unix.RTN_LOCAL,
 		Table:     unix.RT_TABLE_LOCAL,
 		Scope:     netlink.SCOPE_HOST,
-		// Deno leaves Nagle's algorithm on: its next small frame waits for the acknowledgement of the previous one, which
-		// the kernel would otherwise delay by 40 ms.
+		// Deno leaves Nagle's algorithm on: its next small frame waits for the acknowledgement of the previous one. Without
+		// quick ACKs the kernel delays that acknowledgement by 40 ms.
 		QuickACK: 1,
 	}
 	if err := netlink.RouteReplace(route); err != nil {
@@ -109,7 +110,7 @@ func setUpNet() error {
 	return nil
 }
 
-// open opens one listener in the calling thread's namespace.
+// openSlotSocket opens one listener in the calling thread's namespace.
 func openSlotSocket(kind slot.Kind) (*os.File, error) {
 	if kind == slot.DNSUDP {
 		c, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", ":53")
@@ -139,14 +140,14 @@ func (s slotNet) Close() {
 	s.CloseSockets()
 }
 
-// CloseSockets closes the listeners, of which the proxy has its own copies.
+// CloseSockets closes the listeners. The proxy has inherited copies.
 func (s slotNet) CloseSockets() {
 	for _, f := range s.Sockets {
 		_ = f.Close()
 	}
 }
 
-// Listen opens a further listener in the namespace, on a port of every address.
+// Listen opens another listener in the namespace, on a port of every address.
 func (s slotNet) Listen(port uint16) (*os.File, error) {
 	type result struct {
 		file *os.File
@@ -165,8 +166,8 @@ func (s slotNet) Listen(port uint16) (*os.File, error) {
 	return r.file, r.err
 }
 
-// inheritedFiles are the files that the two daemons inherit, with their names in LISTEN_FDNAMES: sockets for the proxy,
-// namespaces for sandboxd.
+// inheritedFiles returns the files that the two daemons inherit, with their names in LISTEN_FDNAMES: sockets for the
+// proxy, namespaces for sandboxd.
 func inheritedFiles(slots []slotNet) (proxy, sandbox []slot.File) {
 	for _, s := range slots {
 		for i, f := range s.Sockets {

@@ -12,14 +12,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 )
 
-// stopWait is how long Stop waits before it kills.
+// stopWait is how long Stop waits before it kills the supervisor.
 const stopWait = 25 * time.Second
 
 // unseen is how long Stop looks for the process that holds the lock.
 const unseen = 2 * time.Second
 
-// Stop stops the supervisor that holds the state directory, and reports whether there was one. It returns when that and
-// everything it started has ended.
+// Stop stops the supervisor that holds the state directory, and reports whether there was one. It returns when the
+// supervisor and all its processes have ended.
 func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 	pid, held := d.Holder()
 	if !held {
@@ -28,7 +28,7 @@ func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 	started := time.Now()
 	signalled := 0
 	for {
-		// The process id in the lock may be an earlier supervisor's for an instant, and another namespace's for good.
+		// The lock may briefly hold an earlier supervisor's process id, or a process id of another namespace.
 		if pid > 0 && signalled == 0 && d.HeldBy(pid) {
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return false, fmt.Errorf("stopping process %d: %w; it belongs to another user", pid, err)
@@ -41,12 +41,13 @@ func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 		if pid, held = d.Holder(); !held || signalled > 0 && pid > 0 && pid != signalled {
-			return true, nil // one that starts only now was not to be stopped
+			return true, nil // a supervisor that starts only now must keep running
 		}
 		if signalled == 0 && time.Since(started) > unseen {
 			return false, fmt.Errorf("what runs on %s is not to be seen from here: stop it as the user, and in the container, "+
 				"in which it was started", d.Path())
 		}
+		// Only the process that got the first signal: the lock may have another holder now.
 		if time.Since(started) > stopWait && pid == signalled {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

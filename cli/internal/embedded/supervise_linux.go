@@ -23,11 +23,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files the inner process inherits.
+// Descriptors that the inner process inherits.
 const (
-	planFD   = 3 // plan as JSON, to its end
+	planFD   = 3 // the plan as JSON
 	statusFD = 4 // status as JSON lines
-	lockFD   = 5 // keeps the state directory locked until this process has ended too
+	lockFD   = 5 // locks the state directory until this process has ended too
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 	stopGrace    = 5 * time.Second
 )
 
-// status is what the inner process reports to the outer one: that it is ready, or the error that ended it.
+// status is the inner process's report to the outer one: ready, or the error that ended it.
 type status struct {
 	Ready   bool                `json:"ready,omitempty"`
 	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
@@ -44,14 +44,14 @@ type status struct {
 	Error   string              `json:"error,omitempty"`
 }
 
-// Supervise is the inner process: process 1 of its namespaces. It starts the daemons, reports when they are ready, and
-// ends with ctx, with the first daemon that ends, or with one that no longer answers.
+// Supervise is the inner process: process 1 of its namespaces. It starts the daemons and reports when they are ready.
+// It ends with ctx, or when a daemon ends or no longer answers.
 func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
 	if os.Getpid() != 1 {
 		return errors.New("only codeforge up may run this command")
 	}
 	planFile, report := os.NewFile(planFD, "plan"), os.NewFile(statusFD, "status")
-	// The daemons must not inherit files that were open where codeforge was started.
+	// The daemons must not inherit files that were open when codeforge was started.
 	if err := unix.CloseRange(planFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
@@ -75,8 +75,8 @@ type supervisor struct {
 	status *json.Encoder
 	log    io.Writer
 
-	mu      sync.Mutex // held while a daemon is started, so that reap does not take it for an orphan
-	daemons []*daemon  // in the order they were started
+	mu      sync.Mutex // held while a daemon is started: reap must not take it for an orphan
+	daemons []*daemon  // in starting order
 }
 
 func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer) error {
@@ -92,6 +92,7 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go s.reap(ctx)
+	// Daemons end in reverse order: each uses the ones that started before it.
 	defer s.stop()
 	ready, err := s.start(ctx, environ)
 	if ctx.Err() != nil {
@@ -109,13 +110,14 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 		hung <- watchDaemons(ctx, s.listProbes())
 		close(ended)
 	}()
+	// The daemons share slots, leases and sockets, so the end of one ends all.
 	if d := waitForFirst(ended, s.daemons...); d != nil {
 		return d.Cause()
 	}
 	return <-hung
 }
 
-// start starts everything in order, each daemon when the one before it is ready.
+// start starts the daemons in order, each after the one before it is ready.
 func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
 	var err error
 	p := s.plan
@@ -161,14 +163,15 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 			return status{}, err
 		}
 	}
+	// The proxy has inherited the sockets, so the supervisor no longer needs its copies.
 	for _, sl := range slots {
 		sl.CloseSockets()
 	}
 	return s.ready(ctx)
 }
 
-// answerPorts opens further ports in the namespaces of slots for whoever holds the returned socket. It keeps the
-// namespaces, until the supervisor ends.
+// answerPorts opens further ports in the namespaces of slots, on request over the returned socket. It keeps the
+// namespaces open until the supervisor ends.
 func answerPorts(slots []slotNet, log io.Writer) (*os.File, error) {
 	ask, answer, err := slotport.Pair()
 	if err != nil {
@@ -232,7 +235,7 @@ func (s *supervisor) chownFolders() error {
 	return nil
 }
 
-// serverUser is the user mcp-server runs as, in the group that owns the skills.
+// serverUser returns mcp-server's user, in the group that owns the skills. Nil: the supervisor's user.
 func (s *supervisor) serverUser() *syscall.Credential {
 	if !s.plan.Privileged {
 		return nil
@@ -240,7 +243,7 @@ func (s *supervisor) serverUser() *syscall.Credential {
 	return &syscall.Credential{Uid: slot.ServerUID, Gid: slot.GroupID}
 }
 
-// chownSocket lets mcp-server connect to a socket that root's proxy created. sandboxd does that for its own.
+// chownSocket lets mcp-server connect to a socket that root's proxy created. sandboxd does so itself for its socket.
 func (s *supervisor) chownSocket(socket string) error {
 	if !s.plan.Privileged {
 		return nil
@@ -248,7 +251,7 @@ func (s *supervisor) chownSocket(socket string) error {
 	return os.Lchown(s.view.Path("run", socket), slot.ServerUID, slot.GroupID)
 }
 
-// await asks a daemon whether it is ready until it is, it ends, or readyTimeout has passed.
+// await asks a daemon repeatedly until it is ready, it ends, or readyTimeout has passed.
 func (s *supervisor) await(ctx context.Context, d *daemon, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -258,7 +261,7 @@ func (s *supervisor) await(ctx context.Context, d *daemon, ready func(context.Co
 			return nil
 		}
 		late := ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
-		if why == nil || !late { // the end of the time is no reason
+		if why == nil || !late { // a timeout is not the cause
 			why = err
 		}
 		select {
@@ -281,6 +284,7 @@ func (s *supervisor) proxyReady(ctx context.Context) error {
 	if !h.Ready {
 		return errors.New(h.Problem)
 	}
+	// The proxy makes the socket as root, and only now it exists.
 	return s.chownSocket(statedir.ControlSocket)
 }
 
@@ -321,7 +325,7 @@ func (s *supervisor) serverReady(ctx context.Context) error {
 	return nil
 }
 
-// ready is the status of the running system.
+// ready returns the status of the running system.
 func (s *supervisor) ready(ctx context.Context) (status, error) {
 	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 	defer c.Close()

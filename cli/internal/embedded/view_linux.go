@@ -13,23 +13,23 @@ import (
 // tmpSize is the size of the sandbox's /tmp.
 const tmpSize = "256m"
 
-// viewConfig says what the view shows.
+// viewConfig describes the content of the view.
 type viewConfig struct {
 	// State is the state directory.
 	State string
 	// Bin is the folder of the binaries, Deno the interpreter.
 	Bin, Deno string
-	// TypeScript is the folder of the compiler; empty: there is none.
+	// TypeScript is the folder of the compiler, or empty.
 	TypeScript string
-	// Programs is the folder of programs for MCP servers; empty: there is none.
+	// Programs is the folder of programs for MCP servers, or empty.
 	Programs string
-	// Keep lists further paths that the view must not cover: the daemons use them under their own names.
+	// Keep lists further paths that the view must not cover: the daemons use them under their real names.
 	Keep []string
 }
 
 // view is the daemons' view of the host's files: a small private tree of bind mounts.
 //
-// Only its owner can access the state directory, which may be deep below directories that other users cannot enter. But
+// Only its owner can access the state directory, which may be below directories that other users cannot enter. But
 // mcp-server and the slots run as other users. The view gives them paths to the files that they need, short enough for
 // unix sockets, in a mount namespace that only the daemons see.
 type view struct{ base string }
@@ -50,8 +50,8 @@ var viewFolders = [...]struct{ name, source string }{
 	{"tmp", "tmp"},
 }
 
-// makeView mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller is process 1 of its
-// own mount and process namespaces.
+// makeView mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller must be process 1 of
+// separate mount and process namespaces.
 func makeView(c viewConfig) (view, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return view{}, fmt.Errorf("making mounts private: %w", err)
@@ -68,7 +68,7 @@ func makeView(c viewConfig) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	// The sources must stay reachable while the view is filled: none of them is below base.
+	// The sources must stay reachable while the view is filled, so none of them may be below base.
 	if err := unix.Mount("codeforge", base, "tmpfs", inert, "size=1m,mode=755"); err != nil {
 		return view{}, fmt.Errorf("mounting the daemons' view: %w", err)
 	}
@@ -77,6 +77,7 @@ func makeView(c viewConfig) (view, error) {
 		if err := v.bind(filepath.Join(c.State, f.source), f.name, true); err != nil {
 			return view{}, err
 		}
+		// A bind mount takes its flags only from a remount (mount(2)).
 		if err := remountNoexec(v.Path(f.name)); err != nil {
 			return view{}, fmt.Errorf("making %s noexec: %w", f.source, err)
 		}
@@ -100,8 +101,8 @@ func makeView(c viewConfig) (view, error) {
 	return v, v.bind(c.Deno, "deno", false)
 }
 
-// Where the view may be mounted: first, if empty, folders that nearly every system has and nearly nobody uses; as a
-// last resort folders that may not be empty, because the view hides their contents from the daemons.
+// Places for the view. The first are folders that most systems have and few use; they must be empty. The last resort
+// may hold files, and the view hides those from the daemons.
 var (
 	unused     = []string{"/usr/local/games", "/usr/games", "/var/local", "/var/opt", "/media", "/srv", "/mnt", "/opt"}
 	lastResort = []string{"/dev/shm", "/media", "/srv", "/mnt", "/opt"}
@@ -109,8 +110,8 @@ var (
 		"directories out of it")
 )
 
-// findPlace chooses the directory to mount the view on: one that every user can enter and that holds nothing the
-// daemons need.
+// findPlace chooses the directory to mount the view on. Every user must be able to enter it, and it must contain no
+// path that the daemons need.
 func findPlace(needed []string) (string, error) {
 	for _, dir := range unused {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 && isUsable(dir, needed) {
@@ -139,10 +140,11 @@ func isAbove(dir string, paths []string) bool {
 	return false
 }
 
-// codeSize is the size of the folder for the code of the runs under way.
+// codeSize is the size of the folder for the code of current runs.
 const codeSize = "128m"
 
-// codeDir mounts the folder "code" for the code of runs: in memory, so that code never reaches, nor waits for, a disk.
+// codeDir mounts the folder "code" for the code of runs. It is in memory, so that code never reaches or waits for a
+// disk.
 func (v view) codeDir(flags uintptr) error {
 	dir := v.Path("code")
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes reach it under other users
@@ -172,8 +174,8 @@ func (v view) bind(source, name string, dir bool) error {
 	return nil
 }
 
-// remountNoexec keeps files that code wrote from being run as programs, inside the sandbox and outside. Kernels before
-// 5.12 lack mount_setattr.
+// remountNoexec makes files that code wrote non-executable, inside the sandbox and outside. Kernels before 5.12 lack
+// mount_setattr.
 func remountNoexec(target string) error {
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
 	err := unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, attr)
@@ -184,7 +186,7 @@ func remountNoexec(target string) error {
 	return err
 }
 
-// Path is a path in the view.
+// Path returns a path in the view.
 func (v view) Path(elem ...string) string {
 	return filepath.Join(append([]string{v.base}, elem...)...)
 }

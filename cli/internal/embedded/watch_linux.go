@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// watchPause is the pause between two rounds of questions to the daemons, watchTimeout the time for one answer.
+	// watchPause is the pause between two rounds of probes, watchTimeout the time limit for one answer.
 	watchPause   = 5 * time.Second
 	watchTimeout = 10 * time.Second
-	// maxMissed is the number of rounds in a row without an answer after which a daemon counts as hung. A daemon misses
-	// one round if the machine sleeps or is frozen during it: the clock runs on.
+	// maxMissed is the number of consecutive rounds without an answer after which a daemon counts as hung. A daemon misses
+	// one round if the machine sleeps or is frozen, because the clock runs on.
 	maxMissed = 3
 )
 
-// livenessProbe asks one daemon whether it still answers.
+// livenessProbe asks one daemon for any answer.
 type livenessProbe struct {
 	name string
 	ask  func(context.Context) error
 }
 
-// watchDaemons asks all daemons in rounds until ctx ends, and then returns nil. If one of them misses maxMissed rounds
-// in a row, because it hangs or because its socket is gone, the error names it.
+// watchDaemons asks all daemons in rounds until ctx ends, and then returns nil. If a daemon misses maxMissed rounds in
+// a row, because it hangs or its socket is gone, the error names it.
 func watchDaemons(ctx context.Context, daemons []livenessProbe) error {
 	missed := make([]int, len(daemons))
 	for {
@@ -51,7 +51,7 @@ func watchDaemons(ctx context.Context, daemons []livenessProbe) error {
 	}
 }
 
-// askAll asks all daemons at once: a round takes at most watchTimeout.
+// askAll asks all daemons in parallel, so that a round takes at most watchTimeout.
 func askAll(ctx context.Context, daemons []livenessProbe) []error {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
@@ -64,8 +64,8 @@ func askAll(ctx context.Context, daemons []livenessProbe) []error {
 	return answers
 }
 
-// listProbes lists the questions of the watchdog. Each goes over the socket that clients use, so that a removed socket
-// counts as a daemon that does not answer. A daemon that answers "not ready" is alive.
+// listProbes lists the probes of the watchdog. Each uses the socket that clients use, so that a removed socket counts
+// as no answer. A daemon that answers "not ready" is alive.
 func (s *supervisor) listProbes() []livenessProbe {
 	return []livenessProbe{
 		{"egress-proxy", func(ctx context.Context) error {

@@ -1,9 +1,9 @@
-// Package feeder runs the programs of credentials with "command", outside the proxy and the sandbox, and hands over
-// what they print.
+// Package feeder runs the programs of credentials with "command", outside the proxy and the sandbox, and passes their
+// output to the proxy.
 //
-// Threat: a program that code in the sandbox could replace; output in a log; a proxy that was taken over and names a
-// program of its own. So programs come from apis/ on this machine and never from the proxy, no sandbox's user may be
-// able to write one, and neither output nor standard error is kept or shown.
+// Threat: a program that code in the sandbox could replace; output in a log; a compromised proxy that names another
+// program. Contract: programs come from apis/ on this machine, never from the proxy. No sandbox user may be able to
+// write one. Neither output nor standard error is kept or shown.
 package feeder
 
 import (
@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// runTime is how long a program may take.
+	// runTime limits the time of a program.
 	runTime = 30 * time.Second
-	// maxOutput is how much it may print in bytes.
+	// maxOutput limits its output, in bytes.
 	maxOutput = 64 << 10
-	// grace is how long a program's children may keep its output open after it ended.
+	// grace is how long a program's children may keep its output open after its end.
 	grace = time.Second
 )
 
@@ -37,14 +37,15 @@ type Feeder struct {
 	path    []string
 }
 
-// New makes a Feeder with the environment of its start. Programs without a path are looked for in the absolute folders
-// of its PATH.
+// New makes a Feeder with the environment of codeforge's start. It looks for programs without a path in the absolute
+// folders of PATH.
 func New(environ []string) *Feeder {
 	f := &Feeder{environ: environ}
 	for _, kv := range environ {
 		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
 			f.path = nil
 			for _, dir := range filepath.SplitList(list) {
+				// A relative folder in PATH would let the current folder choose the program.
 				if filepath.IsAbs(dir) {
 					f.path = append(f.path, dir)
 				}
@@ -54,8 +55,8 @@ func New(environ []string) *Feeder {
 	return f
 }
 
-// Run runs a program and reads a value from what it prints: a line of text, or {"value": "...", "expires_at": "..."}.
-// Errors quote nothing that it printed.
+// Run runs a program and parses a value from its output: a line of text, or {"value": "...", "expires_at": "..."}.
+// Errors never quote the output.
 func (f *Feeder) Run(ctx context.Context, args []string) (credentialapi.Supply, error) {
 	program, err := f.find(args[0])
 	if err != nil {
@@ -89,7 +90,7 @@ func (f *Feeder) Run(ctx context.Context, args []string) (credentialapi.Supply, 
 	return s, nil
 }
 
-// home is where programs run, whatever folder codeforge was started in.
+// home returns the working directory of programs, which does not depend on where codeforge was started.
 func home() string {
 	if dir, err := os.UserHomeDir(); err == nil {
 		return dir
@@ -97,7 +98,7 @@ func home() string {
 	return string(filepath.Separator)
 }
 
-// bounded keeps what a program prints, and ends the program when it is too much.
+// bounded keeps a program's output, and ends the program if it prints too much.
 type bounded struct {
 	kept bytes.Buffer // not embedded: its ReadFrom has no bound
 	over bool
@@ -113,7 +114,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
-// parse reads what a program printed.
+// parse parses a program's output.
 func parse(out []byte) (credentialapi.Supply, error) {
 	text := strings.TrimSuffix(strings.TrimSuffix(string(out), "\n"), "\r")
 	var s credentialapi.Supply
@@ -122,7 +123,7 @@ func parse(out []byte) (credentialapi.Supply, error) {
 			Value   *string    `json:"value"`
 			Expires *time.Time `json:"expires_at"`
 		}
-		if json.Unmarshal(out, &o) != nil || o.Value == nil { // the error would quote
+		if json.Unmarshal(out, &o) != nil || o.Value == nil { // the error would quote the output
 			return s, errors.New(`an object that is not {"value": "...", "expires_at": "2026-01-02T03:04:05Z"}`)
 		}
 		text, s.ExpiresAt = *o.Value, o.Expires
@@ -135,7 +136,7 @@ func parse(out []byte) (credentialapi.Supply, error) {
 	return s, nil
 }
 
-// find is the absolute path of a program that nobody in the sandbox can write.
+// find returns the absolute path of a program that no sandbox user can write.
 func (f *Feeder) find(name string) (string, error) {
 	candidates := []string{name}
 	if !filepath.IsAbs(name) {
@@ -153,12 +154,13 @@ func (f *Feeder) find(name string) (string, error) {
 		if err != nil || !info.Mode().IsRegular() || !executable(info) {
 			continue
 		}
+		// A folder above the program is as dangerous as the program: its writer could replace the program.
 		for part := real; ; part = filepath.Dir(part) {
 			if err := safe(part); err != nil {
 				return "", fmt.Errorf("%s: %w", part, err)
 			}
 			if part == filepath.Dir(part) {
-				return real, nil // and not path, whose links somebody might change
+				return real, nil // not path, because its links might be changed later
 			}
 		}
 	}

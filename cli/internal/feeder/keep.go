@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// glance is how often Keep asks the proxy what is due.
+	// glance is the interval at which Keep asks the proxy for due credentials.
 	glance = 5 * time.Second
-	// again is how soon a program that failed is run again.
+	// again is the pause before a failed program runs again.
 	again = 30 * time.Second
 )
 
@@ -23,13 +23,13 @@ type Proxy interface {
 	Supply(ctx context.Context, name string, s credentialapi.Supply) error
 }
 
-// Source is apis/ as this machine has it.
+// Source is apis/ on this machine.
 type Source struct {
 	APIs   string
 	Getenv func(string) string
 }
 
-// commands are the programs by token name.
+// commands returns the programs by token name.
 func (s Source) commands() map[string][]string {
 	c, _ := catalog.Load(s.APIs, catalog.Options{Getenv: s.Getenv}) // codeforge check shows the problems
 	out := map[string][]string{}
@@ -41,16 +41,16 @@ func (s Source) commands() map[string][]string {
 	return out
 }
 
-// Outcome is what became of one credential. Err says nothing of its value.
+// Outcome is the result for one credential. Err never contains its value.
 type Outcome struct {
 	Name string
 	Err  error
 }
 
-// errUnknown is for a credential that the proxy has and this machine's apis/ has not.
+// errUnknown is the error for a credential that the proxy has but this machine's apis/ lacks.
 var errUnknown = errors.New(`apis/ on this machine has no such credential with "command"`)
 
-// Once supplies what the proxy lists with "command": what is due, or all of it.
+// Once supplies the credentials that the proxy lists with "command": the due ones, or all.
 func (f *Feeder) Once(ctx context.Context, p Proxy, s Source, all bool) ([]Outcome, error) {
 	list, err := p.List(ctx)
 	if err != nil {
@@ -59,6 +59,7 @@ func (f *Feeder) Once(ctx context.Context, p Proxy, s Source, all bool) ([]Outco
 	var due []string
 	for _, c := range list {
 		if c.Kind == "command" && (all || isDue(c, time.Now())) {
+			// Only the name comes from the proxy. The program comes from apis/ on this machine.
 			due = append(due, c.Name)
 		}
 	}
@@ -88,7 +89,7 @@ func (f *Feeder) supply(ctx context.Context, p Proxy, name string, args []string
 	return p.Supply(ctx, name, v)
 }
 
-// Keep supplies whatever is due until ctx ends. tell is called for each failure, once until the next success.
+// Keep supplies due credentials until ctx ends. It calls tell for the first failure after a success.
 func (f *Feeder) Keep(ctx context.Context, p Proxy, s Source, tell func(Outcome)) {
 	failed := map[string]bool{}
 	tick := time.NewTimer(0)
@@ -101,7 +102,7 @@ func (f *Feeder) Keep(ctx context.Context, p Proxy, s Source, tell func(Outcome)
 		}
 		next := glance
 		outcomes, err := f.Once(ctx, p, s, false)
-		if err != nil { // the proxy is not there yet, or not any more
+		if err != nil { // the proxy has not started yet, or has stopped
 			tick.Reset(next)
 			continue
 		}

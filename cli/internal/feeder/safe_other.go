@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// safe: the sandbox runs in a virtual machine here, and has no user on this system.
+// safe always succeeds: on this system the sandbox runs in a virtual machine and has no user.
 func safe(string) error { return nil }
 
 func executable(fs.FileInfo) bool { return true }

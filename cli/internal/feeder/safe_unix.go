@@ -18,7 +18,7 @@ var (
 	errOther   = errors.New("it belongs to another user, so nothing in it is run")
 )
 
-// safe refuses what a user of the sandbox, or any other but root and this one, can write.
+// safe rejects a file or folder that a user of the sandbox, or any user except root and this one, can write.
 func safe(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func safe(path string) error {
 	return nil
 }
 
-// sandboxUser reports whether a user is one of a slot, or of a service next to them.
+// sandboxUser reports whether a user belongs to a slot or to a service of the sandbox.
 func sandboxUser(uid uint32) bool {
 	const others = 1000
 	return uid >= slot.ServiceUID && uid < slot.BaseUID+others
@@ -50,7 +50,7 @@ func executable(info fs.FileInfo) bool {
 	return info.Mode().Perm()&anybody != 0
 }
 
-// ownGroup makes a program the leader of a group, which ends with it when its time is over.
+// ownGroup makes a program the leader of a process group, so that its children end with it at the time limit.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,5 +1,5 @@
-// Package google imports documents of Google's discovery service, by writing them as OpenAPI and importing that: the
-// bounds are those of package openapi.
+// Package google imports documents of Google's discovery service. It converts them to OpenAPI and imports the result,
+// so the bounds are those of package openapi.
 package google
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Import imports a document in JSON. In YAML, which none of Google's is in, values may be shared, and what is written
-// of them would grow without end.
+// Import imports a JSON document. It rejects YAML, which Google does not use, because YAML can share values and
+// converting them would grow without bound.
 func Import(text []byte, o document.Options) (*document.Document, error) {
 	if !bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\ufeff")), " \t\r\n"), []byte("{")) {
 		return nil, &document.Refused{Found: "no JSON", Want: "a document of Google's discovery service in JSON"}
@@ -27,6 +27,7 @@ func Import(text []byte, o document.Options) (*document.Document, error) {
 		return nil, &document.Refused{Found: "no document of Google's discovery service",
 			Want: "the JSON at https://NAME.googleapis.com/$discovery/rest?version=VERSION"}
 	}
+	// Converting reuses the bounds and checks of package openapi.
 	doc, err := openapi.FromTree(convert(root), o)
 	if err != nil {
 		return nil, err
@@ -35,8 +36,8 @@ func Import(text []byte, o document.Options) (*document.Document, error) {
 	return doc, nil
 }
 
-// Address is where the document of an API is, given as NAME:VERSION, e.g. drive:v3. It is empty if the text is nothing
-// like that.
+// Address returns the URL of an API's document for a text like NAME:VERSION, e.g. drive:v3. For any other text it
+// returns "".
 func Address(text string) string {
 	name, version, ok := strings.Cut(text, ":")
 	for _, part := range []string{name, version} {
@@ -58,7 +59,7 @@ func list(items ...*jsonread.Node) *jsonread.Node {
 	return n
 }
 
-// object is a map; members without a value are left out.
+// object returns a map without the members that have no value.
 func object(members ...jsonread.Member) *jsonread.Node {
 	n := &jsonread.Node{Kind: jsonread.Object}
 	for _, m := range members {
@@ -71,7 +72,7 @@ func object(members ...jsonread.Member) *jsonread.Node {
 
 func yes() *jsonread.Node { return &jsonread.Node{Kind: jsonread.Bool, Text: "true"} }
 
-// converter writes a document as OpenAPI.
+// converter converts a document to OpenAPI.
 type converter struct {
 	prefix string // of all paths
 	paths  []jsonread.Member
@@ -125,7 +126,7 @@ func convert(root *jsonread.Node) *jsonread.Node {
 	)
 }
 
-// resources converts the methods of resources, and of those in them: the tree's depth is bounded.
+// resources converts the methods of resources and of their sub-resources. The parser bounds the tree's depth.
 func (c *converter) resources(n *jsonread.Node) {
 	for _, m := range n.Get("resources").Maps() {
 		c.tags = append(c.tags, m.Key)
@@ -153,8 +154,8 @@ func (c *converter) methods(n *jsonread.Node) {
 	}
 }
 
-// method converts a method. Where its path has a parameter of several segments, the flat path has their names, all of
-// which are strings.
+// method converts a method. If its path has a parameter of several segments, it uses the flat path, which names each
+// segment. All of those are strings.
 func (c *converter) method(n *jsonread.Node) (path string, op *jsonread.Node) {
 	path = n.Str("path")
 	flat := strings.Contains(path, "{+") && n.Str("flatPath") != ""
@@ -178,7 +179,7 @@ func (c *converter) method(n *jsonread.Node) (path string, op *jsonread.Node) {
 		}
 		parameters = append(parameters, parameter)
 	}
-	// Of the parameters that all methods take, the one that makes answers small.
+	// Of the common parameters, only the one that makes responses smaller.
 	parameters = append(parameters, object(jsonread.Member{Key: "name", Node: str("fields")},
 		jsonread.Member{Key: "in", Node: str("query")},
 		jsonread.Member{Key: "schema", Node: object(jsonread.Member{Key: "type", Node: str("string")})}))
@@ -211,10 +212,10 @@ func media(schema *jsonread.Node) *jsonread.Node {
 		jsonread.Member{Key: "application/json", Node: object(jsonread.Member{Key: "schema", Node: schema})})})
 }
 
-// severalSegments is a parameter that stands for several segments of a path: {+name}, which we write as {name+}.
+// severalSegments matches a path parameter of several segments: {+name}, which becomes {name+}.
 var severalSegments = regexp.MustCompile(`\{\+([^{}]*)\}`)
 
-// schema converts a schema or a parameter. Names in references are those of the document's schemas.
+// schema converts a schema or a parameter. References name schemas of the document.
 func schema(n *jsonread.Node) *jsonread.Node {
 	if !n.Is(jsonread.Object) {
 		return object()

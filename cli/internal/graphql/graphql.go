@@ -1,7 +1,7 @@
-// Package graphql imports schemas of GraphQL: the answer to an introspection, or a file in the schema language.
+// Package graphql imports GraphQL schemas: the response to an introspection, or a file in the schema language.
 //
-// Threat: a schema is text of an unknown author, as package document says. Reading one takes time and memory in
-// proportion to its length, however deep it is nested, and every name in it is checked to be one.
+// Threat: a schema is text of an unknown author (see package document). Contract: reading one takes time and memory in
+// proportion to its length, at any depth of nesting. Every name in it is checked.
 package graphql
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
 )
 
-// Import imports a schema. Requests go to Options.Server, or to Options.Base where that is the endpoint.
+// Import imports a schema. Requests go to Options.Server or, if that is empty, to Options.Base.
 func Import(text []byte, o document.Options) (*document.Document, error) {
 	s, err := read(text)
 	if err != nil {
@@ -49,7 +49,7 @@ func Import(text []byte, o document.Options) (*document.Document, error) {
 	return doc, nil
 }
 
-// read reads either form.
+// read parses a schema in either form.
 func read(text []byte) (*schema, error) {
 	const enough = 1 << 10
 	start := strings.TrimPrefix(string(text[:min(len(text), enough)]), "\ufeff")
@@ -63,7 +63,7 @@ func read(text []byte) (*schema, error) {
 	return introspection(root)
 }
 
-// endpoint is where requests go: the path of all operations.
+// endpoint returns the path of all operations, and sets the server and its host.
 func endpoint(doc *document.Document, o document.Options) (path string, err error) {
 	text := o.Server
 	if text == "" && o.Base != nil {
@@ -97,7 +97,7 @@ func endpoint(doc *document.Document, o document.Options) (path string, err erro
 	return path, nil
 }
 
-// authentication is what the user says of it: schemas say nothing.
+// authentication sets the scheme from the user's flags, because schemas do not describe authentication.
 func authentication(doc *document.Document, o document.Options) error {
 	if o.Scheme != "" && o.Scheme != "none" {
 		return &document.Refused{Found: "--scheme " + document.Line(o.Scheme, 60),
@@ -154,7 +154,7 @@ func (s *schema) operations(doc *document.Document, path string) {
 	}
 }
 
-// definitions writes a line for each type but the roots.
+// definitions writes a line for each type except the roots.
 func (s *schema) definitions(doc *document.Document) {
 	cut := 0
 	for _, name := range s.order {
@@ -177,8 +177,8 @@ func (s *schema) definitions(doc *document.Document) {
 	}
 }
 
-// text is what a type stands for: fields in braces, the values of an enum or the types of a union. It is empty for
-// scalars, whose names say it all.
+// text returns the content of a type: fields in braces, the values of an enum or the types of a union. It is empty for
+// scalars.
 func (d *definition) text() string {
 	switch d.kind {
 	case "enum", "union":
@@ -189,7 +189,7 @@ func (d *definition) text() string {
 	return object(d.fields)
 }
 
-// object writes fields, those of an input that must be given first.
+// object writes fields. Required fields of an input come first.
 func object(fields []field) string {
 	var parts []string
 	for _, required := range []bool{true, false} {
@@ -216,7 +216,7 @@ func (f field) text() string {
 	return f.name + ": " + f.typ
 }
 
-// schema is a schema in either form.
+// schema is a parsed schema.
 type schema struct {
 	query, mutation, subscription string
 	types                         map[string]*definition
@@ -229,18 +229,18 @@ type definition struct {
 	kind        string // object, input, enum, union or scalar; an interface is an object
 	description string
 	fields      []field
-	members     []string        // of an enum or union
-	seen        map[string]bool // the names of fields
+	members     []string        // values of an enum, or types of a union
+	seen        map[string]bool // names of fields
 }
 
-// field is a field, an argument or a field of an input.
+// field is a field, an argument or an input field.
 type field struct {
 	name, typ, description    string
 	arguments                 []field
 	input, preset, deprecated bool
 }
 
-// maxTypes bounds the types, maxSize the fields, arguments and values of all of them.
+// maxTypes bounds the types. maxSize bounds the fields, arguments and values of all types together.
 const (
 	maxTypes = 100_000
 	maxSize  = 1_000_000
@@ -248,7 +248,7 @@ const (
 
 var errLarge = fmt.Errorf("more than %d types, or than %d fields and values", maxTypes, maxSize)
 
-// add adds a type, or to one that is there.
+// add returns the type of a name. It adds the type if it is new.
 func (s *schema) add(name, kind string) (*definition, error) {
 	if !identifier(name) {
 		return nil, fmt.Errorf("the type name %s; want letters, digits and _", document.Line(name, 60))
@@ -265,7 +265,7 @@ func (s *schema) add(name, kind string) (*definition, error) {
 	return d, nil
 }
 
-// checkMember counts a field, argument or value, and refuses one without a valid name.
+// checkMember counts a field, argument or value, and rejects an invalid name.
 func (s *schema) checkMember(what, name string) error {
 	if s.size++; s.size > maxSize {
 		return errLarge
@@ -276,7 +276,7 @@ func (s *schema) checkMember(what, name string) error {
 	return nil
 }
 
-// put adds a field, unless there is one of that name.
+// put adds a field, unless the type has a field of that name.
 func (d *definition) put(f field) {
 	if !d.seen[f.name] {
 		d.seen[f.name] = true
@@ -284,7 +284,7 @@ func (d *definition) put(f field) {
 	}
 }
 
-// roots completes the names of the root types.
+// roots sets the usual names for missing root types.
 func (s *schema) roots() error {
 	for _, r := range []struct {
 		name  *string
@@ -300,7 +300,7 @@ func (s *schema) roots() error {
 	return nil
 }
 
-// identifier reports whether a text is a name of GraphQL.
+// identifier reports whether a text is a GraphQL name of at most 200 bytes.
 func identifier(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Question is the introspection that Import reads the answer of. It goes seven levels into types, as deep as lists in
-// lists are in practice.
+// Question is the introspection query for Import. It follows types to a depth of seven, enough for the nested lists of
+// real schemas.
 const Question = `query IntrospectionQuery { __schema { queryType { name } mutationType { name } ` +
 	`subscriptionType { name } types { kind name description ` +
 	`fields(includeDeprecated: true) { name description args { ...V } type { ...T } isDeprecated } ` +
@@ -18,7 +18,7 @@ const Question = `query IntrospectionQuery { __schema { queryType { name } mutat
 	`fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ` +
 	`ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }`
 
-// introspection reads the answer to an introspection.
+// introspection parses the response to an introspection.
 func introspection(root *jsonread.Node) (*schema, error) {
 	from := root.Get("__schema")
 	if from == nil {
@@ -36,7 +36,7 @@ func introspection(root *jsonread.Node) (*schema, error) {
 		mutation: from.At("mutationType").Str("name"), subscription: from.At("subscriptionType").Str("name")}
 	for _, t := range from.Get("types").Items() {
 		name := t.Node.Str("name")
-		if strings.HasPrefix(name, "__") { // of the introspection itself
+		if strings.HasPrefix(name, "__") { // part of the introspection
 			continue
 		}
 		kind := map[string]string{"OBJECT": "object", "INTERFACE": "object", "INPUT_OBJECT": "input", "ENUM": "enum",
@@ -56,7 +56,7 @@ func introspection(root *jsonread.Node) (*schema, error) {
 	return s, s.roots()
 }
 
-// body reads what a type consists of.
+// body parses the members of a type.
 func (s *schema) body(d *definition, n *jsonread.Node) error {
 	for _, list := range []string{"fields", "inputFields"} {
 		for _, m := range n.Get(list).Items() {
@@ -107,10 +107,10 @@ func (s *schema) field(n *jsonread.Node, input bool) (field, error) {
 	return f, err
 }
 
-// maxWrapped is how many lists and exclamation marks may be around a type.
+// maxWrapped bounds the lists and exclamation marks around a type.
 const maxWrapped = 30
 
-// reference is a type as the schema language writes it.
+// reference returns a type in the syntax of the schema language.
 func reference(n *jsonread.Node) (string, error) {
 	before, after := "", ""
 	for range maxWrapped {

@@ -17,11 +17,11 @@ import (
 const (
 	// maxTokens bounds a file. The largest public schemas have fewer than 200,000 tokens.
 	maxTokens = 2_000_000
-	// maxNested is how deep brackets of all kinds nest.
+	// maxNested bounds the nesting of brackets.
 	maxNested = 64
 )
 
-// parse reads a file in the schema language.
+// parse parses a file in the schema language.
 func parse(text string) (*schema, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("bytes that are no UTF-8")
@@ -30,6 +30,7 @@ func parse(text string) (*schema, error) {
 	if err := checkTokens(source); err != nil {
 		return nil, err
 	}
+	// The token limit bounds time and memory for a hostile file.
 	doc, err := parser.ParseSchemaWithLimit(source, maxTokens)
 	if err != nil {
 		return nil, withLine(err)
@@ -55,8 +56,7 @@ func parse(text string) (*schema, error) {
 	return s, s.roots()
 }
 
-// checkTokens refuses brackets that nest too deep: the parser recurses, and Go cannot recover from a stack that is
-// full.
+// checkTokens rejects deeply nested brackets. The parser recurses, and Go cannot recover from a stack overflow.
 func checkTokens(source *ast.Source) error {
 	depth := 0
 	for tokens := lexer.New(source); ; {
@@ -77,7 +77,7 @@ func checkTokens(source *ast.Source) error {
 	}
 }
 
-// withLine is an error of the parser as the user reads it.
+// withLine turns a parser error into one for the user.
 func withLine(err error) error {
 	line, message := 1, err.Error()
 	var located *gqlerror.Error
@@ -91,7 +91,7 @@ func withLine(err error) error {
 	return fmt.Errorf("line %d: %s; want the schema language of GraphQL", line, message)
 }
 
-// addDefinition adds a type, or what an extension adds to one.
+// addDefinition adds a type, or the members that an extension adds to a type.
 func (s *schema) addDefinition(from *ast.Definition) error {
 	kind := map[ast.DefinitionKind]string{ast.Object: "object", ast.Interface: "object", ast.InputObject: "input",
 		ast.Enum: "enum", ast.Union: "union", ast.Scalar: "scalar"}[from.Kind]

@@ -1,4 +1,4 @@
-// Package jsonfile edits JSON files that belong to the user: a value is set, and everything else stays byte by byte.
+// Package jsonfile edits JSON files that belong to the user. It sets a value and keeps everything else byte by byte.
 package jsonfile
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// ErrNotJSON is the error for a text with comments, trailing commas or mistakes: it is not changed.
+// ErrNotJSON is the error for a text with comments, trailing commas or mistakes. Such a text is not changed.
 var ErrNotJSON = errors.New("the file is not plain JSON (comments, a trailing comma, or a mistake)")
 
 // members lists the members of the object whose text is at [start, end).
@@ -30,7 +30,7 @@ func members(text []byte, start, end int) ([]jsonread.Span, error) {
 	return out, nil
 }
 
-// Set sets the value at a path of keys, and makes the objects that are missing.
+// Set sets the value at a path of keys, and creates missing objects.
 func Set(text []byte, value any, path ...string) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")
@@ -43,13 +43,14 @@ func Set(text []byte, value any, path ...string) ([]byte, error) {
 	if depth < len(path) {
 		return add(text, start, end, list, path[depth:], value, depth, unit), nil
 	}
+	// An unchanged value keeps its formatting.
 	if same(text[start:end], value) {
 		return text, nil
 	}
 	return splice(text, start, end, pretty(value, strings.Repeat(unit, len(path)), unit)), nil
 }
 
-// Get is the text of the value at a path of keys, or nil if there is none.
+// Get returns the text of the value at a path of keys, or nil.
 func Get(text []byte, path ...string) (json.RawMessage, error) {
 	_, start, end, depth, err := find(text, path)
 	if err != nil || depth < len(path) {
@@ -58,7 +59,7 @@ func Get(text []byte, path ...string) (json.RawMessage, error) {
 	return json.RawMessage(text[start:end]), nil
 }
 
-// Keys lists the keys of the object at a path of keys, in the order of the text. There are none where there is none.
+// Keys lists the keys of the object at a path of keys, in the order of the text. A missing object has no keys.
 func Keys(text []byte, path ...string) ([]string, error) {
 	_, start, end, depth, err := find(text, path)
 	if err != nil || depth < len(path) {
@@ -72,8 +73,8 @@ func Keys(text []byte, path ...string) ([]string, error) {
 	return keys, err
 }
 
-// find follows a path of keys as far as it goes: depth keys of it lead to the value at [start, end), whose members are
-// list if the path goes on.
+// find follows a path of keys as far as possible. depth keys lead to the value at [start, end). If the path goes on,
+// list has the members of that value.
 func find(text []byte, path []string) (list []jsonread.Span, start, end, depth int, err error) {
 	if !json.Valid(text) {
 		return nil, 0, 0, 0, ErrNotJSON
@@ -88,7 +89,7 @@ func find(text []byte, path []string) (list []jsonread.Span, start, end, depth i
 		at := -1
 		for i, m := range list {
 			if m.Key == key {
-				at = i // of several, the last counts
+				at = i // of duplicate keys, the last counts
 			}
 		}
 		if at < 0 {
@@ -99,7 +100,7 @@ func find(text []byte, path []string) (list []jsonread.Span, start, end, depth i
 	return nil, start, end, len(path), nil
 }
 
-// add puts a new member at the end of the object at [start, end).
+// add adds a member at the end of the object at [start, end).
 func add(text []byte, start, end int, list []jsonread.Span, path []string, value any, depth int, unit string) []byte {
 	for i := len(path) - 1; i > 0; i-- {
 		value = map[string]any{path[i]: value}
@@ -133,7 +134,7 @@ func splice(text []byte, start, end int, with string) []byte {
 	return append(out, text[end:]...)
 }
 
-// indentOf is what the file indents with: the first indentation in it.
+// indentOf returns the file's first indentation.
 func indentOf(text []byte) string {
 	for line := range bytes.Lines(text) {
 		rest := bytes.TrimLeft(line, " \t")
@@ -152,18 +153,18 @@ func same(raw []byte, value any) bool {
 	return have.String() == Compact(value)
 }
 
-// pretty is a value over several lines, whose first begins where it is put.
+// pretty returns a value on several lines. The first line has no indentation.
 func pretty(value any, prefix, unit string) string {
 	var b bytes.Buffer
 	_ = json.Indent(&b, []byte(Compact(value)), prefix, unit) // ours
 	return b.String()
 }
 
-// Compact is a value on one line, without escapes for HTML.
+// Compact returns a value on one line, without HTML escapes.
 func Compact(value any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value) // strings, and objects and lists of them
+	_ = enc.Encode(value) // strings, objects and lists always encode
 	return strings.TrimSpace(b.String())
 }

@@ -1,11 +1,11 @@
 // Package login receives the redirect of a login on 127.0.0.1.
 //
-// Contract: it relays what the browser brought back, state, code and issuer, and never sees a token: the proxy made the
-// state and the verifier, and exchanges the code.
+// Contract: it passes the parameters of the redirect (state, code and issuer) to the proxy, and never sees a token. The
+// proxy made the state and the verifier, and exchanges the code.
 //
-// Threat: another page in the browser, or another user of the machine, that sends a request to the port. Only the
-// redirect's path at the redirect's host counts, with the state that this login was given, and on Linux only from a
-// process of the same user. Whatever else comes is answered with an error, and the login goes on.
+// Threat: another page in the browser, or another user of the machine, that sends a request to the port. It accepts
+// only the redirect's path at the redirect's host, with the state of this login. On Linux, the request must also come
+// from a process of the same user. It answers every other request with an error and keeps waiting.
 package login
 
 import (
@@ -34,11 +34,12 @@ type Listener struct {
 	ports []net.Listener
 }
 
-// Listen listens at a port of loopback; 0 is any free one. host is the one in the redirect's address: 127.0.0.1, or
-// localhost, which browsers take for ::1 first: whoever had that port there would get the code and the state, and could
-// send the browser on with a code of their own. So it has to be free there too, unless the machine has no IPv6.
+// Listen listens on a port of loopback; 0 means any free one. host is the host of the redirect's address: 127.0.0.1 or
+// localhost. For localhost, browsers try ::1 first. A process with that port on ::1 would receive the code and the
+// state, and could redirect the browser with another code. So the port must be free there too, unless the machine has
+// no IPv6.
 func Listen(ctx context.Context, host string, port int) (*Listener, error) {
-	const most = 16 // ports that are free at 127.0.0.1 and taken at ::1
+	const most = 16 // tries for a port that is free on 127.0.0.1 and on ::1
 	for i := 1; ; i++ {
 		l, err := listen(ctx, host, port)
 		if err == nil || port != 0 || i == most {
@@ -72,13 +73,13 @@ func listen(ctx context.Context, host string, port int) (*Listener, error) {
 	return l, nil
 }
 
-// taken reports whether a port could not be opened because somebody has it.
+// taken reports whether a port could not be opened because another process uses it.
 func taken(err error) bool {
 	const windows = syscall.Errno(10048) // WSAEADDRINUSE
 	return errors.Is(err, syscall.EADDRINUSE) || runtime.GOOS == "windows" && errors.Is(err, windows)
 }
 
-// Port is the port.
+// Port returns the port.
 func (l *Listener) Port() int { return l.port }
 
 // Close frees the port.
@@ -90,8 +91,8 @@ func (l *Listener) Close() error {
 	return errors.Join(errs...)
 }
 
-// Wait serves until the redirect of the login came, and finish was called with it. It returns what finish did, or the
-// error of ctx.
+// Wait serves until the redirect of the login has arrived and finish was called with it. It returns finish's error, or
+// the error of ctx.
 func (l *Listener) Wait(ctx context.Context, started credentialapi.Started,
 	finish func(context.Context, credentialapi.Redirect) error,
 ) error {
@@ -117,15 +118,15 @@ func (l *Listener) Wait(ctx context.Context, started credentialapi.Started,
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	defer cancel()
-	_ = srv.Shutdown(stop) // so that the browser gets its page
+	_ = srv.Shutdown(stop) // so that the browser receives its page
 	select {
-	case err = <-w.done: // the redirect had come before the end of ctx
+	case err = <-w.done: // the redirect arrived before ctx ended
 	default:
 	}
 	return err
 }
 
-// strangerKey is the key of whether a connection is of another user.
+// strangerKey is the key of whether a connection belongs to another user.
 type strangerKey struct{}
 
 // waiting serves one login.
@@ -160,7 +161,7 @@ func (w *waiting) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		page(out, http.StatusConflict, "This login is over.")
 		return
 	}
-	err := w.finish(context.WithoutCancel(r.Context()), redirect) // a page that is closed must not waste the code
+	err := w.finish(context.WithoutCancel(r.Context()), redirect) // a closed page must not waste the code
 	if err != nil {
 		page(out, http.StatusBadGateway, "The login failed. The terminal says why.")
 	} else {
@@ -169,13 +170,13 @@ func (w *waiting) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.done <- err
 }
 
-// page writes a page of one sentence, which is a constant.
+// page writes a page of one constant sentence.
 func page(out http.ResponseWriter, status int, text string) {
 	out.WriteHeader(status)
 	fmt.Fprintf(out, "<!doctype html><title>CodeForge</title><p>%s</p>\n", text)
 }
 
-// read takes a redirect out of a request, or says with which status it is refused.
+// read extracts the redirect from a request, or returns the status of its refusal.
 func (w *waiting) read(r *http.Request) (credentialapi.Redirect, int) {
 	none := credentialapi.Redirect{}
 	host, port, err := net.SplitHostPort(r.Host)
@@ -189,6 +190,7 @@ func (w *waiting) read(r *http.Request) (credentialapi.Redirect, int) {
 		return none, http.StatusMethodNotAllowed
 	}
 	redirect, err := parse(r.URL.RawQuery)
+	// The comparison takes constant time, so that timing does not reveal the state.
 	if err != nil || subtle.ConstantTimeCompare([]byte(redirect.State), []byte(w.state)) != 1 {
 		return none, http.StatusForbidden
 	}
@@ -196,16 +198,18 @@ func (w *waiting) read(r *http.Request) (credentialapi.Redirect, int) {
 	return redirect, http.StatusOK
 }
 
-// errRedirect is for an address that is no redirect. Its text says nothing of the address, which may hold a code.
+// errRedirect is the error for an address that is not a redirect. Its text does not quote the address, which may hold a
+// code.
 var errRedirect = errors.New("this is not the address that the login came back to: it has no state, or no code")
 
-// parse reads the query of a redirect, each of whose parameters may be there once.
+// parse parses the query of a redirect. Each parameter may occur once.
 func parse(query string) (credentialapi.Redirect, error) {
 	q, err := url.ParseQuery(query)
 	if err != nil {
 		return credentialapi.Redirect{}, errRedirect
 	}
 	for _, name := range []string{"state", "code", "iss", "error"} {
+		// With two values, two readers could use different ones.
 		if len(q[name]) > 1 {
 			return credentialapi.Redirect{}, errRedirect
 		}
@@ -217,7 +221,7 @@ func parse(query string) (credentialapi.Redirect, error) {
 	return r, nil
 }
 
-// Pasted reads the address that a browser ended at, which somebody pasted. Its state must be the login's.
+// Pasted parses an address that the user pasted. Its state must be the login's.
 func Pasted(started credentialapi.Started, text string) (credentialapi.Redirect, error) {
 	state, err := stateOf(started.URL)
 	if err != nil {
@@ -225,7 +229,7 @@ func Pasted(started credentialapi.Started, text string) (credentialapi.Redirect,
 	}
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil {
-		return credentialapi.Redirect{}, errRedirect // the error would quote it
+		return credentialapi.Redirect{}, errRedirect // the error would quote the address
 	}
 	r, err := parse(u.RawQuery)
 	switch {
@@ -238,7 +242,7 @@ func Pasted(started credentialapi.Started, text string) (credentialapi.Redirect,
 	return r, nil
 }
 
-// stateOf is the state in the address of a login.
+// stateOf returns the state in the address of a login.
 func stateOf(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Query().Get("state") == "" {

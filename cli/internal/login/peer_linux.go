@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// foreign reports whether the other end of a connection over loopback is a process of another user, or may be: the
-// kernel does not know any more whose a socket was that is closed already. Root's processes count as the user's own.
+// foreign reports whether the other end of a loopback connection belongs, or may belong, to another user. The kernel no
+// longer knows the owner of a closed socket, so that counts as foreign. Root's processes count as the user's own.
 func foreign(c net.Conn) bool {
 	peer, ok := c.RemoteAddr().(*net.TCPAddr)
 	own, ok2 := c.LocalAddr().(*net.TCPAddr)
@@ -27,7 +27,7 @@ func foreign(c net.Conn) bool {
 	return true
 }
 
-// ownerOf finds the user of the open socket at local that is connected to remote in one of the kernel's tables.
+// ownerOf finds the user of the open socket at local that is connected to remote, in one of the kernel's tables.
 func ownerOf(table string, local, remote netip.AddrPort) (uid int, found bool) {
 	f, err := os.Open(table)
 	if err != nil {
@@ -42,13 +42,13 @@ func ownerOf(table string, local, remote netip.AddrPort) (uid int, found bool) {
 			continue
 		}
 		uid, err := strconv.Atoi(fields[uidAt])
-		return uid, err == nil && fields[inodeAt] != "0" // without an inode it is closed, and says root
+		return uid, err == nil && fields[inodeAt] != "0" // a closed socket has no inode and is listed as root's
 	}
 	return 0, false
 }
 
-// isAt reports whether text is an address as the kernel prints it: 32-bit words in the machine's order, which is little
-// endian wherever CodeForge runs.
+// isAt reports whether text is an address in the kernel's form: 32-bit words in the machine's byte order, which is
+// little-endian on all supported machines.
 func isAt(text string, at netip.AddrPort) bool {
 	address, port, _ := strings.Cut(text, ":")
 	n, err := strconv.ParseUint(port, 16, 16)

@@ -4,5 +4,5 @@ package login
 
 import "net"
 
-// foreign is not known on this system: there the state alone says whose redirect it is.
+// foreign returns false: on this system only the state identifies the redirect.
 func foreign(net.Conn) bool { return false }

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// start is how a server is started, in our terms. Exactly one of pkg, url, program and refused is set.
+// start describes how to start a server. Exactly one of pkg, url, program and refused is set.
 type start struct {
 	pkg     string // NAME, without a version
-	version string // as it was written; empty: none
-	bin     string // of the package, where it is not the only one
+	version string // as written in the file; empty: no version
+	bin     string // program of the package, if it has several
 	url     string
 	program string
-	// path is where the program was, if it was named by a path.
+	// path is the program's path, if it was named by a path.
 	path    string
 	args    []string
 	headers map[string]string
 	env     map[string]string
 	sse     bool
-	login   bool // where the server asks for one
+	login   bool // the user logs in if the server asks for it
 	refused string
 }
 
-// base is a program's name without folders and the endings of Windows.
+// base returns a program's name without folders and Windows suffixes.
 func base(word string) string {
 	name := path.Base(strings.ReplaceAll(word, `\`, "/"))
 	for _, ending := range []string{".exe", ".cmd", ".bat", ".ps1"} {
@@ -35,7 +35,7 @@ func base(word string) string {
 	return name
 }
 
-// unwrap takes off what stands around a command: cmd /c, env A=B and a shell with one simple command.
+// unwrap removes wrappers around a command: cmd /c, env A=B, and a shell with one simple command.
 func unwrap(words []string) (rest []string, env map[string]string, ok bool) {
 	env = map[string]string{}
 	for len(words) > 0 {
@@ -51,6 +51,7 @@ func unwrap(words []string) (rest []string, env map[string]string, ok bool) {
 				words = words[1:]
 			}
 		case slices.Contains([]string{"sh", "bash", "zsh"}, name) && len(words) >= 3 && strings.Trim(words[1], "-lic") == "":
+			// Without a shell, a line with such characters would mean something else.
 			if strings.ContainsAny(words[2], "|&;<>()`$\"'\\\n*?") {
 				return nil, nil, false
 			}
@@ -62,7 +63,7 @@ func unwrap(words []string) (rest []string, env map[string]string, ok bool) {
 	return nil, env, true
 }
 
-// startOf reads a command line.
+// startOf parses a command line.
 func startOf(command []string) start {
 	words, env, ok := unwrap(command)
 	switch {
@@ -116,7 +117,7 @@ func startIn(words []string) start {
 	return s
 }
 
-// installed is the package that a script below node_modules belongs to.
+// installed returns the package of a script below node_modules.
 func installed(script string) (start, bool) {
 	_, inside, ok := strings.Cut(strings.ReplaceAll(script, `\`, "/"), "node_modules/")
 	if !ok {
@@ -130,7 +131,7 @@ func installed(script string) (start, bool) {
 	return start{pkg: name}, true
 }
 
-// packaged reads what follows npx.
+// packaged parses the words after npx.
 func packaged(words []string) start {
 	spec := ""
 	for len(words) > 0 && strings.HasPrefix(words[0], "-") {
@@ -178,7 +179,7 @@ func cutVersion(spec string) (name, version string) {
 	return spec[:i], spec[i+1:]
 }
 
-// bridged is a remote server behind mcp-remote: the arguments say where, and which headers.
+// bridged parses the arguments of mcp-remote: the address and headers of a remote server.
 func bridged(args []string) start {
 	s := start{headers: map[string]string{}}
 	for i := 0; i < len(args); i++ {

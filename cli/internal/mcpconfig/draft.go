@@ -15,14 +15,14 @@ import (
 
 // Draft is a server as an API.
 type Draft struct {
-	// From is the server's name in the file it comes from.
+	// From is the server's name in the original file.
 	From  string
 	Entry apidir.Entry
-	// Where says of each token name which variable, header or argument its credential was in.
+	// Where maps each token name to the variable, header or argument that held its credential.
 	Where map[string]string
-	// Known is the example that says what is known of the server, or nil.
+	// Known is the example for this server, or nil.
 	Known *Known
-	// Notes are what the user should know, and Refused why the server cannot run here; empty: it can.
+	// Notes are for the user. Refused is the reason why the server cannot run here, or empty.
 	Notes   []string
 	Refused string
 }
@@ -30,20 +30,20 @@ type Draft struct {
 // Drafter makes drafts.
 type Drafter struct {
 	Examples []Known
-	// Lookup is the value of a variable of the user's environment.
+	// Lookup returns a variable of the user's environment.
 	Lookup func(name string) (string, bool)
-	// Version is the exact version that a tag or range of a package means.
+	// Version returns the exact version for a tag or range of a package.
 	Version func(ctx context.Context, pkg, wanted string) (string, error)
-	// Registry is where packages come from, for their config.json; empty: nobody tells. Nil: PACKAGE_REGISTRY does.
+	// Registry returns the package registry for config.json, or "" if it is unknown. Nil: PACKAGE_REGISTRY is set.
 	Registry func() Registry
-	// Taken says that an API or a token name is there already. What has been drafted is taken too.
+	// TakenAPI and TakenToken report whether a name is already in use. Earlier drafts count too.
 	TakenAPI, TakenToken func(name string) bool
 
 	apis, tokens map[string]bool
-	noRegistry   bool // it was said that there is none
+	noRegistry   bool // the missing registry has been reported
 }
 
-// pinned says that a version is that of the example.
+// pinned reports whether a version is the example's.
 func (d *Draft) pinned(version string) bool {
 	_, known := d.Known.pkg()
 	return version == known
@@ -92,7 +92,7 @@ func (d *Drafter) Draft(ctx context.Context, s Server) Draft {
 	return out
 }
 
-// free is a name that no API has.
+// free returns a name that no API has.
 func (d *Drafter) free(name string) string {
 	if name == "" {
 		name = "server"
@@ -102,10 +102,10 @@ func (d *Drafter) free(name string) string {
 			return name + more
 		}
 	}
-	return name + "-mcp-6" // whoever writes it finds that it is taken
+	return name + "-mcp-6" // writing the API then reports that the name is taken
 }
 
-// pin gives a package its exact version.
+// pin sets the exact version of a package.
 func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 	version := strings.TrimPrefix(how.version, "v")
 	if out.Known != nil && !exact.MatchString(version) {
@@ -114,11 +114,11 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 	}
 	switch {
 	case out.Known != nil && exact.MatchString(version) && out.pinned(version):
-	case exact.MatchString(version): // is it there?
+	case exact.MatchString(version): // check that it exists
 		_, err := d.Version(ctx, how.pkg, version)
 		if errors.Is(err, ErrNoRegistry) && d.noRegistry {
 			break // it was said
-		}
+		} // already reported
 		if d.noRegistry = d.noRegistry || errors.Is(err, ErrNoRegistry); err != nil {
 			out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + err.Error())
 		}
@@ -139,7 +139,7 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 	if d.Registry == nil {
 		return
 	}
-	// A CodeForge that runs may have been started when it needed no package, and nobody asked npm.
+	// A running CodeForge may have started without packages, and then it has not asked npm for the registry.
 	out.Entry.Server.Registry = string(d.Registry())
 	if out.Entry.Server.Registry == "" && !d.noRegistry {
 		d.noRegistry = true
@@ -149,7 +149,7 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 
 func (d *Draft) note(text string) { d.Notes = append(d.Notes, text) }
 
-// dropped are variables that mean nothing in a sandbox, or that CodeForge sets.
+// dropped are variables that have no meaning in a sandbox or that CodeForge sets.
 var dropped = []string{
 	"PATH", "HOME", "USER", "SHELL", "TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "SYSTEMROOT",
 	"NODE_OPTIONS", "NODE_PATH", "NVM_DIR", "NODE_TLS_REJECT_UNAUTHORIZED", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE",
@@ -157,7 +157,7 @@ var dropped = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 }
 
-// fill takes over what the file says.
+// fill takes over the values of the file.
 func (d *Draft) fill(how start, s Server, keys *keys) {
 	server := d.Entry.Server
 	env := maps.Clone(s.Env)
@@ -176,7 +176,7 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 		if headers == nil {
 			headers = map[string]string{}
 		}
-		for key, value := range how.headers { // of mcp-remote, whose environment they may name
+		for key, value := range how.headers { // mcp-remote's headers, which may reference its environment
 			headers[key] = reference.ReplaceAllStringFunc(value, func(found string) string {
 				m := reference.FindStringSubmatch(found)
 				if v, ok := env[m[2]]; ok {
@@ -241,7 +241,7 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 	}
 }
 
-// cleaned are variables or headers without their keys.
+// cleaned returns variables or headers without their keys.
 func cleaned(keys *keys, values map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -252,7 +252,7 @@ func cleaned(keys *keys, values map[string]string) map[string]string {
 	return out
 }
 
-// arguments are those of a program without their keys: --token KEY, --token=KEY and keys by themselves.
+// arguments returns a program's arguments without their keys: --token KEY, --token=KEY and bare keys.
 func (d *Draft) arguments(args []string, keys *keys) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
@@ -290,7 +290,7 @@ func local(arg string) bool {
 		strings.Contains(arg, "${userHome") || len(arg) > 2 && arg[1] == ':' && (arg[2] == '\\' || arg[2] == '/')
 }
 
-// know adds what the example says: hosts, constants, the shape of the key, and the keys that are yet to be typed.
+// know adds the example's values: hosts, constants, the form of the key, and the keys that the user must type.
 func (d *Draft) know(keys *keys) {
 	k, server := d.Known, d.Entry.Server
 	if k == nil {
@@ -320,7 +320,7 @@ func (d *Draft) know(keys *keys) {
 	d.shaped(keys)
 }
 
-// shaped gives the only key of a draft the shape that the example's only one has, where it is an argument.
+// shaped applies the placeholder of the example's only key to the draft's only key, if that key is an argument.
 func (d *Draft) shaped(keys *keys) {
 	if len(keys.list) != 1 || len(d.Known.Credentials) != 1 || keys.list[0].Placeholder != "" {
 		return
@@ -354,12 +354,12 @@ func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string)
 	}
 	about := d.Known.Credentials[token]
 	if there && !slices.ContainsFunc(keys.list, func(c apidir.Credential) bool { return strings.Contains(have, c.Name) }) {
-		have, there = keys.credential(key, have), true // it does not look like a key, but the example knows better
+		have, there = keys.credential(key, have), true // it does not look like a key, but the example shows that it is one
 		own[key] = have
 	}
 	if !there {
 		if len(keys.list) > 0 && len(d.Known.Credentials) == 1 {
-			return // the key is elsewhere: as an argument, or in another variable
+			return // the key is an argument or in another variable
 		}
 		have = keys.credential(key, Typed)
 		own[key] = strings.Replace(theirs, token, have, 1)
@@ -380,5 +380,5 @@ func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string)
 	}
 }
 
-// Untyped reports whether a credential is yet to be typed.
+// Untyped reports whether the user must still type a credential.
 func Untyped(c apidir.Credential) bool { return c.Login == "" && c.Value.Reveal() == Typed }

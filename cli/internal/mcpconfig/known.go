@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 )
 
-// Known is what an example in the folder of APIs says of a server: its hosts, and which variable holds the key.
+// Known is an example of a server in the folder of APIs: its hosts, and the variable that holds the key.
 type Known struct {
 	// Name is the folder of the example.
 	Name        string                     `json:"-"`
@@ -22,13 +22,13 @@ type Known struct {
 	Server      *apidir.Server             `json:"mcp"`
 }
 
-// KnownCredential is where an example's credential is swapped, and what programs get in its place.
+// KnownCredential holds the places of an example's credential, and the placeholder that programs get instead.
 type KnownCredential struct {
 	In          []string `json:"in"`
 	Placeholder string   `json:"placeholder"`
 }
 
-// UnmarshalJSON reads a credential that is an object, or a text.
+// UnmarshalJSON reads a credential that is an object or a text.
 func (c *KnownCredential) UnmarshalJSON(text []byte) error {
 	type plain KnownCredential
 	if len(text) > 0 && text[0] == '{' {
@@ -37,7 +37,7 @@ func (c *KnownCredential) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Examples are the servers that the folder of APIs has examples of.
+// Examples returns the examples of servers in the folder of APIs.
 func Examples(dir string) []Known {
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "config.json.example")) // the pattern is valid
 	var out []Known
@@ -52,12 +52,12 @@ func Examples(dir string) []Known {
 	return out
 }
 
-// pkg is the name and the version of an example's package.
+// pkg returns the name and the version of an example's package.
 func (k Known) pkg() (name, version string) {
 	return cutVersion(strings.TrimPrefix(k.Server.Package, "npm:"))
 }
 
-// match is the example of a server, or nil.
+// match returns the example of a server, or nil.
 func match(all []Known, s start) *Known {
 	for i, k := range all {
 		name, _ := k.pkg()
@@ -71,7 +71,7 @@ func match(all []Known, s start) *Known {
 	return nil
 }
 
-// instead is the example of a program that has the name of a container's image, or nil.
+// instead returns the example of a program that has the name of a container image, or nil.
 func instead(all []Known, words []string) *Known {
 	for i, k := range all {
 		if len(k.Server.Command) == 0 {

@@ -1,7 +1,7 @@
-// Package mcpconfig reads the MCP servers in the configurations of other programs, and drafts APIs of them: keys become
-// credentials, names take their places, and a package gets an exact version.
+// Package mcpconfig reads the MCP servers in the configurations of other programs and drafts APIs from them. Keys
+// become credentials, token names replace them, and a package gets an exact version.
 //
-// Threat: these files contain keys in plain text. No error, note or refusal of this package shows a value of one.
+// Threat: these files contain keys in plain text. Contract: no error, note or refusal of this package shows a value.
 package mcpconfig
 
 import (
@@ -17,36 +17,36 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Server is one server of a file, as the file says it. Command or URL is set, or neither where the file is wrong.
+// Server is one server of a file. Command or URL is set, or neither if the file is wrong.
 type Server struct {
 	Name    string
 	Command []string
 	URL     string
-	// Transport is "sse" or "http" where the file says so.
+	// Transport is "sse" or "http", or empty if the file does not set it.
 	Transport    string
 	Env, Headers map[string]string
-	// Inputs are the names of values that the program asks its user for.
+	// Inputs are the names of values that the other program asks its user for.
 	Inputs map[string]bool
-	// Login means that somebody logs in at the server, so that there is no key.
+	// Login means that the user logs in at the server, so there is no key.
 	Login bool
-	// Off means that the file has it switched off.
+	// Off means that the server is switched off in the file.
 	Off         bool
 	Allow, Deny []string
-	// Timeout of a call and Connect are in seconds; 0: the file does not say.
+	// Timeout (of a call) and Connect are in seconds; 0 means that the file does not set them.
 	Timeout, Connect float64
 	ExclusiveWith    []string
-	// Notes are about what has no place here.
+	// Notes describe values that CodeForge cannot take over.
 	Notes []string
 }
 
-// maxServers bounds how many servers of one file are read.
+// maxServers bounds the servers of one file.
 const maxServers = 500
 
-// ErrNone is for a file in which there are no servers.
+// ErrNone is the error for a file without servers.
 var ErrNone = errors.New("no MCP servers are in it; want mcpServers (Claude, Cursor), servers (VS Code, forge.toml) " +
 	"or mcp (opencode, codemcp)")
 
-// Parse reads a file: JSON with comments, or TOML if its name says so. Servers are in the order of their names.
+// Parse parses a file: JSON with comments, or TOML if its name ends in .toml. It sorts the servers by name.
 func Parse(name string, text []byte) ([]Server, error) {
 	root, err := decode(name, text)
 	if err != nil {
@@ -64,6 +64,7 @@ func Parse(name string, text []byte) ([]Server, error) {
 			}
 		}
 	}
+	// Of servers with one name, the first list wins.
 	add(root["mcpServers"])
 	add(root["servers"])
 	if mcp := object(root["mcp"]); mcp["servers"] != nil {
@@ -92,13 +93,13 @@ func Parse(name string, text []byte) ([]Server, error) {
 	return grouped(out, object(root["groups"])), nil
 }
 
-// decode is a file as a tree of maps and lists.
+// decode parses a file into maps and lists.
 func decode(name string, text []byte) (map[string]any, error) {
 	root := map[string]any{}
 	if strings.HasSuffix(strings.ToLower(name), ".toml") {
 		err := toml.Unmarshal(text, &root)
 		var at toml.ParseError
-		if errors.As(err, &at) { // its message quotes the file
+		if errors.As(err, &at) { // its message would quote the file
 			return nil, fmt.Errorf("a mistake in line %d; want TOML", at.Position.Line)
 		}
 		if err != nil {
@@ -106,7 +107,7 @@ func decode(name string, text []byte) (map[string]any, error) {
 		}
 		return root, nil
 	}
-	plain, err := hujson.Standardize(slices.Clone(text)) // it changes what it gets
+	plain, err := hujson.Standardize(slices.Clone(text)) // Standardize changes its argument
 	if err == nil {
 		err = json.Unmarshal(plain, &root)
 	}
@@ -114,13 +115,13 @@ func decode(name string, text []byte) (map[string]any, error) {
 	switch {
 	case errors.As(err, &kind):
 		return nil, errors.New("no object; want JSON, with comments or without")
-	case err != nil: // the words of the parser may quote the file
+	case err != nil: // the parser's message could quote the file
 		return nil, fmt.Errorf("a mistake in line %d; want JSON, with comments or without", lineOf(text))
 	}
 	return root, nil
 }
 
-// lineOf is the first line with which the text is no JSON any more.
+// lineOf returns the first line that is not valid JSON.
 func lineOf(text []byte) int {
 	_, err := hujson.Parse(text)
 	if err == nil {
@@ -128,7 +129,7 @@ func lineOf(text []byte) int {
 	}
 	_, rest, _ := strings.Cut(err.Error(), "line ")
 	digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
-	n, _ := strconv.Atoi(digits) // 0 where it does not say
+	n, _ := strconv.Atoi(digits) // 0 if the message has no line
 	return max(n, 1)
 }
 
@@ -139,7 +140,7 @@ func object(v any) map[string]any {
 
 func lists(v any) []any {
 	switch l := v.(type) {
-	case []any:
+	case []any: // from TOML
 		return l
 	case []map[string]any: // of TOML
 		out := make([]any, len(l))
@@ -151,7 +152,7 @@ func lists(v any) []any {
 	return nil
 }
 
-// str is a value as text: numbers and switches in an environment are written without quotes too.
+// str returns a value as text. Files also write numbers and booleans in an environment without quotes.
 func str(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -189,7 +190,7 @@ func number(v any) float64 {
 	return n
 }
 
-// first is the first text that is not empty.
+// first returns the first non-empty text.
 func first(list ...any) string {
 	for _, v := range list {
 		if s := str(v); s != "" {
@@ -199,7 +200,7 @@ func first(list ...any) string {
 	return ""
 }
 
-// read reads one entry, in whatever program's words.
+// read parses one entry, with the field names of all supported programs.
 func read(name string, m map[string]any) Server {
 	s := Server{
 		Name: name, URL: first(m["url"], m["serverUrl"], m["httpUrl"]),
@@ -222,7 +223,7 @@ func read(name string, m map[string]any) Server {
 	s.tools(m)
 	const milliseconds = 1000
 	s.Timeout = number(m["timeout_secs"])
-	if n := number(m["timeout"]); n > 0 { // of opencode and codemcp: for connecting
+	if n := number(m["timeout"]); n > 0 { // opencode and codemcp: the time limit for connecting
 		s.Connect = n / milliseconds
 	}
 	if m["envFile"] != nil {
@@ -239,7 +240,7 @@ func read(name string, m map[string]any) Server {
 
 func (s *Server) note(text string) { s.Notes = append(s.Notes, text) }
 
-// tools reads which tools are allowed.
+// tools parses the allowed and denied tools.
 func (s *Server) tools(m map[string]any) {
 	each := object(m["tools"])
 	for _, tool := range slices.Sorted(maps.Keys(each)) {
@@ -258,7 +259,7 @@ func (s *Server) tools(m map[string]any) {
 	s.Deny = append(s.Deny, append(strs(m["excludeTools"]), strs(m["disabledTools"])...)...)
 }
 
-// grouped gives the servers of a strict group of forge.toml all those of other groups to exclude.
+// grouped lets each server of a strict group in forge.toml exclude the servers of all other groups.
 func grouped(all []Server, groups map[string]any) []Server {
 	members := map[string]string{}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {

@@ -18,23 +18,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// exact is a version that means one thing (https://semver.org).
+// exact matches an exact version (https://semver.org).
 var exact = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
 
-// Registry is the address of a registry of npm.
+// Registry is the address of an npm registry.
 type Registry string
 
-// askTime bounds one question.
+// askTime bounds one request to the registry.
 const askTime = 15 * time.Second
 
-// ErrNoRegistry means that nobody says where packages are.
+// ErrNoRegistry means that the registry of packages is unknown.
 var ErrNoRegistry = errors.New("PACKAGE_REGISTRY is not set, and npm does not tell its registry")
 
-// npmTime bounds the question to npm.
+// npmTime bounds the call of npm.
 const npmTime = 15 * time.Second
 
-// FromNPM is the registry of npm's configuration: the user's, and not that of a project in the working directory, which
-// may be somebody else's. The error is one line that says why it cannot be used.
+// FromNPM returns the registry of npm's configuration: the user's, not that of a project in the working directory,
+// which may be another person's. Its error is one line with the reason.
 func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -56,7 +56,7 @@ func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 	return Registry(address), nil
 }
 
-// home is the user's folder.
+// home returns the user's folder.
 func home() string {
 	if dir, err := os.UserHomeDir(); err == nil {
 		return dir
@@ -64,7 +64,7 @@ func home() string {
 	return string(filepath.Separator)
 }
 
-// Version is the exact version that a tag or a range of a package means today; empty: the latest.
+// Version returns the current exact version for a tag or range of a package. Empty means the latest.
 func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, error) {
 	if wanted == "" {
 		wanted = "latest"
@@ -74,6 +74,7 @@ func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+	// A scoped name has a slash, which the registry expects escaped.
 	address := strings.TrimRight(string(r), "/") + "/" + url.PathEscape(pkg) + "/" + url.PathEscape(wanted)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// ErrNotClient is for a file that no client reads as its own.
+// ErrNotClient is the error for a file that belongs to no client.
 var ErrNotClient = errors.New("forge.toml is Forgemax's: remove Forgemax from your clients, and the file with its keys")
 
-// Alone is the text of a client's file with CodeForge as its only server, and everything else as it was, comments
-// included. url is CodeForge's endpoint; program, if not empty, is what a client starts instead.
+// Alone returns a client's file with CodeForge as its only server. Everything else stays, including comments. url is
+// CodeForge's endpoint. If program is not empty, the client starts it instead.
 func Alone(name string, text []byte, url string, program []string) ([]byte, error) {
 	if strings.HasSuffix(strings.ToLower(name), ".toml") {
 		return nil, ErrNotClient
@@ -71,12 +71,12 @@ func Alone(name string, text []byte, url string, program []string) ([]byte, erro
 		return nil, errors.New("the file could not be changed")
 	}
 	out := tree.Pack()
-	if json.Valid(text) { // without comments, so it may be laid out anew
+	if json.Valid(text) { // no comments, so it may be reformatted
 		tree.Format()
 		out = tree.Pack()
 	}
 	return out, nil
 }
 
-// escape is a key in a JSON pointer (RFC 6901).
+// escape returns a key in the form of a JSON pointer (RFC 6901).
 func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }

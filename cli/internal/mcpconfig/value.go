@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// keys takes the keys out of a server's values: each becomes a credential, with its token name where it was.
+// keys extracts the keys from a server's values. Each becomes a credential, and its token name replaces it.
 type keys struct {
 	api    string
 	taken  func(token string) bool
@@ -23,26 +23,26 @@ type keys struct {
 	inputs map[string]bool
 
 	list  []apidir.Credential
-	where map[string]string // by token: in which variable, header or argument it was
+	where map[string]string // by token: the variable, header or argument that held it
 	notes []string
-	own   map[string]bool // keys that were in the user's variables
+	own   map[string]bool // keys from the user's variables
 }
 
-// Typed stands in a draft for a credential that the user has yet to type.
+// Typed is the value of a credential that the user must still type.
 const Typed = "put_your_key_here"
 
-// reference is how files name a value that is elsewhere: ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, {env:VAR},
+// reference matches the references of these files: ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:id}, {env:VAR},
 // {file:path}.
 var reference = regexp.MustCompile(`\$?\{(?:(env|input|file):)?([A-Za-z_][A-Za-z0-9_.:/~-]*?)(?::-([^}]*))?\}`)
 
-// bare matches what looks like a reference but may be any text in braces.
+// bare reports whether a match may be any text in braces rather than a reference.
 func bare(found string) bool { return !strings.HasPrefix(found, "$") && !strings.Contains(found, ":") }
 
-// scheme is the word before a key in a header.
+// scheme matches the word before a key in a header.
 var scheme = regexp.MustCompile(`(?i)^((?:bearer|token|basic|bot|apikey|api-key|key)\s+)(\S.*)$`)
 
-// clean is a value without its keys. Key is the name of the variable, header, parameter or argument that has it. It is
-// not ok where the value is not known and not needed.
+// clean returns a value without its keys. key is the name of the variable, header, parameter or argument. ok is false
+// if the value is unknown and not needed.
 func (k *keys) clean(key, value string) (text string, ok bool) {
 	if text, is := k.object(value); is {
 		return text, true
@@ -50,7 +50,7 @@ func (k *keys) clean(key, value string) (text string, ok bool) {
 	value, missing := k.expand(key, value)
 	if missing != "" {
 		prefix := ""
-		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // a value may end before the key
+		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // the value may end before the key
 			prefix = m[1]
 		}
 		if k.inputs[missing] || catalog.LooksSecret(missing, "nobody-knows") || catalog.LooksSecret(key, "nobody-knows") {
@@ -89,7 +89,7 @@ func (k *keys) clean(key, value string) (text string, ok bool) {
 	return value, true
 }
 
-// object is an object of texts without its keys, such as the headers that notion-mcp-server has in one variable.
+// object cleans an object of texts, such as the headers that notion-mcp-server has in one variable.
 func (k *keys) object(value string) (text string, is bool) {
 	var inside map[string]string
 	if !strings.HasPrefix(value, "{") || json.Unmarshal([]byte(value), &inside) != nil {
@@ -102,13 +102,13 @@ func (k *keys) object(value string) (text string, is bool) {
 	return string(line), true
 }
 
-// owned reports whether a text has a key of the user's variables in it.
+// owned reports whether a text contains a key from the user's variables.
 func (k *keys) owned(text string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(k.own)), func(v string) bool { return strings.Contains(text, v) })
 }
 
-// leaks reports whether address may have left something of such a key in an address: a key is replaced where it is a
-// segment of the path or the value of a parameter, and has no character that is escaped there.
+// leaks reports whether address may have left a part of such a key in an address. address replaces a key only if it is
+// a segment of the path or the value of a parameter, and has no character that is escaped there.
 func (k *keys) leaks(before, after string) bool {
 	for v := range k.own {
 		if strings.Contains(before, v) && (strings.Contains(after, v) || url.PathEscape(v) != v) {
@@ -142,7 +142,7 @@ func (k *keys) words(key, text string) string {
 	return b.String()
 }
 
-// address is a URL without its keys: of parameters, and of segments of the path.
+// address returns a URL without its keys in parameters and path segments.
 func (k *keys) address(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -170,7 +170,8 @@ func (k *keys) address(text string) string {
 	return u.String()
 }
 
-// expand replaces references by their values, and notes which are the user's. Missing is the name of one that has none.
+// expand replaces references by their values, and records which come from the user. missing is the name of a reference
+// without a value.
 func (k *keys) expand(key, value string) (text, missing string) {
 	text = reference.ReplaceAllStringFunc(value, func(found string) string {
 		m := reference.FindStringSubmatch(found)
@@ -186,7 +187,7 @@ func (k *keys) expand(key, value string) (text, missing string) {
 			if got, ok := k.lookup(name); ok && got != "" {
 				k.note(cmp.Or(key, "an argument") + " is your variable " + name)
 				if catalog.LooksSecret(name, got) && (!isURL(got) || catalog.LooksSecret(name, "nobody-knows")) {
-					k.own[got] = true // of a URL, address finds the keys
+					k.own[got] = true // in a URL, address finds the keys
 				}
 				return got
 			}
@@ -199,9 +200,9 @@ func (k *keys) expand(key, value string) (text, missing string) {
 	return text, missing
 }
 
-// credential keeps a key and is its token name.
+// credential stores a key and returns its token name.
 func (k *keys) credential(key, value string, surfaces ...string) string {
-	const least, most = 8, 8192 // of the catalog
+	const least, most = 8, 8192 // limits of the catalog
 	if value != Typed && (len(value) < least || len(value) > most || strings.ContainsFunc(value, func(r rune) bool {
 		return r < ' ' || r > '~'
 	})) {
@@ -228,14 +229,14 @@ func (k *keys) credential(key, value string, surfaces ...string) string {
 	return token
 }
 
-// login is the token name of what a login at a server gives.
+// login adds a credential for a login at a server and returns its token name.
 func (k *keys) login(server string) string {
 	token := k.credential("Authorization", Typed)
 	k.list[len(k.list)-1].Login = server
 	return token
 }
 
-// merged are the surfaces of a credential that is in several places; none is a header.
+// merged combines the surfaces of a credential that is in several places. No surface means a header.
 func merged(a, b []string) []string {
 	if len(a) == 0 && len(b) == 0 {
 		return nil

@@ -14,27 +14,27 @@ const (
 	blob    = "Blob"
 )
 
-// The bounds of what a generator writes.
+// Bounds of a generator's output.
 const (
-	// maxText bounds one type, in bytes. What is longer is unknown.
+	// maxText bounds one type, in bytes. Longer types become unknown.
 	maxText = 48 << 10
-	// maxNesting is how deep types may be nested without a name.
+	// maxNesting bounds the nesting of types without a name.
 	maxNesting = 30
-	// maxSchemas is how many schemas are read, and maxWork how many bytes written, those that become part of others
-	// counted again: values that are shared multiply.
+	// maxSchemas bounds the schemas that are read. maxWork bounds the bytes written; a type inside another counts again,
+	// because shared values multiply.
 	maxSchemas = 3_000_000
 	maxWork    = 512 << 20
-	// maxTypes is how many types can have a name.
+	// maxTypes bounds the types with a name.
 	maxTypes = 100_000
 )
 
-// typ is a type of TypeScript.
+// typ is a TypeScript type.
 type typ struct {
 	text string
 	op   operator
 }
 
-// operator is what binds a type's parts.
+// operator is the operator between a type's parts.
 type operator uint8
 
 const (
@@ -43,13 +43,13 @@ const (
 	union
 )
 
-// context is where a schema stands.
+// context describes the place of a schema.
 type context struct {
-	// input is for what is sent, where properties that are only read may be left out.
+	// input is true for data that code sends. There, read-only properties are optional.
 	input bool
-	// depth is how many types without a name are around it.
+	// depth counts the unnamed types around the schema.
 	depth int
-	// guarded is for what stands in an object or list: only there may a type be part of itself.
+	// guarded is true inside an object or list. Only there may a type refer to itself.
 	guarded bool
 }
 
@@ -64,9 +64,9 @@ type named struct {
 	node  *jsonread.Node
 	input bool
 	text  string
-	// bare are the named types that it is made of without an object or list around them.
+	// bare are the named types that it consists of outside of any object or list.
 	bare []*named
-	// banned are those of them that would lead back to it.
+	// banned are those types in bare that would lead back to it.
 	banned []*named
 }
 
@@ -74,7 +74,7 @@ type named struct {
 type generator struct {
 	refs   *resolver
 	naming naming
-	twins  map[*jsonread.Node]bool // schemas that are another type in what is sent
+	twins  map[*jsonread.Node]bool // schemas whose type differs between requests and responses
 	byNode map[key]*named
 	queue  []*named
 	all    []*named
@@ -95,7 +95,7 @@ func newGenerator(root *jsonread.Node, refs *resolver) *generator {
 		schemas: maxSchemas, work: maxWork}
 }
 
-// reference is the name of the type that a reference leads to.
+// reference returns the name of the referenced type.
 func (g *generator) reference(ref string, c context) typ {
 	n := g.refs.find(ref)
 	if n == nil {
@@ -110,8 +110,10 @@ func (g *generator) reference(ref string, c context) typ {
 		t = &named{name: g.naming.name(ref, k.input), node: n, input: c.input}
 		g.byNode[k] = t
 		g.all = append(g.all, t)
+		// The type is written later: writing it here would recurse for every reference.
 		g.queue = append(g.queue, t)
 	}
+	// Outside an object or list, TypeScript expands the type at once: untie needs these edges to find cycles.
 	if !c.guarded && g.current != nil {
 		if slices.Contains(g.current.banned, t) {
 			return typ{text: unknown}
@@ -121,7 +123,7 @@ func (g *generator) reference(ref string, c context) typ {
 	return typ{text: t.name}
 }
 
-// types writes all types that were named.
+// types writes all named types.
 func (g *generator) types() []operation.Line {
 	for len(g.queue) > 0 {
 		t := g.queue[0]
@@ -147,10 +149,10 @@ func (g *generator) write(t *named) {
 	g.current = nil
 }
 
-// untie writes types anew that are made of themselves, like type A = B | null and type B = A: TypeScript refuses those.
+// untie rewrites types that consist of themselves, like type A = B | null and type B = A, which TypeScript rejects.
 func (g *generator) untie() {
-	state := map[*named]int{} // 1: on the way, 2: done
-	var ways [][2]*named      // an own stack: chains may be long
+	state := map[*named]int{} // 1: on the current path, 2: done
+	var ways [][2]*named      // an explicit stack, because chains may be long
 	for _, start := range g.all {
 		if state[start] != 0 {
 			continue
@@ -174,6 +176,7 @@ func (g *generator) untie() {
 			case 0:
 				state[next] = 1
 				stack = append(stack, step{t: next})
+			// The next type is on the current path, so this edge closes a cycle.
 			case 1:
 				ways = append(ways, [2]*named{top.t, next})
 			}
@@ -185,13 +188,14 @@ func (g *generator) untie() {
 		again[w[0]] = true
 	}
 	for _, t := range g.all {
+		// The banned references become unknown this time.
 		if again[t] {
 			g.write(t)
 		}
 	}
 }
 
-// object writes fields as an object, the required ones first. It is empty without fields.
+// object writes fields as an object, the required ones first. Without fields it returns "".
 func (g *generator) object(fields []field) string {
 	if len(fields) == 0 {
 		return ""
@@ -220,11 +224,12 @@ func braces(members []string) string {
 	return "{ " + strings.Join(members, "; ") + " }"
 }
 
-// join binds types with an operator, each of them once.
+// join combines types with an operator, without duplicates.
 func join(parts []typ, with string, op operator) typ {
 	var texts []string
 	for _, p := range parts {
 		text := p.text
+		// & binds more tightly than | in TypeScript.
 		if op == intersection && p.op == union {
 			text = "(" + text + ")"
 		}
@@ -235,17 +240,18 @@ func join(parts []typ, with string, op operator) typ {
 	if len(texts) == 1 {
 		return parts[0]
 	}
+	// In TypeScript, unknown in a union absorbs all other members.
 	if op == union && slices.Contains(texts, unknown) {
 		return typ{text: unknown}
 	}
 	return typ{strings.Join(texts, with), op}
 }
 
-// naming gives types their names.
+// naming assigns names to types.
 type naming struct {
 	used     map[string]bool
 	reserved map[string]bool
-	// next is the number that a name gets that is there already.
+	// next is the next number for a name that is already taken.
 	next map[string]int
 }
 
@@ -257,7 +263,7 @@ func newNaming() naming {
 	return n
 }
 
-// name makes an identifier of the end of a reference.
+// name makes an identifier from the end of a reference.
 func (n naming) name(ref string, input bool) string {
 	parts := strings.Split(strings.TrimPrefix(ref, "#/"), "/")
 	last := parts[len(parts)-1]
@@ -268,7 +274,7 @@ func (n naming) name(ref string, input bool) string {
 	return n.unique(identifier(last), input)
 }
 
-// generic reports whether the end of a reference says nothing.
+// generic reports whether the end of a reference is a word without meaning.
 func generic(s string) bool {
 	return s == "schema" || s == "items" || s == "" || strings.Trim(s, "0123456789") == ""
 }

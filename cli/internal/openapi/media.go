@@ -16,7 +16,7 @@ const (
 	maxMedia  = 100
 )
 
-// mediaType is a media type without parameters, in lower case.
+// mediaType returns a media type without parameters, in lower case.
 func mediaType(s string) string {
 	s, _, _ = strings.Cut(s, ";")
 	s = strings.ToLower(strings.TrimSpace(s))
@@ -26,7 +26,7 @@ func mediaType(s string) string {
 	return document.Line(s, maxMedia)
 }
 
-// rank orders media types: the lowest is the easiest to write and read.
+// rank orders media types. The lowest is the easiest to write and read.
 func rank(media string) int {
 	switch {
 	case media == jsonMedia:
@@ -63,7 +63,7 @@ func content(n *jsonread.Node) (media string, schema *jsonread.Node, ok bool) {
 	return mediaType(best.Key), best.Node.Get("schema"), true
 }
 
-// body writes the body of an operation of OpenAPI 3.
+// body writes the body of an OpenAPI 3 operation.
 func (im *importer) body(l *operation.Line, n *jsonread.Node) {
 	media, schema, ok := content(n)
 	if !ok {
@@ -72,6 +72,7 @@ func (im *importer) body(l *operation.Line, n *jsonread.Node) {
 	resolved := im.refs.resolve(schema)
 	nothing := resolved == nil || len(resolved.Get("properties").Maps()) == 0 && len(resolved.Members) <= 3 &&
 		resolved.Str("type") == "object"
+	// An optional, empty body of these methods is left out.
 	if (l.Method == "GET" || l.Method == "HEAD" || l.Method == "DELETE") && !n.True("required") && nothing {
 		return
 	}
@@ -91,7 +92,7 @@ func (im *importer) body(l *operation.Line, n *jsonread.Node) {
 	}
 }
 
-// encodings say how fields of a form are written, as style does of parameters.
+// encodings sets how fields of a form are written, like the style of parameters.
 func encodings(l *operation.Line, content *jsonread.Node) {
 	for _, m := range atMost(content.Maps(), maxShared) {
 		if mediaType(m.Key) != formMedia {
@@ -114,7 +115,7 @@ func encodings(l *operation.Line, content *jsonread.Node) {
 	}
 }
 
-// consumes is the media type of a body of Swagger 2.
+// consumes returns the media type of a Swagger 2 body.
 func (im *importer) consumes(op *jsonread.Node, usual string) string {
 	list := op.Get("consumes").Items()
 	if len(list) == 0 {
@@ -133,10 +134,10 @@ func (im *importer) consumes(op *jsonread.Node, usual string) string {
 	return best
 }
 
-// maxAnswers is how many different answers of success are written.
+// maxAnswers bounds the different success responses that are written.
 const maxAnswers = 3
 
-// answer writes the type of what an operation answers when it succeeds.
+// answer writes the response type of a successful operation.
 func (im *importer) answer(l *operation.Line, op *jsonread.Node) {
 	var parts []typ
 	responses := atMost(op.Get("responses").Maps(), maxShared)
@@ -144,6 +145,7 @@ func (im *importer) answer(l *operation.Line, op *jsonread.Node) {
 		return len(code) == 3 && code[0] == '2' && code != "204" && code != "205"
 	}
 	use := func(code string) bool { return success(code) }
+	// Many documents describe only "default", which then is the success too.
 	if !slices.ContainsFunc(responses, func(m jsonread.Member) bool { return strings.HasPrefix(m.Key, "2") }) {
 		use = func(code string) bool { return code == "default" }
 	}

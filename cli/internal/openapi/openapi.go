@@ -1,8 +1,8 @@
 // Package openapi imports descriptions of APIs: OpenAPI 3.0 to 3.2, and Swagger 2.
 //
-// It reads what a caller needs, which is references, parameters, schemas, servers and security, and validates nothing.
-// References to other files or addresses are never followed. The work is bounded for any document: values that share
-// or repeat others are written out only so often.
+// It reads the parts that a caller needs: references, parameters, schemas, servers and security. It validates nothing
+// else. It never follows references to other files or addresses. The work is bounded for any document, because it
+// writes shared or repeated values only a limited number of times.
 package openapi
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Skip leaves examples out, which are most of many documents. A map whose keys are names may have one that is called
-// so.
+// Skip leaves out examples, which are most of many documents. In a map with names as keys, such a key is a name and
+// stays.
 func Skip(around, key string) bool {
 	switch key {
 	case "example", "examples", "x-examples", "x-example", "externalDocs", "x-codeSamples", "x-code-samples",
@@ -46,11 +46,11 @@ type importer struct {
 	gen  *generator
 	// tags are the descriptions of the document's tags.
 	tags map[string]string
-	// swagger is for version 2.
+	// swagger is true for version 2.
 	swagger bool
 }
 
-// FromTree imports a document that was read.
+// FromTree imports a parsed document.
 func FromTree(root *jsonread.Node, o document.Options) (*document.Document, error) {
 	im := &importer{root: root, o: o, out: &document.Document{}, refs: newResolver(root)}
 	if err := im.version(); err != nil {
@@ -85,10 +85,10 @@ func FromTree(root *jsonread.Node, o document.Options) (*document.Document, erro
 	return im.out, nil
 }
 
-// maxDescription is for config.json, where list_apis shows it. In bytes.
+// maxDescription bounds the description in config.json, which list_apis shows, in bytes.
 const maxDescription = 200
 
-// describe is one line about an API.
+// describe returns one line about an API.
 func describe(title, description string) string {
 	first := document.Sentence(description, maxDescription)
 	switch {
@@ -103,7 +103,7 @@ func describe(title, description string) string {
 	return title + ": " + first
 }
 
-// version reads which language the document is in.
+// version detects the language of the document.
 func (im *importer) version() error {
 	v3, v2 := im.root.Str("openapi"), im.root.Str("swagger")
 	switch {
@@ -130,7 +130,7 @@ func (im *importer) version() error {
 	return nil
 }
 
-// empty says why a document has no operations.
+// empty explains why a document has no operations.
 func (im *importer) empty(err error) error {
 	if !errors.Is(err, document.ErrNoOperations) {
 		return err

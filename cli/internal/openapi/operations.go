@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxOperations bounds the operations of a document, maxMembers the members of its paths and operations. Both may be
-	// shared, and count each time.
+	// maxOperations bounds the operations of a document, maxMembers the members of its paths and operations. References
+	// can share both, and each use counts.
 	maxOperations = 100_000
 	maxMembers    = 10_000_000
 	// maxShared bounds a list that many operations may share.
 	maxShared = 100
 )
 
-// atMost are the first members of a list.
+// atMost returns the first members of a list.
 func atMost(list []jsonread.Member, most int) []jsonread.Member { return list[:min(len(list), most)] }
 
 // each visits the operations in the document's order.
@@ -28,6 +28,7 @@ func (im *importer) each(visit func(path, method string, item, op *jsonread.Node
 	for _, group := range []string{"paths", "x-ms-paths"} {
 		for _, p := range im.root.Get(group).Maps() {
 			item := im.refs.resolve(p.Node)
+			// Many paths can refer to one large item.
 			if members += len(item.Maps()); members > maxMembers {
 				return
 			}
@@ -62,6 +63,7 @@ func (im *importer) operations() {
 		l := operation.Line{Method: method, Path: where, Deprecated: deprecated(op)}
 		l.ID = document.Line(op.Str("operationId"), operation.MaxID)
 		key := l.Method + " " + l.Path + " " + l.ID
+		// Two entries of one path can become equal in cleanPath.
 		if seen[key] {
 			return
 		}
@@ -80,7 +82,7 @@ func (im *importer) operations() {
 	im.out.Head.Common = im.gen.object(shared.query)
 }
 
-// fit makes a line that is too long shorter.
+// fit shortens a line that is too long: it replaces its largest types by unknown.
 func (im *importer) fit(l *operation.Line) {
 	for _, part := range []*string{&l.Answer, &l.Body, &l.Query, &l.Headers, &l.Params} {
 		if _, err := operation.Marshal(l); err == nil {
@@ -93,7 +95,7 @@ func (im *importer) fit(l *operation.Line) {
 	}
 }
 
-// words are an operation's summary and tags, and what it is found by besides.
+// words sets an operation's summary and tags, and further words for search.
 func (im *importer) words(l *operation.Line, op *jsonread.Node) {
 	const long = 160
 	texts := []string{op.Str("description")}
@@ -111,8 +113,8 @@ func (im *importer) words(l *operation.Line, op *jsonread.Node) {
 	l.Words = document.Words(l.Summary, texts...)
 }
 
-// saysNothing reports whether a summary only repeats the end of the path: what Microsoft's converter of OData calls
-// every operation that is an action or a function.
+// saysNothing reports whether a summary only repeats the end of the path. Microsoft's OData converter writes such
+// summaries for actions and functions.
 func saysNothing(summary string) bool {
 	name, made := strings.CutPrefix(summary, "Invoke action ")
 	if !made {
@@ -121,14 +123,14 @@ func saysNothing(summary string) bool {
 	return made && !strings.Contains(name, " ")
 }
 
-// deprecated reports whether a document says so of an operation, in whatever way.
+// deprecated reports whether a document marks an operation as deprecated, in any common way.
 func deprecated(op *jsonread.Node) bool {
 	return op.True("deprecated") || op.True("x-deprecated") || op.True("x-is-deprecated") ||
 		document.Outdated(op.Str("summary")) || document.Outdated(op.Str("description"))
 }
 
-// cleanPath is a path as requests have it: in ASCII, and without a fragment, by which some documents tell operations of
-// one path apart.
+// cleanPath returns a path in the form of requests: in ASCII, and without a fragment. Some documents use fragments to
+// distinguish operations of one path.
 func cleanPath(path string) (string, error) {
 	path, _, _ = strings.Cut(path, "#")
 	if !strings.HasPrefix(path, "/") {
@@ -153,7 +155,7 @@ type field struct {
 	schema   typ
 }
 
-// params are an operation's parameters with their definitions; those of the operation win over those of the path.
+// params returns an operation's parameters with their definitions. Those of the operation override those of the path.
 func (im *importer) params(item, op *jsonread.Node) []*jsonread.Node {
 	var out []*jsonread.Node
 	at := map[string]int{}
@@ -183,7 +185,7 @@ type common struct {
 	keys  map[string]bool
 }
 
-// shared finds them.
+// shared finds the common parameters: more than 70 % of at least 10 operations have them.
 func (im *importer) shared() common {
 	const few, percent = 10, 70
 	operations := 0
@@ -233,6 +235,7 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 	var body *jsonread.Node
 	for _, p := range im.params(item, op) {
 		in, name := p.Str("in"), p.Str("name")
+		// The proxy inserts the credential: code must not be asked for it.
 		if !p.True("required") && shared.keys[in+":"+name] || im.credential(in+":"+name) {
 			continue
 		}
@@ -243,6 +246,7 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 			continue
 		case "header":
 			switch strings.ToLower(name) {
+			// OpenAPI says to ignore these parameters: the body and the scheme define them.
 			case "accept", "content-type", "authorization":
 				continue
 			}
@@ -255,6 +259,7 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 		case "header":
 			headers = append(headers, f)
 		case "path":
+			// A path parameter is always required (OpenAPI 3, Parameter Object).
 			f.required = true
 			plain = plain && f.schema.text == "string"
 			path = append(path, f)
@@ -287,7 +292,7 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 	}
 }
 
-// style says how a parameter is written if that is not the usual way.
+// style records how a parameter is written if that differs from the default.
 func (im *importer) style(l *operation.Line, p *jsonread.Node, f field) {
 	way := ""
 	list := strings.HasSuffix(f.schema.text, "[]")
@@ -311,7 +316,7 @@ func (im *importer) style(l *operation.Line, p *jsonread.Node, f field) {
 	setStyle(l, f.name, way)
 }
 
-// setStyle says how one parameter or field is written, unless that is the usual way or said already.
+// setStyle records how one parameter or field is written, unless that is the default or already recorded.
 func setStyle(l *operation.Line, name, way string) {
 	_, said := l.Styles[name]
 	if way == "" || said || len(l.Styles) >= operation.MaxStyles || document.Line(name, operation.MaxTag) != name {
@@ -323,7 +328,7 @@ func setStyle(l *operation.Line, name, way string) {
 	l.Styles[name] = way
 }
 
-// parameterType is the type of a parameter.
+// parameterType returns the type of a parameter.
 func (im *importer) parameterType(p *jsonread.Node) typ {
 	c := context{input: true}
 	switch {

@@ -8,13 +8,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// resolver follows references inside of the document.
+// resolver follows references inside the document.
 type resolver struct {
 	root  *jsonread.Node
 	known map[string]*jsonread.Node
 	// index holds the members of large maps by key.
 	index map[*jsonread.Node]map[string]*jsonread.Node
-	// outside counts the references that lead elsewhere.
+	// outside counts the references to other files or addresses.
 	outside int
 }
 
@@ -22,10 +22,10 @@ func newResolver(root *jsonread.Node) *resolver {
 	return &resolver{root: root, known: map[string]*jsonread.Node{}, index: map[*jsonread.Node]map[string]*jsonread.Node{}}
 }
 
-// maxChain is how many references may lead to each other.
+// maxChain bounds a chain of references, which can be a cycle.
 const maxChain = 20
 
-// resolve follows a node's reference, and that of what it leads to. It is nil if that leads nowhere.
+// resolve follows a node's reference, and the references of its targets. If the chain ends nowhere, it returns nil.
 func (r *resolver) resolve(n *jsonread.Node) *jsonread.Node {
 	for range maxChain {
 		ref := n.Get("$ref")
@@ -37,12 +37,13 @@ func (r *resolver) resolve(n *jsonread.Node) *jsonread.Node {
 	return nil
 }
 
-// find is what a reference leads to, or nil.
+// find returns the target of a reference, or nil.
 func (r *resolver) find(ref string) *jsonread.Node {
 	if n, ok := r.known[ref]; ok {
 		return n
 	}
 	n := r.pointer(ref)
+	// A missing target is cached too: many references may lead to it.
 	r.known[ref] = n
 	return n
 }
@@ -61,6 +62,7 @@ func (r *resolver) pointer(ref string) *jsonread.Node {
 	for part := range strings.SplitSeq(pointer, "/") {
 		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 		next := r.child(n, key)
+		// Some documents percent-encode the pointer, as RFC 6901, section 6 requires, and others do not.
 		if next == nil {
 			if plain, err := url.PathUnescape(part); err == nil {
 				next = r.child(n, strings.NewReplacer("~1", "/", "~0", "~").Replace(plain))
@@ -88,6 +90,7 @@ func (r *resolver) child(n *jsonread.Node, key string) *jsonread.Node {
 	if index == nil {
 		index = make(map[string]*jsonread.Node, len(n.Members))
 		for _, m := range n.Maps() {
+			// Of duplicate keys the first counts.
 			if index[m.Key] == nil {
 				index[m.Key] = m.Node
 			}

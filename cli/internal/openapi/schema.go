@@ -10,6 +10,7 @@ import (
 // schema writes a schema as a type.
 func (g *generator) schema(n *jsonread.Node, c context) typ {
 	g.schemas--
+	// A small document can describe a huge type by sharing its parts.
 	if g.schemas < 0 || g.work < 0 || c.depth > maxNesting {
 		g.cutOff++
 		return typ{text: unknown}
@@ -23,7 +24,7 @@ func (g *generator) schema(n *jsonread.Node, c context) typ {
 	return t
 }
 
-// cost is how much there is to look at in a schema, without the schemas in it.
+// cost returns the size of a schema without its nested schemas.
 func cost(n *jsonread.Node) int {
 	sum := len(n.Maps())
 	for _, m := range n.Maps() {
@@ -34,7 +35,7 @@ func cost(n *jsonread.Node) int {
 	return sum
 }
 
-// combined writes what a schema says itself, and what it is combined of.
+// combined writes a schema and its combinations (allOf, oneOf, anyOf).
 func (g *generator) combined(n *jsonread.Node, c context) typ {
 	switch {
 	case n.Is(jsonread.Bool) && n.Text == "false":
@@ -67,7 +68,7 @@ func (g *generator) combined(n *jsonread.Node, c context) typ {
 	return orNull(join(parts, " & ", intersection), nullable || null)
 }
 
-// open reports whether a type says nothing.
+// open reports whether a type allows anything.
 func open(t typ) bool { return t.text == unknown || t.text == anyObject }
 
 const anyObject = "{ [key: string]: unknown }"
@@ -90,7 +91,7 @@ func orNull(t typ, nullable bool) typ {
 // maxAlternatives bounds the members of a union or intersection.
 const maxAlternatives = 1000
 
-// alternatives writes oneOf or anyOf. Alternatives that only say which properties are required are no types.
+// alternatives writes oneOf or anyOf. It skips alternatives that only list required properties.
 func (g *generator) alternatives(n *jsonread.Node, word string, c context) (typ, bool) {
 	items := n.Get(word).Items()
 	if len(items) > maxAlternatives {
@@ -122,8 +123,8 @@ func onlyRequires(n *jsonread.Node) bool {
 	})
 }
 
-// discriminator returns what tells an alternative from the others: the property with the alternative's own value, if
-// the alternative's schema does not say it.
+// discriminator returns a function for the property that distinguishes an alternative, with the alternative's value.
+// The function returns "" if the alternative's schema already has the value.
 func (g *generator) discriminator(n *jsonread.Node) func(alternative *jsonread.Node) string {
 	d := n.Get("discriminator")
 	name := d.Str("propertyName")
@@ -150,7 +151,7 @@ func (g *generator) discriminator(n *jsonread.Node) func(alternative *jsonread.N
 	}
 }
 
-// find is the schema of a property, or nil.
+// find returns the schema of a property, or nil.
 func (g *generator) find(n *jsonread.Node, name string, depth int) *jsonread.Node {
 	const deep = 5
 	n = g.refs.resolve(n)
@@ -168,7 +169,7 @@ func (g *generator) find(n *jsonread.Node, name string, depth int) *jsonread.Nod
 	return nil
 }
 
-// base writes what a schema says without what it is combined of, and reports whether it may be null.
+// base writes a schema without its combinations, and reports whether it may be null.
 func (g *generator) base(n *jsonread.Node, c context) (t typ, null bool) {
 	kinds, null := kindsOf(n)
 	if v := n.Get("const"); v != nil {
@@ -190,7 +191,7 @@ func (g *generator) base(n *jsonread.Node, c context) (t typ, null bool) {
 	return typ{text: unknown}, false
 }
 
-// kindsOf are the types that a schema allows. What it does not say is taken from its other words.
+// kindsOf returns the types that a schema allows. If "type" is missing, it derives them from other keywords.
 func kindsOf(n *jsonread.Node) (kinds []string, null bool) {
 	t := n.Get("type")
 	if t.Is(jsonread.String) {
@@ -295,6 +296,7 @@ func (g *generator) properties(n *jsonread.Node, c context) typ {
 		must := required[m.Key] || m.Node.Str("required") == "true"
 		if must {
 			p := g.refs.resolve(m.Node)
+			// A request need not have a read-only property, and a response has no write-only one.
 			must = c.input && !p.True("readOnly") || !c.input && !p.True("writeOnly")
 		}
 		fields = append(fields, field{name: m.Key, required: must, schema: g.schema(m.Node, c)})
@@ -312,8 +314,8 @@ func (g *generator) properties(n *jsonread.Node, c context) typ {
 	return typ{text: strings.TrimSuffix(text, " }") + "; " + more + " }"}
 }
 
-// additional writes the properties that are not named. With others beside them they are unknown, since TypeScript wants
-// all properties to be of that type.
+// additional writes the properties without a name. Beside named properties they become unknown, because TypeScript
+// requires all properties to match the index type.
 func (g *generator) additional(n *jsonread.Node, c context, others bool) (string, bool) {
 	const index = "[key: string]: "
 	add, patterns := n.Get("additionalProperties"), n.Get("patternProperties").Maps()
@@ -332,8 +334,8 @@ func (g *generator) additional(n *jsonread.Node, c context, others bool) (string
 	return "", false
 }
 
-// twins finds the schemas that are other types where they are sent than where they are answered: those with a required
-// property that is only read or only written, and those that lead to one.
+// twins finds the schemas whose type differs between requests and responses. Those have a required property that is
+// read-only or write-only, or refer to such a schema.
 func twins(root *jsonread.Node, refs *resolver) map[*jsonread.Node]bool {
 	out := map[*jsonread.Node]bool{}
 	users := map[*jsonread.Node][]*jsonread.Node{}
@@ -362,7 +364,7 @@ func twins(root *jsonread.Node, refs *resolver) map[*jsonread.Node]bool {
 	return out
 }
 
-// twin looks at one schema.
+// twin inspects one schema.
 type twin struct {
 	refs    *resolver
 	left    *int

@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// None is the choice to import without a credential.
+// None imports a document without a credential.
 const None = "none"
 
 // security chooses how requests authenticate.
@@ -34,7 +34,7 @@ func (im *importer) security() error {
 	}
 	options := im.options(ways, names)
 	if len(options) == 0 {
-		if len(im.o.Tokens) > 0 { // the document does not say how, the usual way is as good as any
+		if len(im.o.Tokens) > 0 { // the document names no way, so the usual one is used
 			return im.tokens(document.Bearer("bearer"))
 		}
 		return nil
@@ -64,7 +64,7 @@ func (im *importer) tokens(w document.Way) error {
 	return err
 }
 
-// chosen is for --scheme.
+// chosen handles --scheme.
 func (im *importer) chosen(ways map[string]document.Way, names []string) error {
 	var all []document.Way
 	for name := range strings.SplitSeq(im.o.Scheme, "+") {
@@ -86,7 +86,7 @@ func (im *importer) chosen(ways map[string]document.Way, names []string) error {
 	return im.tokens(w)
 }
 
-// options are the ways that the document allows, the best first.
+// options returns the ways that the document allows, the best first.
 func (im *importer) options(ways map[string]document.Way, names []string) []document.Way {
 	count := map[string]int{}
 	found := map[string]document.Way{}
@@ -100,6 +100,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 				known = known && ok && len(all) < maxAnd
 				all = append(all, w)
 			}
+			// An empty requirement makes authentication optional.
 			if !known || len(all) == 0 {
 				continue
 			}
@@ -115,6 +116,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 	}
 	general := im.root.Get("security")
 	im.each(func(_ string, _ string, item, op *jsonread.Node) {
+		// The requirements of an operation replace the general ones.
 		if own := op.Get("security"); own != nil {
 			add(own)
 		} else {
@@ -124,7 +126,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 	if len(order) == 0 {
 		add(general)
 	}
-	if len(order) == 0 { // nobody says which: all of them
+	if len(order) == 0 { // the document does not choose, so all are options
 		for _, name := range names {
 			found[name] = ways[name]
 			order = append(order, name)
@@ -138,7 +140,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 	for _, name := range order {
 		out = append(out, found[name])
 	}
-	weight := func(w document.Way) int { // what few operations accept comes after what most do
+	weight := func(w document.Way) int { // a way of few operations comes after a way of most
 		n := w.Rank
 		if w.Why != "" {
 			n += 100
@@ -154,7 +156,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 
 const maxAnd = 5
 
-// way reads one scheme.
+// way reads one security scheme.
 func (im *importer) way(name string, s *jsonread.Node) document.Way {
 	lower := strings.ToLower
 	switch lower(s.Str("type")) {

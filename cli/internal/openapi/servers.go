@@ -13,7 +13,7 @@ import (
 // maxHosts bounds the hosts of a document.
 const maxHosts = 50
 
-// servers chooses where requests go, and collects all hosts.
+// servers chooses the server of requests, and collects all hosts.
 func (im *importer) servers() error {
 	if im.o.Server != "" {
 		server, host, err := document.CheckServer(im.o.Server)
@@ -48,7 +48,7 @@ func (im *importer) servers() error {
 	return nil
 }
 
-// rawServer is a server as the document has it.
+// rawServer is a server in the document's form.
 type rawServer struct {
 	url       string
 	variables *jsonread.Node
@@ -65,7 +65,7 @@ func (im *importer) rootServers() []rawServer {
 		}
 		return []rawServer{{url: "/" + strings.TrimLeft(base, "/")}}
 	}
-	// Some documents have a URL there.
+	// Some documents put a URL into "host".
 	if _, rest, ok := strings.Cut(host, "://"); ok {
 		host = rest
 	}
@@ -93,8 +93,8 @@ func rawServers(n *jsonread.Node) []rawServer {
 	return out
 }
 
-// own is the server of an operation or path that has some of its own, or empty if it is that of the document. It is
-// false if none of them can be used.
+// own returns the server of an operation or path that has separate servers, or "" if it is the document's server. It
+// returns false if no server is usable.
 func (im *importer) own(op, item *jsonread.Node) (string, bool) {
 	list := rawServers(op)
 	if len(list) == 0 {
@@ -102,7 +102,7 @@ func (im *importer) own(op, item *jsonread.Node) (string, bool) {
 	}
 	var first error
 	for _, raw := range list {
-		if im.o.Server != "" && im.isRoot(raw.url) { // --server stands for it
+		if im.o.Server != "" && im.isRoot(raw.url) { // --server replaces it
 			return "", true
 		}
 		server, err := im.server(raw.url, raw.variables)
@@ -121,7 +121,7 @@ func (im *importer) own(op, item *jsonread.Node) (string, bool) {
 	return "", first == nil
 }
 
-// isRoot reports whether a server is the document's first one, whatever its scheme.
+// isRoot reports whether a server is the document's first one, ignoring the scheme.
 func (im *importer) isRoot(server string) bool {
 	bare := func(s string) string {
 		_, rest, _ := strings.Cut(s, "//")
@@ -133,7 +133,7 @@ func (im *importer) isRoot(server string) bool {
 
 var variable = regexp.MustCompile(`\{[^{}/]*\}`)
 
-// server checks one server, and adds its host.
+// server checks one server and adds its host.
 func (im *importer) server(text string, variables *jsonread.Node) (string, error) {
 	text = strings.TrimSpace(text)
 	full, err := im.fill(text, variables)
@@ -147,13 +147,14 @@ func (im *importer) server(text string, variables *jsonread.Node) (string, error
 	if u.Host == "" && u.Scheme == "" {
 		switch {
 		case im.o.Base != nil:
+			// A relative server is relative to the document (OpenAPI 3, Server Object).
 			u = im.o.Base.ResolveReference(u)
 		case im.out.Head.Server != "":
 			if base, err := url.Parse(im.out.Head.Server + "/"); err == nil {
 				u = base.ResolveReference(u)
 			}
 		case firstWord(full):
-			u, _ = url.Parse("https://" + full) // nil is refused below
+			u, _ = url.Parse("https://" + full) // nil is rejected below
 		default:
 			return "", &document.Refused{Found: fmt.Sprintf("the server %q, which has no host", document.Line(full, 100)),
 				Want: "--server https://..., the whole of it"}
@@ -169,6 +170,7 @@ func (im *importer) server(text string, variables *jsonread.Node) (string, error
 	if err != nil {
 		return "", &document.Refused{Found: err.Error(), Want: "--server https://..."}
 	}
+	// Credentials must not cross the network in clear text unless the user asks for it.
 	if strings.HasPrefix(server, "http:") {
 		return "", &document.Refused{Found: server + ", which is plain HTTP",
 			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in " +
@@ -187,7 +189,7 @@ func firstWord(s string) bool {
 	return err == nil && strings.Contains(host, ".")
 }
 
-// fill puts the values of variables in. A variable of the host is the user's to choose.
+// fill inserts the values of variables. The user must choose a variable of the host.
 func (im *importer) fill(text string, variables *jsonread.Node) (string, error) {
 	host := text
 	if _, rest, ok := strings.Cut(text, "://"); ok {
@@ -218,7 +220,7 @@ func (im *importer) fill(text string, variables *jsonread.Node) (string, error) 
 	return full, bad
 }
 
-// choice shows what a variable may be.
+// choice describes the allowed values of a variable.
 func choice(preset *jsonread.Node, enum []jsonread.Member) string {
 	var words []string
 	for _, e := range enum {

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// number is what is a number in JSON and in TypeScript.
+// number matches numbers that are valid in JSON and in TypeScript.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$`)
 
 // enum writes the values that a schema allows.
@@ -31,7 +31,7 @@ func enum(values []jsonread.Member, kinds []string, null bool) typ {
 	if null && !seen["null"] {
 		out = append(out, "null")
 	}
-	// A type beside some of its values makes them superfluous, and a reader is shown less.
+	// A type makes its single values redundant, so those are left out.
 	for _, kind := range []string{"string", "number"} {
 		if seen[kind] {
 			out = slices.DeleteFunc(out, func(s string) bool {
@@ -84,7 +84,7 @@ func literal(v *jsonread.Node, kinds []string) typ {
 	return typ{text: quote(v.Text)}
 }
 
-// quote is a string of TypeScript on one line, in which every character that is not shown as it is is escaped.
+// quote returns a TypeScript string on one line. It escapes every character that is invisible or has a special meaning.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -93,7 +93,7 @@ func quote(s string) string {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r == '<': // markup, to whoever shows it as such
+		case r == '<': // a viewer could render it as markup
 			b.WriteString(`\u003c`)
 		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, visible.Plain(string(r)):
 			b.WriteRune(r)
@@ -107,7 +107,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// propertyName is a property's name, quoted unless it is an identifier.
+// propertyName returns a property's name, quoted unless it is an identifier.
 func propertyName(s string) string {
 	if s != "" && s == identifier(s) {
 		return s
@@ -119,7 +119,7 @@ func propertyName(s string) string {
 	return quote(s)
 }
 
-// identifier makes an identifier of a text: other characters than letters, digits, _ and $ become _.
+// identifier makes an identifier from a text: characters other than ASCII letters, digits, _ and $ become _.
 func identifier(s string) string {
 	const long = 100
 	s = strings.ReplaceAll(s, "~1", "_")
@@ -147,7 +147,7 @@ func identifier(s string) string {
 	return b.String()
 }
 
-// reserved are names of types that would hide one of TypeScript or of the runtime, and words of the language.
+// reserved are type names that would hide a type of TypeScript or the runtime, and words of the language.
 const reserved = `
 any unknown never void null undefined string number boolean bigint symbol object this true false
 break case catch class const continue debugger default delete do else enum export extends finally for function if import

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Tools are the lines about a server's tools that list_apis shows, behind what it says of the API.
+// Tools returns the lines about a server's tools that list_apis shows after the API.
 func (s *Session) Tools(ctx context.Context, name string) (string, error) {
 	r, err := s.call(ctx, "asking for "+name, "list_apis", map[string]any{"api": name})
 	if len(r.Notes) > 0 {
@@ -14,7 +14,7 @@ func (s *Session) Tools(ctx context.Context, name string) (string, error) {
 	return r.Output, err
 }
 
-// Search is what list_apis answers to a question, about one API if its name is not empty. With explain, it is why each
+// Search returns list_apis' answer to a query, about one API if api is not empty. With explain, it returns why each
 // result was found.
 func (s *Session) Search(ctx context.Context, query, api string, explain bool) (string, error) {
 	args := map[string]any{"query": query, "explain": explain}

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// bridge carries MCP between newline-delimited JSON and Streamable HTTP, message by message, for protocol versions with
-// and without sessions. It reads only what the headers need; everything else passes through unchanged.
+// bridge translates MCP between newline-delimited JSON and Streamable HTTP, for protocol versions with and without
+// sessions. It parses only the fields that the headers need; everything else passes through unchanged.
 type bridge struct {
 	url    string
 	client *http.Client
-	// reconnect is for how long a message is kept while CodeForge cannot be reached.
+	// reconnect is how long a message waits while CodeForge cannot be reached.
 	reconnect time.Duration
 
 	out  sync.Mutex // one line at a time
@@ -29,12 +29,12 @@ type bridge struct {
 	open sync.WaitGroup
 
 	mu        sync.Mutex
-	session   string // with a protocol version that has sessions
+	session   string // for protocol versions with sessions
 	version   string // negotiated by initialize
 	listening bool
 }
 
-// message holds the fields of a JSON-RPC message that decide how it is sent.
+// message holds the fields of a JSON-RPC message that determine its headers.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -49,21 +49,21 @@ const (
 	versionHeader = "Mcp-Protocol-Version"
 	sessionHeader = "Mcp-Session-Id"
 	versionMeta   = "io.modelcontextprotocol/protocolVersion"
-	// sessionless is the first version of the protocol without sessions.
+	// sessionless is the first protocol version without sessions.
 	sessionless = "2026-07-28"
-	// maxInFlight bounds the requests under way.
+	// maxInFlight bounds the requests in flight.
 	maxInFlight = 64
 	// reconnectTime is enough for a restart of CodeForge. reconnectPause is the pause between two tries.
 	reconnectTime  = 20 * time.Second
 	reconnectPause = 200 * time.Millisecond
-	// listenPause is the pause before the stream of the server's own messages is opened again.
+	// listenPause is the pause before the stream of the server's own messages is reopened.
 	listenPause = time.Second
-	// goneInterval is how often, after stdin has ended, the client is checked for having gone.
+	// goneInterval is the interval at which the bridge checks, after the end of stdin, whether the client has gone.
 	goneInterval = 100 * time.Millisecond
 )
 
-// run carries messages until stdin has ended and everything is answered, ctx ends, or, after the end of stdin, gone
-// reports that nobody reads the answers.
+// run translates messages until stdin has ended and every request is answered, or ctx ends. After the end of stdin it
+// also stops if gone reports that the client no longer reads.
 func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,16 +93,18 @@ func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) err
 			}
 		}
 	}
+	// ctx may have ended, but the server must still learn that the session is over.
 	b.deleteSession(context.WithoutCancel(ctx))
 	cancel()
 	b.open.Wait()
 	return nil
 }
 
-// forward sends one message: requests concurrently, but initialize and notifications in order.
+// forward sends one message: requests concurrently, initialize and notifications in order.
 func (b *bridge) forward(ctx context.Context, inFlight chan struct{}, line []byte) {
 	var m message
-	_ = json.Unmarshal(line, &m) // the server refuses what does not parse
+	_ = json.Unmarshal(line, &m) // the server rejects invalid messages
+	// Later messages depend on initialize, and notifications must keep their order.
 	if m.Method == "initialize" || len(m.ID) == 0 {
 		b.send(ctx, m, line)
 		return
@@ -151,7 +153,7 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 	}
 }
 
-// answers reports whether a message is an answer, and not a question or a notification of the server's own.
+// answers reports whether a message is an answer, not a request or notification of the server.
 func answers(text []byte) bool {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
@@ -160,8 +162,8 @@ func answers(text []byte) bool {
 	return json.Unmarshal(text, &m) == nil && len(m.ID) > 0 && m.Method == nil
 }
 
-// post sends one message. While CodeForge is not there, or is stopping, it tries again until reconnectTime has passed:
-// CodeForge may be restarting. A message that may have arrived is not sent again.
+// post sends one message. While CodeForge is unreachable or stopping, which may be a restart, it retries until
+// reconnectTime has passed. It never resends a message that may have arrived.
 func (b *bridge) post(ctx context.Context, m message, line []byte) (*http.Response, error) {
 	for giveUp := time.Now().Add(b.reconnect); ; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
@@ -176,6 +178,7 @@ func (b *bridge) post(ctx context.Context, m message, line []byte) (*http.Respon
 		if !stopping && !notSent(err) || time.Now().After(giveUp) {
 			return resp, err
 		}
+		// The answer is discarded: the message was not processed and is sent again.
 		if stopping {
 			_ = resp.Body.Close()
 		}
@@ -187,7 +190,7 @@ func (b *bridge) post(ctx context.Context, m message, line []byte) (*http.Respon
 	}
 }
 
-// notSent reports whether a request failed because no connection could be made.
+// notSent reports whether a request failed because no connection was made.
 func notSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
@@ -220,7 +223,7 @@ func (b *bridge) setHeaders(h http.Header, m message) {
 	}
 }
 
-// headerValue encodes a text that a header cannot carry as it is.
+// headerValue encodes a text that is not valid in a header.
 func headerValue(s string) string {
 	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 	if plain && s == strings.TrimSpace(s) && !strings.HasPrefix(s, "=?base64?") {
@@ -229,7 +232,7 @@ func headerValue(s string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
 }
 
-// rememberVersion remembers the version that initialize negotiated.
+// rememberVersion stores the version that initialize negotiated.
 func (b *bridge) rememberVersion(m message, answer []byte) {
 	if m.Method != "initialize" {
 		return
@@ -265,7 +268,7 @@ func (b *bridge) listen(ctx context.Context) {
 	})
 }
 
-// listenOnce reports whether to try again when the stream has ended.
+// listenOnce reports whether to reopen the stream after its end.
 func (b *bridge) listenOnce(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
 	if err != nil {
@@ -279,7 +282,7 @@ func (b *bridge) listenOnce(ctx context.Context) bool {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusServiceUnavailable {
-		return ctx.Err() == nil // it is stopping, and may come back
+		return ctx.Err() == nil // CodeForge is stopping, and may restart
 	}
 	if resp.StatusCode != http.StatusOK {
 		return false
@@ -353,7 +356,7 @@ func messages(resp *http.Response, on func([]byte)) error {
 	return err
 }
 
-// events reads server-sent events and calls on for the data of each.
+// events parses server-sent events and calls on for the data of each.
 func events(r io.Reader, on func([]byte)) error {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	var data []byte

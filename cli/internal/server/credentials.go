@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// Credentials is a client of the proxy's socket for credentials. mcp-server is not on the way.
+// Credentials returns a client of the proxy's socket for credentials. It bypasses mcp-server.
 func Credentials(ctx context.Context, c Config) (credentialapi.Client, Place, error) {
 	none := credentialapi.Client{}
 	place, err := Locate(ctx, c)
@@ -38,7 +38,7 @@ func Credentials(ctx context.Context, c Config) (credentialapi.Client, Place, er
 	return CredentialsOver(dial), place, nil
 }
 
-// CredentialsOver is a client of the socket that dial connects to.
+// CredentialsOver returns a client of the socket that dial connects to.
 func CredentialsOver(dial func(context.Context) (net.Conn, error)) credentialapi.Client {
 	return credentialapi.Client{HTTP: &http.Client{Transport: &http.Transport{
 		DisableCompression: true, ResponseHeaderTimeout: answerTimeout,
@@ -46,7 +46,7 @@ func CredentialsOver(dial func(context.Context) (net.Conn, error)) credentialapi
 	}}}
 }
 
-// DialCredentials connects to the proxy's socket of a state directory.
+// DialCredentials returns a function that connects to the proxy's socket of a state directory.
 func DialCredentials(d statedir.Dir) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		path, release, err := d.Socket(statedir.CredentialsSocket)

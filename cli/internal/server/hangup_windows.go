@@ -1,4 +1,4 @@
 package server
 
-// hungUp is always false: on Windows only a write shows that the reader has gone.
+// hungUp returns false: on Windows only a failed write shows that the reader has gone.
 func hungUp(any) bool { return false }

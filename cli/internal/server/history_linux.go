@@ -16,8 +16,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// History is a client of what is kept of runs in a state directory on which nothing runs: mcp-server of the folder of
-// binaries reads it. stop ends that process.
+// History returns a client of the run history in a state directory without a running CodeForge. It starts mcp-server
+// from the folder bin, which reads the history. stop ends that process.
 func History(d statedir.Dir, bin string) (client operatorapi.Client, stop func(), err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -39,10 +39,11 @@ func History(d statedir.Dir, bin string) (client operatorapi.Client, stop func()
 	}
 	stop = func() {
 		_ = conn.Close()
-		_ = cmd.Wait() // it has said what was wrong in its answers
+		_ = cmd.Wait() // its answers have reported any error
 	}
 	dialled := false
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		// The process serves exactly one connection. A second dial means that it has ended.
 		if dialled {
 			_ = cmd.Wait()
 			return nil, fmt.Errorf("mcp-server ended: %s", strings.TrimSpace(said.String()))

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Part is one text that a model sees.
+// Part is one text that a model receives.
 type Part struct {
 	Name string
-	// Always means that clients put it into the model's context at the start; otherwise the model asks for it.
+	// Always means that clients put the text into the model's context at the start. Otherwise the model requests it.
 	Always bool
 	Text   string
 }
 
-// Manifest is everything that a model sees before it runs code.
+// Manifest returns everything that a model receives before it runs code.
 func (s *Session) Manifest(ctx context.Context) ([]Part, error) {
 	var out []Part
 	if init := s.mcp.InitializeResult(); init != nil && init.Instructions != "" {
@@ -30,7 +30,7 @@ func (s *Session) Manifest(ctx context.Context) ([]Part, error) {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
-		err := enc.Encode(struct { // what clients tell models; the rest is for clients
+		err := enc.Encode(struct { // the fields that clients pass to models
 			Name        string `json:"name"`
 			Description string `json:"description"`
 			InputSchema any    `json:"input_schema"`

@@ -25,35 +25,34 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Config says where to look.
+// Config configures the search for the server.
 type Config struct {
 	// URL is the MCP endpoint, or docker://CONTAINER of mcp-server. Empty: Socket, else the supervisor of State, else the
 	// container of Docker, else Fallback.
 	URL string
-	// Socket is the operator's socket in mcp-server's own container, or empty elsewhere.
+	// Socket is the operator's socket inside mcp-server's container, or empty elsewhere.
 	Socket string
 	// State is the state directory of the embedded mode.
 	State statedir.Dir
-	// Docker finds mcp-server's container of a stack that the user may have started here; empty: there is none. Nil:
-	// nobody looks.
+	// Docker returns mcp-server's container of a stack that the user may have started here, or "". Nil: do not search.
 	Docker func(context.Context) (container string, err error)
-	// Fallback is the endpoint when no supervisor runs: the one Docker publishes. Empty: State was asked for by name, and
-	// nothing else will do.
+	// Fallback is the endpoint if no supervisor runs: the one that Docker publishes. Empty: the user named State, and no
+	// other server may be used.
 	Fallback string
-	// Token is the bearer token for an HTTP endpoint that requires one. Empty: none is sent.
+	// Token is the bearer token for an HTTP endpoint that requires one, or empty.
 	Token secret.Value
 }
 
-// Place is where the server is.
+// Place is the location of the server.
 type Place struct {
-	// State is the state directory whose run/mcp.sock leads to the server. Nil: Socket, Container or the URL does.
+	// State is the state directory whose run/mcp.sock leads to the server. Nil: Socket, Container or URL does.
 	State *statedir.Dir
-	// Socket is the operator's socket in this container, Container the one that docker exec leads into.
+	// Socket is the operator's socket in this container. Container is the container for docker exec.
 	Socket, Container string
 	URL               string
 }
 
-// Name is how a person knows the place.
+// Name returns the place's name for a person.
 func (p Place) Name() string {
 	switch {
 	case p.State != nil:
@@ -66,13 +65,13 @@ func (p Place) Name() string {
 	return p.URL
 }
 
-// Local reports whether the place is the operator's socket, which answers more than the MCP endpoint.
+// Local reports whether the place is the operator's socket, which offers more than the MCP endpoint.
 func (p Place) Local() bool { return p.State != nil || p.Socket != "" || p.Container != "" }
 
-// socketURL is the endpoint's URL on a unix socket, where the host only has to be one that the server accepts.
+// socketURL is the endpoint's URL on a unix socket. Its host must only be one that the server accepts.
 const socketURL = "http://localhost/mcp"
 
-// Locate decides where the server is. It does not connect.
+// Locate finds the server's place without connecting.
 func Locate(ctx context.Context, c Config) (Place, error) {
 	if name, ok := strings.CutPrefix(c.URL, docker.Scheme); ok {
 		return Place{Container: name, URL: socketURL}, docker.CheckName(name)
@@ -88,7 +87,7 @@ func Locate(ctx context.Context, c Config) (Place, error) {
 	} else if _, held := c.State.Holder(); held && !errors.Is(err, fs.ErrPermission) {
 		return Place{}, err
 	}
-	// Either nothing is running, or another user's server (root's, by sudo), which accepts this user over HTTP.
+	// Either no server runs, or it is another user's (root's, by sudo), which accepts this user over HTTP.
 	if c.Fallback == "" {
 		return Place{}, absent(c)
 	}
@@ -100,7 +99,7 @@ func Locate(ctx context.Context, c Config) (Place, error) {
 	return Place{URL: c.Fallback}, nil
 }
 
-// absent says why nothing can be reached in a state directory that was asked for by name.
+// absent explains why a state directory that the user named cannot be reached.
 func absent(c Config) error {
 	_, err := c.State.Running()
 	if errors.Is(err, fs.ErrPermission) {
@@ -111,7 +110,7 @@ func absent(c Config) error {
 		c.State.Path(), ended(c), c.State.Path()), err}
 }
 
-// ended is how the CodeForge in the state directory ended by itself, in parentheses, or empty.
+// ended returns how the CodeForge in the state directory ended by itself, in parentheses, or "".
 func ended(c Config) string {
 	if e, ok := c.State.Ended(); ok {
 		return " (" + e.String() + ")"
@@ -119,7 +118,7 @@ func ended(c Config) string {
 	return ""
 }
 
-// client is an HTTP client that connects to the place, with the token over HTTP.
+// client returns an HTTP client that connects to the place. Over HTTP it sends the token.
 func (p Place) client(token secret.Value) *http.Client {
 	if !p.Local() {
 		return Client(token)
@@ -127,7 +126,7 @@ func (p Place) client(token secret.Value) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := p.dial(ctx)
 		if err != nil {
-			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err} // nothing was sent
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err} // OpError "dial" means that nothing was sent
 		}
 		return conn, nil
 	}
@@ -151,7 +150,7 @@ func (p Place) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
-// Operator is a client of the operator's API. It is not ok at a URL, where nobody serves that.
+// Operator returns a client of the operator's API. ok is false for a URL, which does not offer that API.
 func Operator(ctx context.Context, c Config) (client operatorapi.Client, place Place, ok bool, err error) {
 	place, err = Locate(ctx, c)
 	if err != nil || !place.Local() {
@@ -163,13 +162,13 @@ func Operator(ctx context.Context, c Config) (client operatorapi.Client, place P
 // Session is an MCP session.
 type Session struct {
 	mcp *mcp.ClientSession
-	// Place is where the server was found.
+	// Place is the place at which the server was found.
 	Place Place
 }
 
 // Options configure a session.
 type Options struct {
-	// Progress is called with the server's progress messages. Nil: they are dropped.
+	// Progress receives the server's progress messages. Nil: they are dropped.
 	Progress func(message string)
 }
 
@@ -196,10 +195,10 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 	return &Session{mcp: s, Place: place}, nil
 }
 
-// maxMessage is the largest message accepted, in bytes.
+// maxMessage is the size of the largest accepted message, in bytes.
 const maxMessage = 64 << 20
 
-// explain says what to do when there is no connection.
+// explain adds a remedy to a failed connection.
 func explain(err error, c Config, p Place) error {
 	var op *net.OpError
 	refused := errors.As(err, &op)
@@ -221,7 +220,7 @@ func explain(err error, c Config, p Place) error {
 	return fmt.Errorf("connecting to %s: %w", p.URL, err)
 }
 
-// absentError says what to do. It does not print its cause, which errors.Is finds.
+// absentError names a remedy. Its text omits the cause, which errors.Is finds.
 type absentError struct {
 	text  string
 	cause error
@@ -231,10 +230,10 @@ func (e *absentError) Error() string { return e.text }
 
 func (e *absentError) Unwrap() error { return e.cause }
 
-// answerTimeout is how long a server may take to begin an answer: longer than any run.
+// answerTimeout limits the wait for the start of an answer. It is longer than any run.
 const answerTimeout = 10 * time.Minute
 
-// Client is an HTTP client that sends the token and connects directly, whatever HTTP_PROXY says.
+// Client returns an HTTP client that sends the token and connects directly, ignoring HTTP_PROXY.
 func Client(token secret.Value) *http.Client {
 	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: answerTimeout}}}
 }
@@ -247,6 +246,7 @@ type bearer struct {
 // RoundTrip adds the Authorization header.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !b.token.Empty() {
+		// A RoundTripper must not change its request (net/http).
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
 	}
@@ -258,19 +258,19 @@ func (s *Session) Close() error { return s.mcp.Close() }
 
 // Result is the result of execute_code.
 type Result struct {
-	// Output is what the model sees first: stdout, or after a failure stderr and stdout.
+	// Output is the first text for the model: stdout, or after a failure stderr and stdout.
 	Output string `json:"output"`
 	// Stderr is the standard error of a run that did not fail.
 	Stderr string `json:"stderr,omitempty"`
-	// Notes are the further texts, in words for a person where the server has them.
+	// Notes are the further texts, in the wording for a person if the server has one.
 	Notes  []string `json:"notes,omitempty"`
 	Failed bool     `json:"failed"`
-	// Exit is nil when the code did not run, or its end is unknown.
+	// Exit is nil if the code did not run or its end is unknown.
 	Exit    *runapi.Exit        `json:"exit,omitempty"`
 	Receipt *controlapi.Receipt `json:"receipt,omitempty"`
 }
 
-// The keys of a result's _meta, and of a block's.
+// Keys in the _meta of a result, and of a block.
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
@@ -280,7 +280,7 @@ const (
 	stderrLine = "stderr:\n"
 )
 
-// Run is what to run. The fields are the arguments of execute_code; empty ones are left out: the server has defaults.
+// Run holds the arguments of execute_code. Empty fields are omitted, so that the server's defaults apply.
 type Run struct {
 	Code     string   `json:"code"`
 	Language string   `json:"language,omitempty"`
@@ -300,7 +300,7 @@ func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
 	return result(res)
 }
 
-// unwrapAnswer returns the server's sentence without the chain of calls that led to it. Other errors stay as they are.
+// unwrapAnswer returns the server's message without the chain of calls around it. Other errors stay unchanged.
 func unwrapAnswer(err error) error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) && e.Message != "" {
@@ -309,7 +309,7 @@ func unwrapAnswer(err error) error {
 	return err
 }
 
-// call calls a tool. That it failed is an error.
+// call calls a tool. A failure of the tool is an error.
 func (s *Session) call(ctx context.Context, doing, tool string, args map[string]any) (Result, error) {
 	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
@@ -349,7 +349,7 @@ func result(res *mcp.CallToolResult) (Result, error) {
 	return out, meta(res.Meta, receiptKey, &out.Receipt)
 }
 
-// meta decodes one value of _meta into what to points to; a missing one leaves it.
+// meta decodes one value of _meta into to. A missing value leaves to unchanged.
 func meta(m mcp.Meta, key string, to any) error {
 	v, ok := m[key]
 	if !ok {

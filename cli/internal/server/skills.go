@@ -10,14 +10,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Skill is one skill as the server lists it.
+// Skill is one skill in the server's list.
 type Skill struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Size        int64  `json:"size,omitempty"`
 }
 
-// skillScheme begins the URI of every skill.
+// skillScheme is the start of every skill's URI.
 const skillScheme = "skill://"
 
 // Skills lists the skills.
@@ -34,10 +34,10 @@ func (s *Session) Skills(ctx context.Context) ([]Skill, error) {
 	return out, nil
 }
 
-// File is the name of a skill's file.
+// File returns the name of a skill's file.
 func (k Skill) File() string { return file(k.Name) }
 
-// file is the name of the file: a skill in Python has .py in its name, and the others are TypeScript.
+// file returns the file name of a skill: names of Python skills end in .py, all others are TypeScript.
 func file(skill string) string {
 	if strings.HasSuffix(skill, ".py") {
 		return skill
@@ -45,7 +45,7 @@ func file(skill string) string {
 	return skill + ".ts"
 }
 
-// Source is the code of a skill.
+// Source returns the code of a skill.
 func (s *Session) Source(ctx context.Context, name string) (string, error) {
 	uri := skillScheme + name + "/" + file(name)
 	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})

@@ -18,14 +18,14 @@ func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	if _, err := fetch(ctx, c, place, "/healthz"); err != nil { // so that a client's log says what is wrong
+	if _, err := fetch(ctx, c, place, "/healthz"); err != nil { // so that a client's log has the reason
 		return err
 	}
 	b := &bridge{url: place.URL, client: place.client(c.Token), reconnect: reconnectTime, to: stdout}
 	return b.run(ctx, stdin, func() bool { return hungUp(stdout) })
 }
 
-// Ready asks a server at a URL whether it can run code; the error says what is wrong and what to do.
+// Ready asks a server whether it can run code. Its error names the problem and a remedy.
 func Ready(ctx context.Context, c Config, p Place) error {
 	text, err := fetch(ctx, c, p, "/readyz")
 	var answer struct{ Ready bool }
@@ -35,10 +35,10 @@ func Ready(ctx context.Context, c Config, p Place) error {
 	return err
 }
 
-// maxAnswer is the largest answer that is read besides those to MCP messages, in bytes.
+// maxAnswer bounds answers other than MCP messages, in bytes.
 const maxAnswer = 4 << 20
 
-// Servers are the MCP servers, as mcp-server knows them.
+// Servers returns the MCP servers with mcp-server's state of them.
 func Servers(ctx context.Context, c Config, p Place) ([]serverstate.Server, error) {
 	text, err := fetch(ctx, c, p, serverstate.Path)
 	if err != nil {
@@ -53,7 +53,7 @@ func Servers(ctx context.Context, c Config, p Place) ([]serverstate.Server, erro
 	return out.Servers, nil
 }
 
-// fetch is the body of an answer with status 200.
+// fetch returns the body of an answer with status 200.
 func fetch(ctx context.Context, c Config, p Place, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// orStranger is err, unless its cause is that another program answers at the URL. That is said in a line, and nothing
-// of what the program answers is shown.
+// orStranger returns err, unless another program answers at the URL. Then it returns a one-line error that
+// shows no part of the program's answer.
 func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	if err == nil || p.State != nil {
 		return err
@@ -33,20 +33,21 @@ func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	return fmt.Errorf("another program answers at %s (%s): %s", p.URL, found, remedy)
 }
 
-// stranger reports whether something other than CodeForge answers at an endpoint, and what it did. The token is not
-// sent.
+// stranger reports whether another program than CodeForge answers at an endpoint, and its answer's status. It does not
+// send the token.
 func stranger(ctx context.Context, url string) (found string, is bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/healthz", nil)
 	if err != nil {
 		return "", false
 	}
 	client := Client(secret.Value{})
+	// The redirect itself shows that it is not CodeForge.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := client.Do(req)
 	var failed *net.OpError
 	switch {
 	case errors.As(err, &failed), errors.Is(err, io.EOF):
-		return "", false // nothing answers, or not to this user
+		return "", false // no server answers, or not for this user
 	case err != nil:
 		return "it does not speak HTTP", true
 	}

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// endedFile is where the last end is kept that nobody asked for.
+// endedFile stores the last unrequested end.
 const endedFile = "ended.json"
 
-// Ended is how a supervisor, or a part of it, came to an end that nobody asked for.
+// Ended describes an unrequested end of a supervisor or a part of it.
 type Ended struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
-	// Next is when everything is started again. Zero: it is not.
+	// Next is the time of the restart. Zero: there is none.
 	Next time.Time `json:"next,omitzero"`
 }
 
-// String is a sentence without a full stop.
+// String returns a sentence without a full stop.
 func (e Ended) String() string {
 	text := fmt.Sprintf("it ended by itself at %s: %s", e.At.Local().Format("2006-01-02 15:04:05 MST"), e.Reason)
 	if !e.Next.IsZero() {
@@ -27,14 +27,14 @@ func (e Ended) String() string {
 	return text
 }
 
-// WriteEnded keeps how it ended.
+// WriteEnded stores the end.
 func (d Dir) WriteEnded(e Ended) error { return d.write(endedFile, e) }
 
-// ForgetEnded is for a start, and for an end that was asked for.
+// ForgetEnded removes the stored end, at a start or a requested end.
 func (d Dir) ForgetEnded() { _ = os.Remove(d.Join(endedFile)) }
 
-// Ended is how the last supervisor ended, unless somebody asked for it. A supervisor that is killed cannot say so, but
-// it leaves up.json.
+// Ended returns how the last supervisor ended, unless the end was requested. A killed supervisor writes no ended.json,
+// but leaves up.json behind.
 func (d Dir) Ended() (Ended, bool) {
 	var e Ended
 	if data, err := os.ReadFile(d.Join(endedFile)); err == nil && json.Unmarshal(data, &e) == nil {
@@ -42,6 +42,7 @@ func (d Dir) Ended() (Ended, bool) {
 	}
 	var up Up
 	data, err := os.ReadFile(d.Join(upFile))
+	// With the lock held, up.json belongs to a running supervisor.
 	if _, held := d.Holder(); held || err != nil || json.Unmarshal(data, &up) != nil {
 		return e, false
 	}

@@ -14,16 +14,17 @@ import (
 	"time"
 )
 
-// ErrLocked is Lock's error when a supervisor is already running on the directory.
+// ErrLocked is Lock's error if a supervisor already runs on the directory.
 var ErrLocked = errors.New("a supervisor is already running on this state directory")
 
-// Lock locks the directory until the file, and every copy of its descriptor, is closed.
+// Lock locks the directory until the file and all copies of its descriptor are closed.
 func (d Dir) Lock() (*os.File, error) {
+	// O_NOFOLLOW: a link could make this truncate another file.
 	f, err := os.OpenFile(d.Join("lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the state directory: %w", err)
 	}
-	// Holder takes the lock in shared mode for an instant: try more than once.
+	// Holder takes the lock in shared mode for an instant, so one failed try is not enough.
 	for try := 0; ; try++ {
 		err := flock(f, syscall.LOCK_EX)
 		if err == nil {
@@ -46,7 +47,7 @@ func (d Dir) Lock() (*os.File, error) {
 	return f, nil
 }
 
-// Remove removes the directory. It returns ErrLocked, and removes nothing, while a supervisor runs on it.
+// Remove removes the directory. While a supervisor runs on it, it returns ErrLocked and removes nothing.
 func (d Dir) Remove() error {
 	lock, err := d.Lock()
 	if err != nil {
@@ -56,7 +57,7 @@ func (d Dir) Remove() error {
 	return os.RemoveAll(d.path)
 }
 
-// Holds reports whether the file that Lock returned still locks this directory: somebody may have removed it.
+// Holds reports whether the file from Lock still locks this directory. Another process may have removed the file.
 func (d Dir) Holds(lock *os.File) bool {
 	ours, err := lock.Stat()
 	if err != nil {
@@ -66,12 +67,12 @@ func (d Dir) Holds(lock *os.File) bool {
 	return err == nil && os.SameFile(ours, there)
 }
 
-// Holder is the process id of the supervisor that holds the lock. The id may be 0 for an instant while it starts.
+// Holder returns the process id of the supervisor that holds the lock. The id can be 0 for an instant during its start.
 func (d Dir) Holder() (pid int, held bool) {
-	// A folder that came with somebody's files may have anything in the lock's place.
+	// A folder with another person's files may have a link or a FIFO instead of the lock.
 	f, err := os.OpenFile(d.Join("lock"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return 0, !d.Open() // in another user's directory the lock cannot be looked for, and counts as held
+		return 0, !d.Open() // in another user's directory the lock is invisible and counts as held
 	}
 	defer f.Close()
 	if flock(f, syscall.LOCK_SH) == nil {
@@ -83,7 +84,7 @@ func (d Dir) Holder() (pid int, held bool) {
 	return pid, true
 }
 
-// HeldBy reports whether a process has the lock open, as far as this user may know.
+// HeldBy reports whether a process has the lock open, as far as this user can see.
 func (d Dir) HeldBy(pid int) bool {
 	lock, err := os.Stat(d.Join("lock"))
 	if err != nil {
@@ -116,7 +117,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// owner is the user id a file belongs to.
+// owner returns the user id of a file's owner.
 func owner(info fs.FileInfo) (int, bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

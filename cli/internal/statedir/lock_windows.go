@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Holder always reports that the lock is free: embedded mode needs Linux.
+// Holder always returns false: embedded mode needs Linux.
 func (d Dir) Holder() (pid int, held bool) { return 0, false }
 
 // Remove removes the directory.

@@ -2,7 +2,7 @@
 
 package statedir
 
-// Socket is a path to one of the sockets.
+// Socket returns a path to one of the sockets.
 func (d Dir) Socket(name string) (path string, release func(), err error) {
 	return d.Join(socketFolder(name), name), func() {}, nil
 }

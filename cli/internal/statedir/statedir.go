@@ -1,16 +1,16 @@
-// Package statedir is the state directory of an embedded CodeForge (default ./.codeforge): it keeps what outlives a run
-// of the supervisor, lets one supervisor at a time run on it, and says how to connect to that.
+// Package statedir is the state directory of an embedded CodeForge (default ./.codeforge). It keeps the data that
+// outlives a supervisor, lets one supervisor at a time run on it, and stores how to connect to the supervisor.
 //
 //	lock          held by flock while a supervisor runs; holds its process id
 //	up.json       how to connect; written when ready, removed when it begins to stop
-//	ended.json    the last end that nobody asked for
+//	ended.json    the last unrequested end
 //	run/          control.sock, sandboxd.sock, mcp.sock
-//	logins/       credentials.sock: mcp-server, to whom run/ belongs, cannot put another one in its place
+//	logins/       credentials.sock: mcp-server owns run/, and must not be able to replace this socket
 //	ca-private/   the key of the local certificate authority
 //	ca-public/    ca.pem
-//	tokens/       what the proxy has obtained: access and refresh tokens
-//	audit/        the ledger of what left the machine
-//	history/      runs.db: what is kept of runs
+//	tokens/       access and refresh tokens of the proxy
+//	audit/        the ledger of requests that left the machine
+//	history/      runs.db: the history of runs
 //	skills/  runs/  sandboxd/  log/
 //	tmp/          mount point of the sandbox's /tmp
 //
@@ -32,10 +32,10 @@ import (
 // Default is the default state directory.
 const Default = ".codeforge"
 
-// upFile says how to connect.
+// upFile describes how to connect.
 const upFile = "up.json"
 
-// The sockets: in run/, except CredentialsSocket.
+// Names of the sockets. All are in run/, except CredentialsSocket.
 const (
 	ControlSocket     = "control.sock"
 	CredentialsSocket = "credentials.sock" // the proxy's, for logins
@@ -43,7 +43,7 @@ const (
 	MCPSocket         = "mcp.sock"
 )
 
-// socketFolder is the folder of a socket.
+// socketFolder returns the folder of a socket.
 func socketFolder(name string) string {
 	if name == CredentialsSocket {
 		return "logins"
@@ -51,17 +51,17 @@ func socketFolder(name string) string {
 	return "run"
 }
 
-// ErrNotRunning is the error of everything that needs a running supervisor.
+// ErrNotRunning is the error of functions that need a running supervisor.
 var ErrNotRunning = errors.New("CodeForge is not running")
 
-// Dir is an absolute path with no symbolic link in it.
+// Dir is an absolute path without symbolic links.
 type Dir struct{ path string }
 
-// Up says how to connect to the supervisor that runs on a state directory.
+// Up describes how to connect to the supervisor of a state directory.
 type Up struct {
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
-	// URL is where the server listens; the MCP endpoint is below it.
+	// URL is the server's address. The MCP endpoint is below it.
 	URL     string    `json:"url"`
 	Port    int       `json:"port"`
 	State   string    `json:"state"`
@@ -69,14 +69,14 @@ type Up struct {
 	Slots   int       `json:"slots"`
 	Token   bool      `json:"token"`
 	Started time.Time `json:"started"`
-	// Again is why everything was started again, if it was.
+	// Again is the reason of a restart, or nil.
 	Again *Ended `json:"again,omitempty"`
 }
 
-// Endpoint is the URL that MCP clients are given.
+// Endpoint returns the URL for MCP clients.
 func (u Up) Endpoint() string { return u.URL + "/mcp" }
 
-// Find is the state directory at path, which need not exist.
+// Find returns the state directory at path, which need not exist.
 func Find(path string) (Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func Find(path string) (Dir, error) {
 	return Dir{abs}, nil
 }
 
-// Create creates the directory and its folders, mode 0700. It refuses another user's directory.
+// Create creates the directory and its folders, mode 0700. It rejects another user's directory.
 func Create(path string) (Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return Dir{}, fmt.Errorf("state directory %s: %w; choose another one with --state DIR", path, err)
@@ -105,6 +105,7 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory %s belongs to user id %d, and you are %d: start CodeForge as that user, "+
 			"or choose another directory with --state DIR", d.path, uid, os.Geteuid())
 	}
+	// An existing directory may have another mode.
 	if err := os.Chmod(d.path, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
@@ -119,21 +120,21 @@ func Create(path string) (Dir, error) {
 	return d, nil
 }
 
-// Path is the directory itself.
+// Path returns the directory's path.
 func (d Dir) Path() string { return d.path }
 
-// Open reports whether this user may look into the directory, or it does not exist.
+// Open reports whether this user may look into the directory, or the directory does not exist.
 func (d Dir) Open() bool {
 	_, err := os.Lstat(d.Join("lock"))
 	return !errors.Is(err, fs.ErrPermission)
 }
 
-// Join is a path below the directory.
+// Join returns a path below the directory.
 func (d Dir) Join(elem ...string) string {
 	return filepath.Join(append([]string{d.path}, elem...)...)
 }
 
-// Exists reports whether there is such a directory.
+// Exists reports whether the directory exists.
 func (d Dir) Exists() bool {
 	info, err := os.Stat(d.path)
 	return err == nil && info.IsDir()
@@ -147,8 +148,7 @@ func (d Dir) WriteUp(u Up) error {
 	return nil
 }
 
-// RemoveUp is for a supervisor that begins to stop: nobody should connect to it any more, or take it for one that
-// stays.
+// RemoveUp is for a supervisor that starts to stop: new clients must not connect to it.
 func (d Dir) RemoveUp() { _ = os.Remove(d.Join(upFile)) }
 
 // write replaces a file of the directory atomically.
@@ -160,8 +160,8 @@ func (d Dir) write(name string, v any) error {
 	return atomicfile.Write(d.Join(name), append(data, '\n'), 0o600)
 }
 
-// Running says how to connect to the supervisor on this directory, or ErrNotRunning when none holds the lock or it is
-// not ready yet.
+// Running returns how to connect to the supervisor on this directory. If no supervisor holds the lock, or it is not
+// ready yet, it returns ErrNotRunning.
 func (d Dir) Running() (Up, error) {
 	if _, held := d.Holder(); !held {
 		if e, ok := d.Ended(); ok {
@@ -186,8 +186,8 @@ func (d Dir) Running() (Up, error) {
 	return u, nil
 }
 
-// Sweep removes what a killed supervisor left behind: up.json and the files in run/. Only the holder of the lock may
-// call it.
+// Sweep removes the files that a killed supervisor left behind: up.json and the files in run/. Only the holder of the
+// lock may call it.
 func (d Dir) Sweep() {
 	d.RemoveUp()
 	list, _ := os.ReadDir(d.Join("run"))

@@ -1,4 +1,4 @@
-// Package terminal is where the command line prints.
+// Package terminal is the output of the command line.
 //
 // Contract: text that reaches a terminal through a Stream is shown, never obeyed (package visible); a file or a pipe
 // gets exactly the bytes written. Callers need no escaping of their own: only this package's colours become control
@@ -31,9 +31,9 @@ const (
 type Stream struct {
 	file     *os.File
 	terminal bool
-	mark     string // begins a colour; random, so that no text from outside contains it
+	mark     string // starts a colour; random, so that text from outside cannot contain it
 
-	// Fields are the only fields of objects that are printed as JSON; empty: all.
+	// Fields are the only fields of objects in JSON output. Empty: all fields.
 	Fields []string
 }
 
@@ -45,13 +45,13 @@ func Open(f *os.File) *Stream {
 // IsTerminal reports whether the file is a terminal.
 func (s *Stream) IsTerminal() bool { return s.terminal }
 
-// Width is the terminal's width in columns; false if the file is not a terminal.
+// Width returns the terminal's width in columns, and false if the file is not a terminal.
 func (s *Stream) Width() (int, bool) {
 	width, _, err := term.GetSize(int(s.file.Fd()))
 	return width, err == nil
 }
 
-// File is the underlying file. Only code that starts a process with a Stream of its own may use it.
+// File returns the underlying file. Only code that starts a process with a separate Stream may use it.
 func (s *Stream) File() *os.File { return s.file }
 
 // Write writes text.
@@ -69,10 +69,11 @@ func (s *Stream) Write(p []byte) (int, error) {
 // WriteString writes text.
 func (s *Stream) WriteString(text string) (int, error) { return s.Write([]byte(text)) }
 
-// escape is text as a terminal may receive it: escaped, with this stream's colours.
+// escape returns text that is safe for a terminal: escaped, with this stream's colours.
 func (s *Stream) escape(text string) string {
 	var b strings.Builder
 	for {
+		// Only the text between marks is escaped: a mark is random, so outside text cannot contain one.
 		plain, rest, marked := strings.Cut(text, s.mark)
 		b.WriteString(visible.Escape(plain))
 		if !marked {
@@ -84,7 +85,7 @@ func (s *Stream) escape(text string) string {
 	}
 }
 
-// Paint is text in a colour, for this stream; plain if it is not a terminal.
+// Paint returns text in a colour for this stream, or plain text if the stream is not a terminal.
 func (s *Stream) Paint(c Colour, text string) string {
 	//defence:terminal permits
 	if !s.terminal {
@@ -93,8 +94,8 @@ func (s *Stream) Paint(c Colour, text string) string {
 	return s.mark + string(c) + "m" + text + s.mark + "0m"
 }
 
-// Rewrite replaces the cursor's line with text and leaves the cursor on it. It does nothing if the stream is not a
-// terminal.
+// Rewrite replaces the cursor's line by text and leaves the cursor on it. If the stream is not a terminal, it does
+// nothing.
 func (s *Stream) Rewrite(text string) {
 	if s.terminal {
 		_, _ = s.file.WriteString("\r\x1b[K" + visible.Escape(strings.ReplaceAll(text, "\n", " ")))

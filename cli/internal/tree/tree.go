@@ -1,8 +1,8 @@
 // Package tree reads JSON and YAML into a tree that keeps the order of keys and the text of numbers.
 //
-// Threat: a document of an unknown author. Its size, depth and number of values are bounded, an alias of YAML shares
-// its value instead of repeating it, and no text is resolved, run or opened. A tree may share values, so whoever walks
-// one must bound the work.
+// Threat: a document of an unknown author. Contract: its size, depth and number of values are bounded, and a YAML alias
+// shares its value instead of repeating it. No text is resolved, run or opened. A tree may share values, so code that
+// walks a tree must bound its work.
 package tree
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// The limits of a document.
+// Limits of a document.
 const (
-	// MaxSize is in bytes.
+	// MaxSize bounds the text, in bytes.
 	MaxSize = 64 << 20
-	// MaxDepth is how deep values may be nested.
+	// MaxDepth bounds the nesting of values.
 	MaxDepth = 500
-	// MaxValues is how many values there may be.
+	// MaxValues bounds the number of values.
 	MaxValues = 4_000_000
 )
 
-// Skip reports whether a value is to be left out, by its key and the key of the map around it.
+// Skip reports whether to leave out a value, by its key and the key of the map around it.
 type Skip func(around, key string) bool
 
-// ErrTooMany is for a document with more than MaxValues values.
+// ErrTooMany is the error for a document with more than MaxValues values.
 var ErrTooMany = fmt.Errorf("more than %d values", MaxValues)
 
 var (
@@ -35,7 +35,7 @@ var (
 	errNoText  = errors.New("bytes that are no UTF-8; want JSON or YAML in UTF-8")
 )
 
-// Parse reads JSON if the text begins with a brace, else YAML. The tree shares memory with the text.
+// Parse parses JSON if the text begins with a brace, else YAML. The tree shares memory with the text.
 func Parse(text []byte, skip Skip) (*jsonread.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("more than %d MiB", MaxSize>>20)

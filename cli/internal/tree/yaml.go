@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// parseYAML reads the first document of a text.
+// parseYAML parses the first document of a text.
 func parseYAML(text string, skip Skip) (*jsonread.Node, error) {
 	if marks(text) > MaxValues {
 		return nil, ErrTooMany
@@ -30,8 +30,8 @@ func parseYAML(text string, skip Skip) (*jsonread.Node, error) {
 	return n, nil
 }
 
-// marks estimates how many values a text of YAML has, before memory is spent on them: every value but the first follows
-// on a line feed, or on a bracket or comma that has another one near it, as those of prose have not.
+// marks estimates the number of values in a YAML text, before memory is spent on them. Every value except the first
+// follows a line feed, or a bracket or comma with another one nearby. Prose rarely has those.
 func marks(text string) int {
 	n, last := 0, -8
 	for i := range len(text) {
@@ -48,11 +48,11 @@ func marks(text string) int {
 	return n
 }
 
-// converter turns nodes of the YAML module into ours.
+// converter converts nodes of the YAML module to jsonread's.
 type converter struct {
 	skip   Skip
 	count  int
-	shared map[*yaml.Node]*jsonread.Node // anchors; nil while they are read
+	shared map[*yaml.Node]*jsonread.Node // anchors; nil while being read
 }
 
 func (c *converter) node(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
@@ -70,6 +70,7 @@ func (c *converter) node(y *yaml.Node, around string, depth int) (*jsonread.Node
 		return n, nil
 	}
 	if y.Anchor != "" {
+		// An alias to an anchor that is still being read is a cycle.
 		c.shared[y] = nil
 	}
 	n, err := c.fresh(y, around, depth)
@@ -135,7 +136,7 @@ func (c *converter) mapping(y *yaml.Node, around string, depth int) (*jsonread.N
 		merged = append(merged, v)
 		for _, item := range v.Items() {
 			if c.count++; c.count > MaxValues { // the list may be shared
-				return nil, ErrTooMany
+				return nil, ErrTooMany // the list may be shared
 			}
 			merged = append(merged, item.Node)
 		}
@@ -143,7 +144,7 @@ func (c *converter) mapping(y *yaml.Node, around string, depth int) (*jsonread.N
 	return n, c.merge(n, merged)
 }
 
-// merge adds the keys of other maps that a map does not have itself.
+// merge adds the keys of other maps that a map lacks.
 func (c *converter) merge(n *jsonread.Node, from []*jsonread.Node) error {
 	if len(from) == 0 {
 		return nil
@@ -166,7 +167,7 @@ func (c *converter) merge(n *jsonread.Node, from []*jsonread.Node) error {
 	return nil
 }
 
-// anchored reports whether a value, or one in it, may be what an alias stands for.
+// anchored reports whether a value, or one inside it, may be the target of an alias.
 func anchored(y *yaml.Node, depth int) bool {
 	if y.Anchor != "" || depth > MaxDepth {
 		return true

@@ -19,7 +19,7 @@ const (
 	container = "container"
 )
 
-// serveFlags is the command line of serve.
+// serveFlags are the options of serve.
 type serveFlags struct {
 	mode, socket, deno, bwrap, ca  string
 	runs, skills, tmp, state, code string
@@ -35,10 +35,10 @@ type serveFlags struct {
 	warmPython                     int
 }
 
-// shared reports whether this is a pod that shares its proxy with others. It cannot give its slot a user of its own.
+// shared reports whether this pod shares its proxy with others. Such a pod cannot give its slot a separate user.
 func (f serveFlags) shared() bool { return f.authority != "" }
 
-// parseServe reads the command line. The settings are the options' defaults.
+// parseServe parses the command line. The settings are the defaults of the options.
 func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	var f serveFlags
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
@@ -91,7 +91,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 		errs = append(errs, errors.New("--health, --authority and --closed: want the first two, perhaps with the third, "+
 			"with --listen in a container whose proxy is another pod, and only there"))
 	}
-	// An address that does not exist would count as closed.
+	// An invalid address could not be reached and would therefore count as closed.
 	if at, err := netip.ParseAddrPort(f.closed); f.closed != "" && (err != nil || !at.Addr().Is4()) {
 		errs = append(errs, fmt.Errorf("--closed %q: want an IPv4 address with its port", f.closed))
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/network"
 )
 
-// holdNetwork sets up the network namespace, drops NET_ADMIN, and waits. With --check, run as a second process of the
-// container, it verifies that setup instead. With --pod it sets up the namespace of a pod, whose init container it is,
-// and ends.
+// holdNetwork sets up the network namespace, drops NET_ADMIN, and waits. With --check, as a second process of the
+// container, it only verifies the namespace. With --pod it runs as a pod's init container: it sets up the pod's
+// namespace and ends.
 func holdNetwork(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	s, err := settings.Parse(getenv)
 	if err != nil {
@@ -70,8 +70,8 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	return nil
 }
 
-// checkNetwork verifies everything once. Until linger has passed it then checks the interface alone: nothing else can
-// change without a restart of this container.
+// checkNetwork verifies the whole namespace once. Until linger has passed it then checks only the interface. No process
+// without a restart of this container can change the rest.
 func checkNetwork(ctx context.Context, size network.Size, linger time.Duration) error {
 	verified := false
 	return health.Check(ctx, linger, func(context.Context) error {

@@ -5,13 +5,13 @@
 //	               [--code DIR] [--owner FILE] [--servers N] [--server-memory BYTES] [--bridge PATH]
 //	               [--packages DIR] [--programs DIR] [--typescript DIR]
 //	               [--listen ADDR --identity DIR] [--drain TIME] [--health ADDR --authority ADDR [--closed ADDR]]
-//	sandboxd attach --socket SOCKET                   hands its stdio to serve, and exits when serve is done with it
+//	sandboxd attach --socket SOCKET                   passes its stdio to serve, and exits when serve is done with it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
 //	sandboxd hold [--announce FILE]                   sets up and owns the network namespace of the container
 //	sandboxd hold --check [--linger TIME]             exits 0 when that namespace is set up
 //	sandboxd hold --pod [--port N]...                 sets up the namespace of a pod, and ends
 //
-// Options that serve is not given come from SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY, SANDBOX_SERVERS,
+// The defaults of the options are in SANDBOX_SLOTS, SANDBOX_WARM, SANDBOX_MEMORY, SANDBOX_SERVERS,
 // SANDBOX_SERVER_MEMORY, CANARIES and SKILLS_READONLY. TZ and LOG_FORMAT are read too.
 //
 // Directories of serve:
@@ -26,18 +26,23 @@
 //     slot.ServerUID embedded under root, otherwise the user who started it. A missing directory is created that way.
 //
 // In a pod mcp-server connects to --listen, with the certificates in --identity (package internal/mtls). On SIGTERM
-// serve refuses new leases and lets runs end, for as long as --drain says.
+// serve refuses new leases and waits up to --drain for runs to end.
 //
 // In the container serve is process 1: root with SETUID, SETGID and KILL. With --authority its pod shares a proxy with
-// others, and serve is not root: it has one slot, which runs as the same user; it fetches the certificate of the
-// proxy's authority from there, answers the kubelet at --health, and is not ready while it can connect to --closed, an
-// address that no sandbox may reach.
+// other pods, and serve is not root. It then:
 //
-// serve starts itself under other names: "sandboxd enter" (the last step before a program of a slot), "sandboxd stage"
-// (mounts what embedded sandboxes are made of), and, as the user of a slot, "sandboxd reap" (kills processes),
-// "sandboxd wipe" (removes files), "sandboxd share" (makes files readable for their group), "sandboxd unnamed" (adds up
-// the open files that have been removed), "sandboxd usage" (adds up a directory) and "sandboxd written" (adds up what
-// was written to one since a time).
+//   - has one slot, which runs as the same user
+//   - fetches the certificate of the proxy's authority from --authority
+//   - answers the kubelet at --health
+//   - is not ready while it can connect to --closed, an address that no sandbox may reach
+//
+// serve starts itself with other commands:
+//
+//   - "sandboxd enter" is the last step before a program of a slot.
+//   - "sandboxd stage" mounts the files for embedded sandboxes.
+//   - As the user of a slot: "sandboxd reap" kills processes, "sandboxd wipe" removes files, "sandboxd share" makes
+//     files readable for their group, "sandboxd unnamed" adds up open files that were removed, "sandboxd usage" adds up
+//     a directory, and "sandboxd written" adds up the files of a directory that were written since a time.
 package main
 
 import (

@@ -26,7 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
-// remote listens for mcp-server in another pod, once the socket is open. The listener is nil without --listen.
+// remote listens for mcp-server in another pod, after the socket is open. Without --listen, the listener is nil.
 func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 	if f.listen == "" {
 		return nil, nil
@@ -34,15 +34,15 @@ func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 	if f.shared() {
 		return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 	}
-	// The volume in which the owner of the socket made its directory.
+	// The parent of the socket's directory is a volume. The sandbox and mcp-server must be able to enter it.
 	if err := os.Chmod(filepath.Dir(filepath.Dir(f.socket)), 0o755); err != nil { //nolint:gosec // the directory is closed
 		return nil, err
 	}
 	return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 }
 
-// firstGeneration is where the generations of a new pod begin. In a pod that shares its proxy it is the time, because
-// the proxy may have known another pod with the same address.
+// firstGeneration returns the generation before the first one of a new pod. If the pod shares its proxy, that is the
+// time in milliseconds, because the proxy may have known another pod with the same address.
 func firstGeneration(f serveFlags, now time.Time) uint64 {
 	if !f.shared() {
 		return 0
@@ -50,8 +50,8 @@ func firstGeneration(f serveFlags, now time.Time) uint64 {
 	return uint64(now.UnixMilli()) //nolint:gosec // after 1970
 }
 
-// serveHealth serves the kubelet's readiness probe. A probe that runs a command in the container, as in other pods,
-// would be a process of the slot's user.
+// serveHealth serves the kubelet's readiness probe. In other pods the probe runs a command in the container; here that
+// command would be a process of the slot's user.
 func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", address)
 	if err != nil {
@@ -68,6 +68,7 @@ func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) er
 func followAuthority(ctx context.Context, f serveFlags, log *slog.Logger) {
 	client := &http.Client{Timeout: authorityTime, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			// Loaded for each connection, because a Secret can be renewed.
 			id, err := mtls.Load(f.identity)
 			if err != nil {
 				return nil, err
@@ -79,6 +80,7 @@ func followAuthority(ctx context.Context, f serveFlags, log *slog.Logger) {
 	defer tick.Stop()
 	for said := ""; ; {
 		err := fetchAuthority(ctx, client, f)
+		// The same error every two seconds would fill the log.
 		if err != nil && err.Error() != said && ctx.Err() == nil {
 			said = err.Error()
 			log.Warn("the certificate of the proxy's authority cannot be fetched, trying again", "error", said)
@@ -101,7 +103,7 @@ const (
 
 // fetchAuthority fetches the certificate, and writes it if it differs from the file.
 func fetchAuthority(ctx context.Context, client *http.Client, f serveFlags) error {
-	// The scheme is http because the dialer secures the connection.
+	// The scheme is http because the dialer already secures the connection (mutual TLS).
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.authority+"/", nil)
 	if err != nil {
 		return err
@@ -118,15 +120,16 @@ func fetchAuthority(ctx context.Context, client *http.Client, f serveFlags) erro
 	if block, _ := pem.Decode(text); resp.StatusCode != http.StatusOK || block == nil {
 		return fmt.Errorf("the proxy answered %d with %d bytes that are not a certificate", resp.StatusCode, len(text))
 	}
+	// A rewrite with the same content would replace all warm interpreters.
 	if now, err := os.ReadFile(f.ca); err == nil && bytes.Equal(now, text) {
 		return nil
 	}
 	return atomicfile.Write(f.ca, text, 0o644)
 }
 
-// checkClosed returns an error unless the network stops a connection to an address that no sandbox may reach: the API
-// server's, which any other pod can reach. If the connection succeeds, no NetworkPolicy keeps code from any address; if
-// the attempt fails for another reason, it shows nothing.
+// checkClosed returns an error unless the network stops a connection to an address that no sandbox may reach. The
+// address is the API server's, which any other pod can reach. A connection means that no NetworkPolicy restricts code.
+// Any other failure of the attempt proves neither.
 func checkClosed(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, closedTime)
 	defer cancel()
@@ -153,12 +156,13 @@ func stopped(err error) bool {
 		}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// closedTime bounds an attempt to connect to an address that is refused silently.
+// closedTime bounds an attempt to connect to an address whose network drops packets silently.
 const closedTime = 3 * time.Second
 
-// closeVolumes gives a pod's volumes the modes that docker-compose.yml gives Docker's: Kubernetes makes volumes that
-// are writable for all, those in memory with the sticky bit. It needs the groups that the jail has joined. It writes
-// the shipped skills to their volume, where code cannot write: slots share it, and mcp-server does not see it.
+// closeVolumes gives a pod's volumes the modes that Docker's volumes have in docker-compose.yml. Kubernetes makes
+// volumes that all users can write, and in-memory volumes with the sticky bit. closeVolumes needs the groups that the
+// jail has joined. It writes the shipped skills to their volume, in which code cannot write, because slots share that
+// volume and mcp-server does not see it.
 func closeVolumes(f serveFlags) error {
 	var errs []error
 	for _, v := range []struct {
@@ -186,7 +190,7 @@ func closeVolumes(f serveFlags) error {
 	return errors.Join(errs...)
 }
 
-// shipSkills writes the shipped skills to a directory, readable for all who can enter it.
+// shipSkills writes the shipped skills to a directory, readable for all users who can enter it.
 func shipSkills(dir string) error {
 	list, err := skills.Files.ReadDir(".")
 	if err != nil {

@@ -41,13 +41,13 @@ const (
 	maxOutput    = 16 << 20 // bytes printed, both streams together
 	keepFrom     = 4 << 10  // bytes of output above which it is kept in a file
 	maxProcesses = 256      // threads included
-	// maxOfNode replaces maxProcesses where the slots of all pods are the same user of the node, who shares the limit. It
-	// keeps code from exhausting the node's processes.
+	// maxOfNode replaces maxProcesses if the slots of all pods are the same user of the node, because they share the
+	// limit. It keeps code from exhausting the node's processes.
 	maxOfNode    = 8192
 	maxOpenFiles = 1024
 )
 
-// processes is how many processes the user of a slot may have.
+// processes returns the number of processes that the user of a slot may have.
 func (f serveFlags) processes() uint64 {
 	if f.shared() {
 		return maxOfNode
@@ -55,13 +55,13 @@ func (f serveFlags) processes() uint64 {
 	return maxProcesses
 }
 
-// sharedDirs bounds what one run may add to the directories that all runs share.
+// sharedDirs bounds the files that one run may add to the directories shared by all runs.
 func sharedDirs(f serveFlags) []quota.Dir {
 	dirs := []quota.Dir{{Path: f.tmp, Name: jail.TmpDir, Bytes: 128 << 20, Files: 10000, MakeRoom: true}}
 	if !f.skillsReadonly {
 		dirs = append(dirs, quota.Dir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
 	}
-	if f.mode == container { // what private runs write
+	if f.mode == container { // the homes of private runs
 		dirs = append(dirs, quota.Dir{Path: runapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
 	}
 	return dirs
@@ -84,6 +84,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		return err
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
+	// Both programs are asked while Deno is asked below.
 	findingPython, findingCompiler := findPython(ctx, f), findCompiler(ctx, f.typescript, log)
 	denoVersion, err := sandboximage.AskDeno(ctx, f.deno)
 	if err != nil {
@@ -94,7 +95,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if typescript == "" {
 		f.typescript = ""
 	}
-	// A process that outlives its parent becomes our child, so that we can wait for it.
+	// sandboxd becomes the parent of orphans, so that it can wait for them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming the reaper of orphans: %w", err)
 	}
@@ -118,6 +119,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err != nil {
 		return err
 	}
+	// The socket comes after the jail: a client that connects must find the slots cleared.
 	socket, err := endpoint.Listen(f.socket, owner)
 	if err != nil {
 		return errors.Join(err, j.Close())
@@ -158,7 +160,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		go func() { served <- server.Serve(far, nil) }()
 	}
 	if f.health != "" {
-		// Until this process ends: after SIGTERM runs may continue.
+		// The health server runs until this process ends, because runs may continue after SIGTERM.
 		go func() { served <- serveHealth(context.WithoutCancel(ctx), f.health, sandbox) }()
 		go followAuthority(ctx, f, log)
 	}
@@ -174,12 +176,15 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	select {
 	case err = <-served:
 	case <-ctx.Done():
+		// ctx has ended, but runs may take until --drain.
 		last, stop := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
 		p.Drain(last)
 		stop()
+	// Without a network every run would fail, so end and be restarted.
 	case err = <-lost:
 	}
 	err = errors.Join(err, shutdown(p, server, j, log))
+	// The engine restarts this container only once, so it must not exit before the new namespace exists.
 	if errors.Is(err, network.ErrLost) && f.owner != "" {
 		log.Error("waiting for sandbox-net to come back", "error", err)
 		network.AwaitSuccessor(ctx, f.owner)
@@ -195,14 +200,14 @@ func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger
 	closed := p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	// Other errors are of the socket, whose file a container leaves to the next start: here it may not remove it.
+	// Other errors come from removing the socket's file. A container may not remove it, and the next start replaces it.
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
 		log.Warn("responses in flight were cut off", "error", err)
 	}
 	return errors.Join(closed, j.Close())
 }
 
-// newJail prepares the jail of the mode, and returns with it the uid that owns the socket.
+// newJail prepares the jail of the mode, and returns it with the uid that owns the socket.
 func newJail(f serveFlags, python *python.Interpreter, getenv func(string) string) (jail.Jail, int, error) {
 	limits := jail.Limits{
 		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
@@ -252,7 +257,7 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 	return j, dirOwner(f.socket), err
 }
 
-// dirOwner is the owner of the socket's directory, which the supervisor gave to mcp-server's user.
+// dirOwner returns the owner of the socket's directory. The supervisor gave the directory to mcp-server's user.
 func dirOwner(socket string) int {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Dir(socket), &st); err != nil {
@@ -261,8 +266,8 @@ func dirOwner(socket string) int {
 	return int(st.Uid)
 }
 
-// findCompiler starts to ask TypeScript's compiler for its version, and returns a function that waits for the answer,
-// which is empty if there is no compiler.
+// findCompiler asks the TypeScript compiler for its version in the background. The returned function waits for the
+// version, which is empty if there is no compiler.
 func findCompiler(ctx context.Context, dir string, log *slog.Logger) func() string {
 	if dir == "" {
 		return func() string { return "" }
@@ -295,14 +300,14 @@ func askCompiler(ctx context.Context, path string) (string, error) {
 	return version, nil
 }
 
-// How a user adds packages, as a model is told.
+// Texts for a model: how a user adds packages.
 const (
 	addToEnvironment = "make a virtual environment, install them there with pip, and set PYTHON_PATH to its python3"
 	addToImage       = "name packages of Debian in .env, e.g. SANDBOX_PYTHON_PACKAGES=python3-pandas, and run rebuild.sh"
 )
 
-// findPython starts to look for Python, and returns a function that waits for the result: the interpreter, or nil, and
-// what clients are told about it.
+// findPython looks for Python in the background. The returned function waits for the interpreter, or nil, and for the
+// description that clients receive.
 func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, runapi.Python) {
 	if len(f.pythons) == 0 {
 		return func() (*python.Interpreter, runapi.Python) {

@@ -22,7 +22,7 @@ const (
 	maxServerFileSize  = 128 << 20
 )
 
-// jailServers says what the slots of MCP servers are made of.
+// jailServers returns the configuration of the slots of MCP servers.
 func jailServers(f serveFlags) jail.Servers {
 	return jail.Servers{
 		Slots: f.servers, Bridge: present(f.bridge), Packages: f.packages, Programs: present(f.programs),
@@ -33,8 +33,8 @@ func jailServers(f serveFlags) jail.Servers {
 	}
 }
 
-// closeSkills closes the skills of the container to all but the group of the slots for runs: MCP servers are not in it.
-// The volume may be of a version that left them open. Where it is read-only, mcp-server's image has closed it.
+// closeSkills closes the container's skills to all users outside the group of the slots for runs. MCP servers are not
+// in that group. An older version may have left the volume open. If it is read-only, mcp-server's image closes it.
 func closeSkills(dir string) error {
 	err := os.Chmod(dir, 0o770|os.ModeSetgid)
 	if errors.Is(err, unix.EROFS) {
@@ -43,7 +43,7 @@ func closeSkills(dir string) error {
 	return err
 }
 
-// present is the path if there is something, else "".
+// present returns the path if a file exists there, else "".
 func present(path string) string {
 	if _, err := os.Stat(path); err != nil {
 		return ""
@@ -51,8 +51,8 @@ func present(path string) string {
 	return path
 }
 
-// serverSlots prepares the folder of packages and says what the pool needs to know. Without the bridge there are no
-// servers, and everything else works.
+// serverSlots prepares the folder of packages and returns the pool's configuration for servers. If the bridge is
+// missing, only MCP servers are unavailable.
 func serverSlots(f serveFlags) (pool.Servers, error) {
 	s := pool.Servers{
 		Slots: f.servers, Memory: f.serverMemory, Watch: watchServer(f), Installing: jailServers(f).Installing,
@@ -71,7 +71,7 @@ func serverSlots(f serveFlags) (pool.Servers, error) {
 	return s, err
 }
 
-// watchServer bounds what a server writes to its home, and what an installation writes to its folder.
+// watchServer bounds the bytes that a server writes to its home, and the files that an installation writes.
 func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason, string) {
 	installing := jailServers(f).Installing
 	return func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string) {
@@ -81,6 +81,7 @@ func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason,
 		if !installs {
 			return "", ""
 		}
+		// Seal would reject a larger package, but only after it has filled the disk.
 		if c := quota.Tree(installing(id), packages.MaxFiles); c.Bytes > packages.MaxBytes || c.Files > packages.MaxFiles ||
 			c.Hidden {
 			return runapi.OutputLimit, fmt.Sprintf("The package with its dependencies has more than %d MiB or %d files.",

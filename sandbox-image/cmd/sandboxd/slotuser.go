@@ -17,6 +17,7 @@ import (
 
 // reap kills every other process of this process's user.
 func reap() error {
+	// kill(-1) as root would kill every process of the container (kill(2)).
 	if os.Getuid() == 0 {
 		return errors.New("reap: not as root")
 	}
@@ -26,8 +27,7 @@ func reap() error {
 	return nil
 }
 
-// unnamed prints how many bytes this process's user holds in files of a file system that are open but have been
-// removed.
+// unnamed prints the bytes of removed files of a device that this process's user still has open.
 func unnamed(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("unnamed: want the number of a device")
@@ -44,8 +44,8 @@ func unnamed(args []string, stdout io.Writer) error {
 	return err
 }
 
-// usage prints how many bytes a directory of this process's user holds, with the files of its file system that the user
-// has open but that have been removed.
+// usage prints the bytes in a directory of this process's user, plus those of removed files on its file system that the
+// user still has open.
 func usage(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: want a directory")
@@ -66,8 +66,8 @@ func usage(args []string, stdout io.Writer) error {
 	return err
 }
 
-// written prints as JSON what this process's user has written to a directory since a time, in nanoseconds since 1970,
-// counting no more files than needed.
+// written prints as JSON the files that this process's user has written to a directory since a time. The time is in
+// nanoseconds since 1970. written stops counting after the given number of files.
 func written(args []string, stdout io.Writer) error {
 	if os.Getuid() == 0 || len(args) != 3 {
 		return errors.New("written: want a directory, a time and a number, and not as root")
@@ -83,15 +83,16 @@ func written(args []string, stdout io.Writer) error {
 	return json.NewEncoder(stdout).Encode(quota.Written(args[0], time.Unix(0, since), enough))
 }
 
-// maxHomeFiles is how many files of a home are counted.
+// maxHomeFiles bounds the files that usage counts.
 const maxHomeFiles = 100_000
 
-// share lets this process's group read a directory with all that is in it, whatever modes a package gave its files.
-// Links are left alone.
+// share lets this process's group read a directory and everything in it. It ignores the modes that a package gave its
+// files, and skips links.
 func share(args []string) error {
 	if os.Getuid() == 0 || len(args) != 1 {
 		return errors.New("share: want a directory, and not as root")
 	}
+	// The package may hold links. A Root does not follow them out.
 	root, err := os.OpenRoot(args[0])
 	if err != nil {
 		return err
@@ -101,13 +102,13 @@ func share(args []string) error {
 		switch {
 		case err != nil:
 			return err
-		case path == ".": // sandboxd's own
+		case path == ".": // this folder belongs to sandboxd
 			return nil
 		case d.IsDir():
-			return root.Chmod(path, 0o770) // in time: WalkDir calls this before it reads the directory
+			return root.Chmod(path, 0o770) // early enough: WalkDir calls this before it reads the directory
 		case d.Type().IsRegular():
 			info, err := d.Info()
-			if err != nil || info.Mode().Perm()&0o040 != 0 { // the lock file of an earlier installation is sandboxd's
+			if err != nil || info.Mode().Perm()&0o040 != 0 { // an earlier installation's lock file belongs to sandboxd
 				return err
 			}
 			return root.Chmod(path, info.Mode().Perm()|0o040)
@@ -117,17 +118,18 @@ func share(args []string) error {
 }
 
 // wipe empties the directory args[1] below args[0] as this process's user, including directories that the user has made
-// unreadable. Links are not followed out of args[0].
+// unreadable. It does not follow links out of args[0].
 func wipe(args []string) error {
 	if os.Getuid() == 0 || len(args) != 2 {
 		return errors.New("wipe: want a directory and one below it, and not as root")
 	}
+	// The folder may hold links that code made. A Root does not follow them out.
 	above, err := os.OpenRoot(args[0])
 	if err != nil {
 		return err
 	}
 	defer above.Close()
-	_ = above.Chmod(args[1], 0o700) // fails when it is another user's, which is not a reason to stop
+	_ = above.Chmod(args[1], 0o700) // fails if it belongs to another user, which is harmless
 	root, err := above.OpenRoot(args[1])
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func wipe(args []string) error {
 	defer root.Close()
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && path != "." {
-			_ = root.Chmod(path, 0o700) // in time: WalkDir calls this before it reads the directory
+			_ = root.Chmod(path, 0o700) // early enough: WalkDir calls this before it reads the directory
 		}
 		return nil
 	})

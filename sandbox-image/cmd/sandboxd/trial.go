@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// trialTime bounds a trial, trialPause is the pause before the next one.
+	// trialTime bounds a trial. trialPause is the pause before the next one.
 	trialTime  = 20 * time.Second
 	trialPause = time.Second
-	// watchPause is the time between two checks that what must be closed still is.
+	// watchPause is the time between two checks that a closed address still is closed.
 	watchPause = 30 * time.Second
 )
 
-// trialHost is the host of MCP servers' tools, which the proxy answers itself whatever APIs there are.
+// trialHost is the host of MCP servers' tools, which the proxy answers itself, independently of the APIs.
 const trialHost = "mcp.codeforge.internal"
 
-// trialCode does what fetch() does first: it resolves a name by the system's configuration. Nothing leaves: the slots'
-// filter refuses the port, or the proxy closes connections to it from a slot without a run.
+// trialCode does the first step of fetch(): it resolves a name by the system's configuration. No request leaves the
+// sandbox: the slots' filter refuses the port, or the proxy closes connections from a slot without a run.
 const trialCode = `try {
   (await Deno.connect({ hostname: "` + trialHost + `", port: Number(Deno.args[0]) })).close();
   console.log("resolved");
@@ -40,12 +40,12 @@ const trialCode = `try {
   console.log(said);
 }`
 
-// tried is a pool that is not ready until a trial has passed. Even if everything else is in order, code may reach no
-// host, for example because the container's resolv.conf cannot be read.
+// tried is a pool that is not ready before a trial has passed. Even if all other checks pass, code may reach no host,
+// for example because the container's resolv.conf is unreadable.
 type tried struct {
 	*pool.Pool
 	deno    string
-	port    string // to connect to
+	port    string // the port for the connection
 	servers bool   // there are slots for MCP servers
 	closed  string // an address that no sandbox may reach, or empty
 	log     *slog.Logger
@@ -72,7 +72,7 @@ func (t *tried) Health() runapi.Health {
 	return h
 }
 
-// run tries until a trial passes or ctx ends.
+// run repeats the trial until it passes or ctx ends.
 func (t *tried) run(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
@@ -86,6 +86,7 @@ func (t *tried) run(ctx context.Context) {
 			t.watch(ctx)
 			continue
 		}
+		// The same error every second would fill the log.
 		if text := err.Error(); text != said && ctx.Err() == nil {
 			t.setProblem(text)
 			t.log.Warn("the sandbox is not ready, trying again", "error", text)
@@ -98,7 +99,7 @@ func (t *tried) run(ctx context.Context) {
 	}
 }
 
-// watch waits until the address that must be closed is open, or ctx ends.
+// watch waits until the closed address is open, or ctx ends.
 func (t *tried) watch(ctx context.Context) {
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()
@@ -116,8 +117,8 @@ func (t *tried) watch(ctx context.Context) {
 }
 
 // try runs trialCode as the user of a free slot, with that slot's network, but not as a run. It prefers a slot for MCP
-// servers, where nothing else starts meanwhile. Without one it takes a slot for runs, once the interpreter there has
-// started.
+// servers, in which no interpreter starts at the same time. Without such a slot it takes a slot for runs, after the
+// slot's interpreter has started.
 func (t *tried) try(ctx context.Context) error {
 	if t.closed != "" {
 		if err := checkClosed(ctx, t.closed); err != nil {
@@ -132,7 +133,7 @@ func (t *tried) try(ctx context.Context) error {
 	}
 	defer func() { _ = t.Release(lease.Generation) }()
 	if !t.servers {
-		// While it starts, the slot's interpreter must be the only process of the slot's user.
+		// While an interpreter starts, Check requires that it is the only process of the slot's user.
 		if err := t.AwaitUp(ctx, lease.Generation); err != nil {
 			return fmt.Errorf("checking whether code can resolve names: %w", err)
 		}

@@ -1,6 +1,6 @@
-// Package attach turns a process's standard input and output into one byte stream to sandboxd. A long-lived docker exec
-// runs it. No bytes are copied: the process passes its two pipes to sandboxd over the socket, and exits when sandboxd
-// is done with them. When the input ends, or the process exits, sandboxd ends the runs of the connection.
+// Package attach turns a process's standard input and output into one byte stream to sandboxd. It runs in a long-lived
+// docker exec. It copies no bytes: the process passes its two pipes to sandboxd over the socket, and exits when
+// sandboxd is done with them. If the input ends, or the process exits, sandboxd ends the runs of the connection.
 package attach
 
 import (
@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bytes sent over the socket beside the pipes. No protocol spoken on it begins with a zero byte, so the first one tells
-// whether pipes follow.
+// Bytes sent over the socket besides the pipes. No protocol on the socket begins with a zero byte, so the first byte
+// shows whether pipes follow.
 const (
 	passPipes = 0 // to sandboxd, with the pipes attached
 	inputEnd  = 1 // from sandboxd: the input has ended
 )
 
-// PassPipes passes two pipes to sandboxd and waits until it is done with them. The end of the input is not an error; a
-// connection closed by sandboxd is.
+// PassPipes passes two pipes to sandboxd and waits until sandboxd is done with them. The end of the input is not an
+// error. If sandboxd closes the connection, PassPipes returns an error.
 func PassPipes(conn *net.UnixConn, in, out *os.File) error {
 	defer conn.Close()
 	if !isPipe(in) || !isPipe(out) {
@@ -45,7 +45,7 @@ func PassPipes(conn *net.UnixConn, in, out *os.File) error {
 	return nil
 }
 
-// errNoPipes refuses terminals and files: other processes use them, and reading here would take their input away.
+// errNoPipes refuses terminals and files: other processes use them, and sandboxd would read their input.
 var errNoPipes = errors.New("attach: standard input and output must be pipes")
 
 func isPipe(f *os.File) bool {
@@ -70,7 +70,7 @@ func withDescriptors(a, b *os.File, f func(a, b int) []byte) (result []byte, err
 	return result, errors.Join(err, inner)
 }
 
-// Listener accepts connections that may begin by passing two pipes. Such a connection reads and writes the pipes.
+// Listener accepts connections that may begin by passing two pipes. Such a connection then reads and writes the pipes.
 type Listener struct{ net.Listener }
 
 // Accept implements net.Listener. It does not wait for the first byte.
@@ -93,8 +93,8 @@ type stream struct {
 
 	open  sync.Once
 	fail  error
-	first []byte   // the first byte, when no pipes came with it
-	in    *os.File // nil: read and write the connection itself
+	first []byte   // the first byte, if no pipes came with it
+	in    *os.File // nil: read and write the connection
 	out   *os.File
 
 	mu        sync.Mutex
@@ -116,6 +116,7 @@ func (s *stream) receive() {
 		return
 	}
 	files, err := received(oob[:oobn])
+	// A truncated message means that the kernel closed descriptors that did not fit (recvmsg(2)).
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {
 		err = errors.New("attach: too many descriptors")
 	}
@@ -126,6 +127,7 @@ func (s *stream) receive() {
 	if err == nil && (b[0] != passPipes || len(files) != 2) {
 		err = errors.New("attach: want two pipes")
 	}
+	// A file or terminal instead of a pipe would block sandboxd's reads.
 	for _, f := range files {
 		if err == nil && !isPipe(f) {
 			err = errNoPipes
@@ -171,13 +173,14 @@ func (s *stream) adopt(in, out *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.in, s.out = in, out
+	// Close may have run while receive waited. It did not know the pipes.
 	if s.closed {
 		_, _ = in.Close(), out.Close()
 		return
 	}
 	_ = in.SetReadDeadline(s.readUntil)
 	_ = s.UnixConn.SetDeadline(time.Time{})
-	go func() { // the process that passed them sends nothing more; the read returns when it exits
+	go func() { // the sender sends no more bytes; the read returns when it exits
 		_, _ = io.Copy(io.Discard, s.UnixConn)
 		_ = s.Close()
 	}()

@@ -1,5 +1,7 @@
-// Package endpoint is the unix socket on which sandboxd takes requests to run code. Whoever can connect can run code,
-// so the socket is in a directory that only its owner can enter, and the kernel names the user of each connection.
+// Package endpoint is the unix socket on which sandboxd takes requests to run code.
+//
+// Threat: every user who can connect can run code. So the socket is in a directory that only its owner can enter, and
+// the kernel names the user of each connection.
 package endpoint
 
 import (
@@ -19,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
-// Listen opens the socket as a file of the owner. Its directory must belong to the owner and have mode 0700; a missing
-// one is created that way. A stale socket is replaced, one that a process still listens on is not.
+// Listen opens the socket as a file of owner, a uid. Its directory must belong to owner and have mode 0700. Listen
+// creates a missing directory in that way. It replaces a stale socket, but not one on which a process still listens.
 func Listen(path string, owner int) (net.Listener, error) {
 	var l net.Listener
 	err := asFileUser(owner, func() error {
@@ -41,8 +43,8 @@ func Listen(path string, owner int) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects to the socket with the file system uid of its directory's owner: the healthcheck is root without the
-// capability to enter the directories of others.
+// Dial connects to the socket with the file system uid of its directory's owner. The healthcheck needs that: it is root
+// without the capability to enter the directories of other users.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Dir(path), &st); err != nil {
@@ -61,9 +63,10 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, err
 }
 
-// closedDir verifies that the directory belongs to the owner and is closed to everybody else.
+// closedDir verifies that the directory belongs to the owner and is closed to all other users.
 func closedDir(dir string, owner int) error {
 	var st unix.Stat_t
+	// Lstat: a link could lead to a directory of another user.
 	if err := unix.Lstat(dir, &st); err != nil {
 		return &fs.PathError{Op: "lstat", Path: dir, Err: err}
 	}
@@ -74,7 +77,7 @@ func closedDir(dir string, owner int) error {
 	return nil
 }
 
-// asFileUser calls f with the file system uid of a user, on a thread of its own.
+// asFileUser calls f with the file system uid of a user, on a separate thread.
 func asFileUser(uid int, f func() error) error {
 	if uid == os.Geteuid() {
 		return f()
@@ -82,7 +85,7 @@ func asFileUser(uid int, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// setfsuid returns the previous uid and no error, so a second call tells whether the first one worked.
+		// setfsuid returns the previous uid and no error, so only a second call shows whether the first one worked.
 		_, _ = unix.SetfsuidRetUid(uid)
 		if now, _ := unix.SetfsuidRetUid(uid); now != uid {
 			result <- fmt.Errorf("becoming user %d for files: not permitted", uid)
@@ -93,7 +96,7 @@ func asFileUser(uid int, f func() error) error {
 	return <-result
 }
 
-// Peers returns a check of connections: the peer's process must run as one of the users.
+// Peers returns a check for connections: the peer's process must run as one of the users.
 func Peers(uids ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		uid, err := unixsocket.PeerUID(c)

@@ -16,19 +16,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 
-// oomScore makes the kernel's OOM killer choose code before any other process.
+// oomScore makes the kernel's OOM killer choose code before all other processes.
 const oomScore = "1000"
 
-// pendingSignals bounds a user's queued signals and POSIX timers: kernel memory that is charged to no process.
+// pendingSignals bounds a user's queued signals and POSIX timers, kernel memory that is charged to no process.
 const pendingSignals = 256
 
-// umask hides the files that code writes from everybody outside the slots' group.
+// umask hides files that code writes from users outside the slots' group.
 const umask = 0o007
 
-// Exec carries out the plan and does not return when it succeeds. Call it in a process that does nothing else and exits
-// on an error.
+// Exec carries out the plan and, on success, does not return. Call it in a process that does nothing else and that
+// exits on an error.
 func (p Plan) Exec() error {
-	runtime.LockOSThread() // never unlocked: exec makes this thread the process
+	runtime.LockOSThread() // never unlocked: exec turns this thread into the process
 	parent := os.Getppid()
 	//defence:netns
 	if p.NetNS >= 0 {
@@ -37,13 +37,14 @@ func (p Plan) Exec() error {
 		}
 	}
 	if p.MountNS != 0 {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads share their root directory, and setns changes it
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // setns requires it: threads share a root directory
 			return fmt.Errorf("leaving the shared root directory: %w", err)
 		}
 		if err := unix.Setns(p.MountNS, unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("entering the mount namespace: %w", err)
 		}
 	}
+	// The score is set before become, which gives up the privileges.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0); err != nil {
 		return fmt.Errorf("setting oom_score_adj: %w", err)
 	}
@@ -51,10 +52,11 @@ func (p Plan) Exec() error {
 		return err
 	}
 	syscall.Umask(umask)
-	signal.Ignore(syscall.SIGXFSZ) // so that a write beyond the file size limit fails with EFBIG, which code can handle
+	signal.Ignore(syscall.SIGXFSZ) // a write beyond the size limit then fails with EFBIG, which code can handle
 	if err := p.become(); err != nil {
 		return err
 	}
+	// If sandboxd ended before PR_SET_PDEATHSIG, no signal comes and the program would outlive it.
 	if os.Getppid() != parent {
 		return errors.New("sandboxd has ended")
 	}
@@ -90,24 +92,27 @@ func (p Plan) limits() error {
 	return setLimit(unix.RLIMIT_SIGPENDING, pendingSignals)
 }
 
-// setLimit sets both limits. syscall.Setrlimit, not unix.Setrlimit, so that the Go runtime does not put its own
-// original open-files limit back at exec.
+// setLimit sets the soft and the hard limit. It calls syscall.Setrlimit, because after unix.Setrlimit the Go runtime
+// would restore its original limit of open files at exec.
 func setLimit(resource int, value uint64) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(resource, &now); err != nil {
 		return err
 	}
+	// Without CAP_SYS_RESOURCE a hard limit cannot be raised (setrlimit(2)).
 	value = min(value, now.Max)
 	return syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value})
 }
 
 // become changes the user and groups, drops every capability, and makes the process die with its parent.
 func (p Plan) become() error {
+	// Dropping capabilities from the bounding set needs CAP_SETPCAP, which the change of user takes away.
 	if p.NoNewPrivs {
 		if err := privilege.DropBounding(); err != nil {
 			return err
 		}
 	}
+	// Groups come first: after Setresuid the process may not change them.
 	if p.GID != 0 {
 		if err := setGroups(p.GID, p.Groups); err != nil {
 			return fmt.Errorf("setting groups: %w", err)
@@ -129,15 +134,15 @@ func (p Plan) become() error {
 			return fmt.Errorf("setting no_new_privs: %w", err)
 		}
 	}
-	// Changing the user cleared the signal that the parent had set.
+	// Changing the user cleared the signal that sandboxd had set (prctl(2), PR_SET_PDEATHSIG).
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("setting the parent death signal: %w", err)
 	}
 	return nil
 }
 
-// setGroups sets the supplementary groups of a process whose primary group becomes gid. A process that has exactly
-// these groups already needs no capability.
+// setGroups sets the supplementary groups of a process whose primary group becomes gid. A process that already has
+// exactly these groups needs no capability.
 func setGroups(gid int, groups []int) error {
 	now, err := syscall.Getgroups()
 	if err != nil {
@@ -150,8 +155,9 @@ func setGroups(gid int, groups []int) error {
 	return syscall.Setgroups(groups)
 }
 
-// exec closes all descriptors but those kept, restricts reads, loads the seccomp filter, and execs.
+// exec closes all descriptors except those in Keep, restricts file access, loads the seccomp filter, and execs.
 func (p Plan) exec() error {
+	// The filter is built before the gate, so that the start takes less time.
 	if err := closeOthers(p.Keep); err != nil {
 		return err
 	}
@@ -181,7 +187,7 @@ func (p Plan) exec() error {
 	return nil
 }
 
-// closeOthers marks every descriptor but stdio and those kept to be closed by exec.
+// closeOthers makes exec close all descriptors except stdio and those in keep.
 func closeOthers(keep []int) error {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
@@ -194,7 +200,7 @@ func closeOthers(keep []int) error {
 	return nil
 }
 
-// await blocks until a byte arrives.
+// await blocks until it can read a byte from the gate.
 func await(gate int) error {
 	var b [1]byte
 	for {
@@ -211,7 +217,7 @@ func await(gate int) error {
 	}
 }
 
-// loadFilter installs the encoded filter on this thread; no_new_privs is set.
+// loadFilter installs the encoded filter on this thread. no_new_privs must be set (seccomp(2)).
 func loadFilter(code []byte) error {
 	//nolint:gosec // seccomp(2) takes pointers
 	prog := unix.SockFprog{Len: uint16(len(code) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&code[0]))}

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reads are the Landlock rights that the ruleset grants path by path. For a file only readFile applies.
+// reads are the Landlock rights that the ruleset grants for each path. For a file only readFile applies.
 const (
 	readFile = unix.LANDLOCK_ACCESS_FS_READ_FILE
 	reads    = readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
 )
 
-// CanRestrictReads reports whether the kernel can keep a program from reading files: it has Landlock (since 5.13), and
-// Landlock is enabled.
+// CanRestrictReads reports whether the kernel can keep a program from reading files. It needs Landlock (Linux 5.13),
+// and Landlock must be enabled.
 func CanRestrictReads() bool { return landlockVersion() >= 1 }
 
-// landlockVersion is the version of the kernel's Landlock, 0 if there is none.
+// landlockVersion returns the version of the kernel's Landlock, 0 if the kernel has none.
 func landlockVersion() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -27,11 +27,11 @@ func landlockVersion() int {
 	return int(version)
 }
 
-// CanMoveFiles reports whether a program whose reads are restricted can move and link files from one directory to
-// another: the first version of Landlock refuses that.
+// CanMoveFiles reports whether a program with restricted reads can move and link files between directories. The first
+// version of Landlock refuses that.
 func CanMoveFiles() bool { return landlockVersion() != 1 }
 
-// refer is the right to move and link files from one directory to another, where Landlock knows it.
+// refer is the right to move and link files between directories, or 0 if Landlock does not know it (before version 2).
 func refer() uint64 {
 	if landlockVersion() < 2 {
 		return 0
@@ -39,9 +39,10 @@ func refer() uint64 {
 	return unix.LANDLOCK_ACCESS_FS_REFER
 }
 
-// writeFile are the rights to change a file, as far as the kernel's Landlock knows them. writes adds those to change a
-// directory.
+// writeFile returns the rights to change a file, as far as the kernel's Landlock knows them. writes also has the rights
+// to change a directory.
 func writeFile() uint64 {
+	// LANDLOCK_ACCESS_FS_TRUNCATE exists since version 3; an older kernel rejects a ruleset with an unknown right.
 	if landlockVersion() < 3 {
 		return unix.LANDLOCK_ACCESS_FS_WRITE_FILE
 	}
@@ -55,9 +56,9 @@ func writes() uint64 {
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM
 }
 
-// restrictFiles lets this thread, and the program that it execs, read and list only the paths of read and everything
-// below them. If write has paths, it can change only these and everything below them, and a kernel without Landlock is
-// an error; otherwise Landlock is optional. Without any paths restrictFiles does nothing.
+// restrictFiles limits this thread, and the program that it execs, to reading and listing the paths of read and
+// everything below them. If write has paths, the thread can change only those and everything below them, and a kernel
+// without Landlock is an error. Otherwise Landlock is optional. Without any paths restrictFiles does nothing.
 func restrictFiles(read, write []string) error {
 	switch {
 	//defence:host-files permits
@@ -69,9 +70,9 @@ func restrictFiles(read, write []string) error {
 		return nil
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads | refer()}
-	// The struct's size in Landlock's first version, so that older kernels accept it.
+	// Older kernels accept only the struct's size in Landlock's first version.
 	size := unsafe.Sizeof(attr.Handled_access_fs)
-	if landlockVersion() >= scopes { // else it could stop what sandboxd starts as its user
+	if landlockVersion() >= scopes { // otherwise code could stop programs that sandboxd starts as its user
 		attr.Scoped, size = unix.LANDLOCK_SCOPE_SIGNAL, unsafe.Sizeof(attr)
 	}
 	if len(write) > 0 {
@@ -102,8 +103,8 @@ func restrictFiles(read, write []string) error {
 // scopes is the first version of Landlock that restricts signals.
 const scopes = 6
 
-// allow adds a path to a ruleset, with rights for a directory and everything below it, or for a file. A missing path is
-// skipped.
+// allow adds a path to a ruleset. below are the rights for a directory and everything below it, file those for a file.
+// A missing path is skipped.
 func allow(ruleset int, path string, below, file uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -118,6 +119,7 @@ func allow(ruleset int, path string, below, file uint64) error {
 		return err
 	}
 	rule := unix.LandlockPathBeneathAttr{Allowed_access: below, Parent_fd: int32(fd)}
+	// The kernel rejects rights of directories for a file.
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rule.Allowed_access = file
 	}

@@ -1,7 +1,6 @@
-// Package enter is the last step before a program of a slot: it gives this process the namespaces, identity and limits
-// of the program, and execs it. It runs as a process of its own ("sandboxd enter"), so that sandboxd itself never
-// changes: no thread of it calls setns, and a step that fails ends the process instead of starting code with less
-// protection.
+// Package enter is the last step before a program of a slot. It gives this process the namespaces, identity and limits
+// of the program, and execs the program. It runs in a separate process ("sandboxd enter"), so that sandboxd never
+// changes: no thread of sandboxd calls setns. A failed step ends the process; code never starts with less protection.
 package enter
 
 import (
@@ -12,43 +11,43 @@ import (
 	"strconv"
 )
 
-// NoNetNS is written instead of a descriptor when the process keeps its network namespace.
+// NoNetNS replaces the descriptor if the process keeps its network namespace.
 const NoNetNS = "-"
 
-// Plan says what the process becomes and which program it then execs. A zero field changes nothing.
+// Plan describes the process and the program that it execs. A zero field changes nothing.
 type Plan struct {
 	// NetNS is the descriptor of the network namespace to enter, or -1.
 	NetNS int
-	// UID and GID to become; 0: stay. Groups are the supplementary groups.
+	// UID and GID are the new user and group; 0 keeps the current one. Groups are the supplementary groups.
 	UID, GID int
 	Groups   []int
-	// MountNS, when not 0, is the descriptor of the mount namespace to enter (see Stage).
+	// MountNS, if not 0, is the descriptor of the mount namespace to enter (see Stage).
 	MountNS int
-	// Filter loads the seccomp filter. Forks lets the program start processes under it.
+	// Filter loads the seccomp filter. Forks lets the program start processes under the filter.
 	Filter, Forks bool
-	// Read, when not empty, lists files and directories. Where the kernel has Landlock, nothing outside of them can be
-	// opened for reading or listed. Missing paths are skipped. It needs NoNewPrivs.
+	// Read, if not empty, lists files and directories. If the kernel has Landlock, the program can read and list only
+	// these. Missing paths are skipped. Read needs NoNewPrivs.
 	Read []string
-	// Write, when not empty, lists files and directories as Read does. Nothing else can be changed and, where Landlock
-	// restricts signals, no process but the program's own can be signalled. Without Landlock the plan fails: Write is for
-	// a program that runs as sandboxd's own user.
+	// Write, if not empty, lists files and directories as Read does. The program can change only these. If Landlock
+	// restricts signals, the program can signal only its own processes. Without Landlock the plan fails, because Write is
+	// for a program that runs as sandboxd's user.
 	Write []string
-	// Resource limits (setrlimit(2)); 0: unchanged. Core files are always off.
+	// Resource limits (setrlimit(2)); 0 keeps the current one. Core files are always off.
 	Processes, FileSize, OpenFiles uint64
-	// Gate, when not 0, is a descriptor to read one byte from before the exec. By then everything is done but
-	// restricting reads and loading the filter, under which a Go program could not wait.
+	// Gate, if not 0, is a descriptor: the process reads one byte from it before the exec. Before that, all steps are done
+	// except restricting files and loading the filter, because a Go program cannot wait under the filter.
 	Gate int
-	// NoNewPrivs sets no_new_privs, and drops every capability.
+	// NoNewPrivs sets no_new_privs and drops every capability.
 	NoNewPrivs bool
 	// Keep lists the descriptors that the program inherits besides 0, 1 and 2.
 	Keep []int
 	// Dir is the working directory.
 	Dir string
-	// Argv is the program and its arguments; Env its whole environment.
+	// Argv is the program and its arguments, Env its whole environment.
 	Argv, Env []string
 }
 
-// Args is the command line of "sandboxd enter" for the plan.
+// Args returns the command line of "sandboxd enter" for the plan.
 func (p Plan) Args() []string {
 	args := []string{"enter"}
 	num := func(name string, v int) {
@@ -97,7 +96,7 @@ func (p Plan) Args() []string {
 	return append(append(args, fd, "--"), p.Argv...)
 }
 
-// Parse is the inverse of Args, for the arguments after "enter".
+// Parse is the inverse of Args. args are the arguments after "enter".
 func Parse(args []string) (Plan, error) {
 	p := Plan{NetNS: -1}
 	fs := flag.NewFlagSet("enter", flag.ContinueOnError)

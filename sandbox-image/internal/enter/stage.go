@@ -15,24 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StageDir is where staged sources are mounted. /tmp exists on every machine, and the mount hides its content in the
-// stage's mount namespace only.
+// StageDir is the folder in which sources are staged. Every machine has /tmp, and the mount hides its content only in
+// the stage's mount namespace.
 const StageDir = "/tmp"
 
 // Bind is one staged source.
 type Bind struct{ Name, Source string }
 
-// Stage moves this process into a new mount namespace in which every source is mounted at StageDir/<name>. Through it
-// bubblewrap, which has no privilege by then, reaches files in directories that are closed to the slots. The namespace
-// lives as long as a descriptor of it is open. Every source is opened before StageDir is covered, so that sources below
-// it are found. Call it on a locked thread of a process that does nothing else.
+// Stage moves this process into a new mount namespace in which every source is mounted at StageDir/<name>. Through the
+// namespace bubblewrap, by then without privileges, reaches files in directories that are closed to the slots. The
+// namespace lives as long as one of its descriptors is open. Call Stage on a locked thread of a process that does
+// nothing else.
 func Stage(binds []Bind) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
 	}
+	// Without this, the mounts below would appear on the host (mount_namespaces(7), shared subtrees).
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
+	// All sources are opened before StageDir is covered, because some may lie below it.
 	fds := make([]int, len(binds))
 	for i, b := range binds {
 		fd, err := unix.Open(b.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -69,7 +71,7 @@ func bind(fd int, path string) error {
 	return unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), path, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// NewStage starts a process ("sandboxd stage") that makes a stage, and returns the descriptor of its mount namespace.
+// NewStage starts "sandboxd stage", which makes a stage, and returns the descriptor of its mount namespace.
 func NewStage(binds []Bind) (*os.File, error) {
 	args := []string{"stage"}
 	for _, b := range binds {
@@ -91,12 +93,14 @@ func NewStage(binds []Bind) (*os.File, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting sandboxd stage: %w", err)
 	}
+	// The thread's id, not the process's: only the locked thread is in the new namespace.
 	var thread int
 	_, err = fmt.Fscanln(out, &thread)
 	var ns *os.File
 	if err == nil {
 		ns, err = os.Open(fmt.Sprintf("/proc/%d/task/%d/ns/mnt", cmd.Process.Pid, thread))
 	}
+	// The open descriptor keeps the namespace alive, so the process may end.
 	_ = in.Close()
 	if waited := cmd.Wait(); err == nil {
 		err = waited
@@ -107,7 +111,7 @@ func NewStage(binds []Bind) (*os.File, error) {
 	return ns, nil
 }
 
-// ServeStage is "sandboxd stage": it makes the stage, prints the id of the thread that is in it, and waits until its
+// ServeStage implements "sandboxd stage". It makes the stage, prints the id of the thread in it, and waits until its
 // input is closed.
 func ServeStage(args []string, in io.Reader, out io.Writer) error {
 	runtime.LockOSThread()

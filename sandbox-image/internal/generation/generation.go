@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
-// block is how many numbers one write to disk reserves. A restart skips the unused rest of the block.
+// block is the number of generations that one write to disk reserves. A restart skips the unused rest of the block.
 const block = 1000
 
 // Counter gives out generations. It is safe for concurrent use.
@@ -25,8 +25,8 @@ type Counter struct {
 	last, limit uint64 // given out; reserved on disk
 }
 
-// Open reads the counter's file, or creates it. Every number that it gives out is greater than least. An unreadable
-// file is an error: starting again from 1 would let an old message act on a new lease.
+// Open reads the counter's file, or creates it. All later generations are greater than least. An unreadable file is an
+// error: starting again from 1 would let an old message act on a new lease.
 func Open(path string, least uint64) (*Counter, error) {
 	c := &Counter{path: path}
 	data, err := os.ReadFile(path)
@@ -38,6 +38,7 @@ func Open(path string, least uint64) (*Counter, error) {
 			return nil, fmt.Errorf("%s does not hold a generation: %q", path, data)
 		}
 	}
+	// The file holds a reserved limit, so all numbers of earlier processes are below it.
 	c.last = max(c.last, least)
 	c.limit = c.last
 	return c, c.reserve()
@@ -56,14 +57,14 @@ func (c *Counter) Next() (uint64, error) {
 	return c.last, nil
 }
 
-// Last is the newest number given out, or the limit reserved before this start when none was.
+// Last returns the newest generation, or the limit that an earlier start reserved if this one has given out none.
 func (c *Counter) Last() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// reserve writes the next limit, so that it is on disk before any number up to it is given out.
+// reserve writes the next limit. It must be on disk before any number up to it is given out.
 func (c *Counter) reserve() error {
 	next := c.limit + block
 	if err := atomicfile.Write(c.path, []byte(strconv.FormatUint(next, 10)+"\n"), 0o600); err != nil {

@@ -1,5 +1,5 @@
-// Package interp runs one interpreter. It is started ahead of time, waits in its slot until it gets code, runs that
-// code once and exits. A run that exceeds its limit of time, memory or output is ended here (run.go).
+// Package interp runs one interpreter. The interpreter is started ahead of time and waits in its slot for code. It runs
+// the code once and exits. Package interp ends a run that exceeds its limit of time, memory or output (run.go).
 package interp
 
 import (
@@ -23,31 +23,31 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// startTimeout is how long an interpreter may take from Start until it waits for code.
+// startTimeout limits the time from Start until an interpreter waits for code.
 const startTimeout = 20 * time.Second
 
 // Interpreter is one process of Deno or Python in a slot.
 type Interpreter struct {
 	process jail.Process
-	gate    *os.File // write end of the pipe at which it waits until Start
+	gate    *os.File // write end of the pipe at which the process waits for Start
 	in      *os.File // write end of its standard input
 	out     *os.File // read end of its standard output
 	err     *os.File // read end of its standard error
 
 	start   sync.Once
-	up      chan struct{} // closed when it waits for code, or has failed
+	up      chan struct{} // closed when the interpreter waits for code, or has failed
 	failure error         // valid after up
 	cleanup sync.Once
-	before  time.Duration // processor time it had used when it got the code
+	before  time.Duration // processor time used before the interpreter got the code
 
 	python  bool
 	idle    func() bool
 	mu      sync.Mutex
-	hasCode bool // a run has been assigned, so nothing may be preloaded
+	hasCode bool // a run has its code, so preload must do nothing
 }
 
-// Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait until the sandbox
-// is complete. When idle reports true, the interpreter preloads what most code needs.
+// Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait for the sandbox to
+// be complete. While idle reports true, the interpreter may preload the libraries that most code needs.
 func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error) {
 	var files [8]*os.File
 	for i := 0; i < len(files); i += 2 {
@@ -89,7 +89,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// awaitUp reads the byte with which the interpreter reports that it waits, and verifies the sandbox with the kernel.
+// awaitUp waits for the interpreter's ready byte, and verifies the sandbox with the kernel.
 func (p *Interpreter) awaitUp() {
 	defer close(p.up)
 	var b [1]byte
@@ -98,6 +98,7 @@ func (p *Interpreter) awaitUp() {
 	if err == nil && b[0] != runner.ReadyByte {
 		err = fmt.Errorf("the interpreter said %q first", b)
 	}
+	// Check comes after the byte: only an interpreter that is up has its final identity and filter. No code was sent yet.
 	if err == nil {
 		err = p.process.Check()
 	}
@@ -109,12 +110,13 @@ func (p *Interpreter) awaitUp() {
 	time.AfterFunc(preloadDelay, p.preload)
 }
 
-// preloadDelay is the time from when an interpreter is up to its preload, and between two checks of idle.
+// preloadDelay is the time between an interpreter being up and its preload, and between two checks of idle.
 const preloadDelay = 30 * time.Millisecond
 
-// preload tells the interpreter to load what most code needs, once the sandbox is idle. An interpreter that has its
-// code already gets no such order.
+// preload makes the interpreter load the libraries that most code needs, once the sandbox is idle. It skips an
+// interpreter that already has code.
 func (p *Interpreter) preload() {
+	// idle locks the pool, so call it before p.mu.
 	idle := p.idle()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +134,9 @@ func (p *Interpreter) preload() {
 	}
 }
 
-// stderrText is what a failed interpreter printed to standard error, after a colon.
+// stderrText returns the standard error of a failed interpreter after a colon, at most 4 KiB.
 func (p *Interpreter) stderrText() string {
+	// A process that could not be killed may hold the pipe open, so the read has a deadline.
 	_ = p.err.SetReadDeadline(time.Now().Add(time.Second))
 	data, _ := io.ReadAll(io.LimitReader(p.err, 4<<10))
 	if text := strings.TrimSpace(string(bytes.ToValidUTF8(data, []byte("?")))); text != "" {
@@ -142,28 +145,28 @@ func (p *Interpreter) stderrText() string {
 	return ""
 }
 
-// Up is closed when the interpreter waits for code or has failed. Failure then tells which.
+// Up is closed when the interpreter waits for code or has failed: see Failure.
 func (p *Interpreter) Up() <-chan struct{} { return p.up }
 
-// Failure is why the interpreter never came up, nil when it did. Valid after Up.
+// Failure returns why the interpreter never came up, or nil if it did. Valid after Up.
 func (p *Interpreter) Failure() error { return p.failure }
 
-// Ended is closed when the interpreter has ended and no process of it is left.
+// Ended is closed when the interpreter and all its processes have ended.
 func (p *Interpreter) Ended() <-chan struct{} { return p.process.Done() }
 
-// Unnamed is how many bytes it holds in files of a file system that are open but have been removed.
+// Unnamed returns the bytes of removed files that the run's processes still have open on a device.
 func (p *Interpreter) Unnamed(device uint64) int64 { return p.process.Unnamed(device) }
 
-// Written is what the run has written to a directory since a time.
+// Written counts the files that the run has changed in a directory since a time.
 func (p *Interpreter) Written(dir string, since time.Time, enough int64) quota.Count {
 	return p.process.Written(dir, since, enough)
 }
 
-// Kill kills the interpreter and does not wait.
+// Kill kills the interpreter without waiting.
 func (p *Interpreter) Kill() { p.process.Kill() }
 
-// End kills the interpreter and waits until no process of it is left. An error means that one could not be killed: the
-// slot must not be used again.
+// End kills the interpreter and waits until all its processes have ended. An error means that a process could not be
+// killed: the slot must not be used again.
 func (p *Interpreter) End() error {
 	p.process.Kill()
 	<-p.process.Done()
@@ -171,22 +174,23 @@ func (p *Interpreter) End() error {
 	return p.process.Status().Leftover
 }
 
-// Close is End, and removes the private files. After an error the slot must not be used again, unless it is a
-// jail.FilesError, and trying again succeeds.
+// Close calls End and removes the private files. After an error the slot must not be used again, unless the error is a
+// jail.FilesError and its Again succeeds.
 func (p *Interpreter) Close() error {
 	err := p.End()
 	p.cleanup.Do(func() {
 		closeAll([]*os.File{p.in, p.out, p.err})
+		// If Start was never called, this closes the gate, and it keeps a later Start from writing to it.
 		p.start.Do(func() { _ = p.gate.Close() })
 		err = jail.Clear(err, p.process.Remove)
 	})
 	return err
 }
 
-// ErrNotSent means that the interpreter ended before it got the code: another one may be tried.
+// ErrNotSent means that the interpreter ended before it got the code. The caller may try another interpreter.
 var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
-// send gives the interpreter its code, unless that has mistakes.
+// send sends the code to the interpreter, unless the type check finds mistakes.
 func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error) {
 	start, err := runner.Go(p.python, t.Servers)
 	if err != nil {
@@ -203,7 +207,7 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 	if p.failure != nil {
 		return nil, p.failure
 	}
-	// A write to the pipe would not tell: other processes of the sandbox may hold its read end.
+	// A write to the pipe would not fail: other processes of the sandbox may hold its read end.
 	if !proc.Lives(p.process.Main()) {
 		return nil, ErrNotSent
 	}
@@ -225,6 +229,7 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 			return mistakes, err
 		}
 	}
+	// The CPU time so far belongs to starting the interpreter, not to the run.
 	p.before = proc.CPU(p.process.Main())
 	if _, err := p.in.Write(start); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
@@ -232,12 +237,12 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 	return nil, p.in.Close()
 }
 
-// typeScriptFile matches the name of a file of TypeScript. maxNamed bounds the names that fileNames returns.
+// typeScriptFile matches the name of a TypeScript file. maxNamed bounds the result of fileNames.
 var typeScriptFile = regexp.MustCompile(`[A-Za-z0-9_-]{1,64}\.ts\b`)
 
 const maxNamed = 1000
 
-// fileNames lists the files that code names, because it may write a skill and then import it.
+// fileNames lists the file names in the code, because code may write a skill and then import it.
 func fileNames(code []byte) []string {
 	var names []string
 	for _, name := range typeScriptFile.FindAll(code, maxNamed) {
@@ -246,7 +251,7 @@ func fileNames(code []byte) []string {
 	return names
 }
 
-// modules writes what the code imports, and checks how the code uses it.
+// modules writes the modules that the code imports, and type-checks the code against them.
 func (p *Interpreter) modules(ctx context.Context, t Task) ([]runapi.Mistake, error) {
 	for _, m := range t.Modules {
 		var table runner.Table
@@ -263,6 +268,7 @@ func (p *Interpreter) modules(ctx context.Context, t Task) ([]runapi.Mistake, er
 	}
 	mistakes, err := typecheck.Check(ctx, p.process, t.Modules)
 	if err != nil {
+		// A failed check does not fail the run: types are help for the agent, not a defence.
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

@@ -19,37 +19,37 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Task is one run.
+// Task describes one run.
 type Task struct {
 	Code []byte
-	// Servers are runapi.RunRequest's.
+	// Servers is RunRequest.Servers of package runapi.
 	Servers map[string][]string
-	// Modules are runapi.RunRequest's, which the code is checked by before it runs.
+	// Modules is RunRequest.Modules of package runapi. The code is checked against them before it runs.
 	Modules []runapi.Module
 	Timeout time.Duration
 	// Pauses, if not nil, stops the time limit with true and resumes it with false.
 	Pauses <-chan bool
-	// Memory is the run's limit on memory in bytes, Output its limit on printed bytes. A run that exceeds one is ended.
+	// Memory limits the run's memory, and Output its printed output, both in bytes. A run that exceeds a limit is ended.
 	Memory, Output int64
-	// Emit gets the output as it comes. It is called by one goroutine at a time. An error ends the run.
+	// Emit receives the output as the run prints it. Only one goroutine calls it at a time. An error ends the run.
 	Emit func(runapi.Event) error
-	// Ended is called when no process of the run is left. Emit may still be called for output printed before.
+	// Ended is called when no process of the run is left. Emit may still be called afterwards, for earlier output.
 	Ended func()
-	// Skills are those of runapi.RunRequest. Pinned means that the skills of TypeScript replace files of /skills.
+	// Skills is RunRequest.Skills of package runapi. If Pinned, TypeScript imports them instead of files in /skills.
 	Skills map[string]string
 	Pinned bool
-	// Keep, if not nil, gets all of standard output.
+	// Keep, if not nil, stores all of standard output.
 	Keep *output.File
 	// Unkept is called with the reason if Keep could not be written.
 	Unkept func(error)
-	// Unchecked is called if the code could not be checked, and why. It runs all the same.
+	// Unchecked is called with the reason if the code could not be checked. The code still runs.
 	Unchecked func(error)
-	// Watch reports whether the run exceeds another limit: a reason and a sentence, or "". It is called every watchEvery
+	// Watch reports whether the run exceeds another limit: a reason and a sentence, or "". It is called every watchEvery,
 	// and once more when no process of the run is left.
 	Watch func() (runapi.Reason, string)
 }
 
-// Intervals at which a run's memory and its other limits are checked.
+// Intervals between checks of a run's memory and of its other limits.
 const (
 	memoryEvery = 10 * time.Millisecond
 	watchEvery  = 250 * time.Millisecond
@@ -65,17 +65,17 @@ type run struct {
 
 	outBytes, errBytes atomic.Int64
 	peak               atomic.Int64
-	oomKills           int64 // proc.OOMKills at the beginning
+	oomKills           int64 // proc.OOMKills at the start of the run
 
 	why    sync.Once
 	reason runapi.Reason
 	detail string
 
-	tail tail // of standard error
+	tail tail // the end of standard error
 }
 
-// Run gives the interpreter its code and emits its output until no process of it is left. Cancelling ctx ends the run
-// with the reason "cancelled". After an error the Exit is not valid: the code was never sent, a process could not be
+// Run sends the code to the interpreter and emits its output until all processes have ended. Cancelling ctx ends the
+// run with the reason "cancelled". An error makes the Exit invalid: the code was not sent, a process could not be
 // killed, or Emit failed.
 func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	mistakes, err := p.send(ctx, t)
@@ -107,7 +107,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	t.Ended()
 	close(stop)
 	watch.Wait()
-	// No process is left that could hold the write ends, so the readers reach EOF.
+	// No process is left that holds the write ends, so the readers reach EOF.
 	read.Wait()
 
 	r.lastWatch()
@@ -137,7 +137,7 @@ func explainUnkept(err error) string {
 	return jail.RunsDir + " could not be written"
 }
 
-// streams are what the interpreter prints from now on.
+// streams returns the output that the interpreter prints from now on.
 func (p *Interpreter) streams() (stdout, stderr *stream, err error) {
 	if stdout, err = newStream(p.out, p.process.Done()); err != nil {
 		return nil, nil, fmt.Errorf("reading the output: %w", err)
@@ -149,13 +149,13 @@ func (p *Interpreter) streams() (stdout, stderr *stream, err error) {
 	return stdout, stderr, nil
 }
 
-// end kills the run. The first reason given is the one reported.
+// end kills the run. Only the first reason is reported.
 func (r *run) end(reason runapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
 	r.p.Kill()
 }
 
-// watch ends the run at its time limit, at any other limit, or when ctx is cancelled.
+// watch ends the run at its time limit, at another limit, or when ctx is cancelled.
 func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	over := make(chan struct{})
 	timeout := countdown.New(r.task.Timeout, countdown.MostPaused, func() {
@@ -168,7 +168,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	defer memory.Stop()
 	other := time.NewTicker(watchEvery)
 	defer other.Stop()
-	// Watch has a goroutine of its own: code may delay it, and must not delay what follows here.
+	// Watch runs in a separate goroutine: code can slow it down, and must not delay the limits below.
 	checked, checking := make(chan func(), 1), false
 	defer func() {
 		if checking {
@@ -226,8 +226,8 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// lastWatch calls Watch once more: the run may have exceeded a limit and ended since the last call. Its sentence is
-// added to the reason that the run already has, if any.
+// lastWatch calls Watch once more, because the run may have exceeded a limit after the last call and then ended. If the
+// run already has a reason, lastWatch adds the sentence to it.
 func (r *run) lastWatch() {
 	reason, detail := r.task.Watch()
 	if reason == "" {
@@ -244,8 +244,8 @@ func outOfMemory(limit int64) string {
 		"Work on smaller pieces, or stream.", limit>>20)
 }
 
-// explainKill returns the most likely killer of an interpreter that sandboxd did not kill. held is the most memory that
-// was measured, limit the most that is allowed. before and after are values of proc.OOMKills.
+// explainKill returns the most likely killer of an interpreter that sandboxd did not kill. held is the highest memory
+// measured, limit the highest allowed, both in bytes. before and after are values of proc.OOMKills.
 func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 	seen := fmt.Sprintf("The run held at most %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	switch {
@@ -262,7 +262,7 @@ func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 		" It may have run in part: check before you run it again."
 }
 
-// readSize is the most output that one event carries, in bytes before encoding.
+// readSize is the largest output in one event, in bytes before encoding.
 const readSize = 32 << 10
 
 // read passes one stream to sink until EOF.
@@ -317,7 +317,7 @@ func (r *run) emit(e runapi.Event, text string) error {
 	return r.failed
 }
 
-// diagnose finds the reason of an end that sandboxd did not cause.
+// diagnose finds the reason for an end that sandboxd did not cause.
 func (r *run) diagnose(st jail.Status) {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
@@ -327,6 +327,7 @@ func (r *run) diagnose(st jail.Status) {
 			held := max(st.MaxRSS, r.peak.Load())
 			r.reason, r.detail = explainKill(held, r.task.Memory, r.oomKills, proc.OOMKills())
 		case syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGILL, syscall.SIGSEGV:
+			// V8 aborts when its heap is full, and prints this. Memory of the process may still be below the limit.
 			if r.tail.contains("out of memory") {
 				r.reason, r.detail = runapi.OOM, outOfMemory(r.task.Memory)
 				return

@@ -10,28 +10,28 @@ import (
 )
 
 // stream is the read end of the pipe to which an interpreter prints. Programs print line by line, and waking the reader
-// takes longer than everything else that is done with a line. So the reader sleeps after each read, and what is
-// printed during that time wakes nobody.
+// takes longer than handling a line. So the reader sleeps after each read, and output printed during that sleep wakes
+// no thread.
 type stream struct {
 	fd    int
-	room  int             // of the pipe, in bytes
-	read  int             // since then, in bytes
-	since time.Time       // the beginning of the last pause
+	room  int             // size of the pipe, in bytes
+	read  int             // bytes read since then
+	since time.Time       // the start of the last pause
 	ended <-chan struct{} // closed when no process of the interpreter is left
 }
 
 const (
-	// pipeRoom is how much an interpreter can print before it has to wait for the reader, if the kernel grants it.
+	// pipeRoom is the number of bytes that an interpreter can print before it blocks, if the kernel grants them.
 	pipeRoom = 256 << 10
-	// pause is how long the reader sleeps, and shortPause the least when so much is printed that the pipe might fill up.
-	// With runapi's flushTime it is what a line takes to be seen.
+	// pause is how long the reader sleeps. If output could fill the pipe, it sleeps less, at least shortPause. Together
+	// with runapi's flushTime this is the delay of a line.
 	pause, shortPause = 5 * time.Millisecond, time.Millisecond
-	// lookEvery bounds the wait for output, in milliseconds: a process that could not be killed may hold the pipe.
+	// lookEvery bounds a wait for output, in milliseconds, because a process that could not be killed may hold the pipe.
 	lookEvery = 1000
 )
 
-// newStream takes the read end from Go's poller, which every write to the pipe would wake, whether or not anybody
-// reads. It closes f.
+// newStream takes the read end away from Go's poller, which every write to the pipe would wake even without a reader.
+// It closes f.
 func newStream(f *os.File, ended <-chan struct{}) (*stream, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
@@ -42,15 +42,15 @@ func newStream(f *os.File, ended <-chan struct{}) (*stream, error) {
 	}
 	_ = f.Close()
 	s := &stream{fd: fd, ended: ended, since: time.Now()}
-	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeRoom) // else it has the kernel's 64 KiB
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeRoom) // on failure the pipe keeps the kernel's 64 KiB
 	s.room, _ = unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
 	return s, nil
 }
 
-// Read implements io.Reader. It returns what has been printed since the last time.
+// Read implements io.Reader. It returns the output printed since the last call.
 func (s *stream) Read(p []byte) (int, error) {
 	for {
-		over := false // before the read: what was printed up to the end is in the pipe
+		over := false // check before the read: then all output is in the pipe
 		select {
 		case <-s.ended:
 			over = true
@@ -75,12 +75,13 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// rest sleeps between two calls of Read, the first of which filled its buffer or not.
+// rest sleeps between two calls of Read. full means that the first call filled its buffer.
 func (s *stream) rest(full bool) {
+	// A full buffer means that more output waits, and a sleep would block the program.
 	if full {
 		return
 	}
-	// At the rate of the last time, half of the pipe is full after this.
+	// At the rate of the last interval, the pipe is half full after d.
 	d := pause
 	if s.read > 0 {
 		d = min(pause, max(shortPause, time.Duration(int64(time.Since(s.since))*int64(s.room/2)/int64(s.read))))

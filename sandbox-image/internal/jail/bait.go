@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// homeDir is the folder beside the code that is the run's home where it has a canary. Code cannot write to it.
+// homeDir is the folder beside the code that is HOME if the run has a canary. Code cannot write to it.
 const homeDir = "home"
 
-// The variables that hold the canary. No library reads them by itself, and no honest code asks for them by name.
+// baitVariables hold the canary. No library reads them, and no honest code asks for them by name.
 var baitVariables = [...]string{"PROD_DB_PASSWORD", "DEPLOY_TOKEN"}
 
 // bait is a canary in files and variables that a thief searches: a value that no request of the run may carry. The
-// empty bait is none, and home is TmpDir then.
+// empty bait adds neither files nor variables, and HOME stays TmpDir.
 //
-// Honest code must not come upon it: the profile is not the one that the AWS SDKs use, and .env is not in a folder
-// where libraries look for it.
+// Honest code must not find the canary by accident. So the profile is not the one that the AWS SDKs use by default, and
+// .env is not in a folder where libraries look for it.
 type bait string
 
-// home is the run's home. dir is the code directory, as the interpreter sees it.
+// home returns the run's HOME. dir is the code directory as the interpreter sees it.
 func (b bait) home(dir string) string {
 	if b == "" {
 		return TmpDir
@@ -26,7 +26,7 @@ func (b bait) home(dir string) string {
 	return dir + "/" + homeDir
 }
 
-// folders are those that files need, outermost first, relative to the code directory.
+// folders lists the folders that files needs, outermost first, relative to the code directory.
 func (b bait) folders() []string {
 	if b == "" {
 		return nil
@@ -34,11 +34,12 @@ func (b bait) folders() []string {
 	return []string{homeDir, path.Join(homeDir, ".aws")}
 }
 
-// files are the bait's, relative to the code directory.
+// files returns the bait's files: names relative to the code directory, and contents.
 func (b bait) files() map[string]string {
 	if b == "" {
 		return nil
 	}
+	// An access key ID of AWS is AKIA and 16 capitals or digits: a key of another form would betray the bait.
 	key := strings.ToUpper(string(b))[:16]
 	return map[string]string{
 		path.Join(homeDir, ".aws/credentials"): "[production]\naws_access_key_id = AKIA" + key +
@@ -48,8 +49,8 @@ func (b bait) files() map[string]string {
 	}
 }
 
-// environ adds the bait's variables to an environment in which HOME is TmpDir. What libraries keep between runs remains
-// in TmpDir.
+// environ adds the bait's variables to an environment whose HOME is TmpDir. The XDG folders, in which libraries keep
+// files, stay in TmpDir.
 func (b bait) environ(env []string, dir string) []string {
 	if b == "" {
 		return env
@@ -59,6 +60,7 @@ func (b bait) environ(env []string, dir string) []string {
 			env[i] = "HOME=" + b.home(dir)
 		}
 	}
+	// The bait's home is read-only: without these two variables libraries would fail to write below HOME.
 	env = append(env, "XDG_CACHE_HOME="+TmpDir+"/.cache", "XDG_CONFIG_HOME="+TmpDir+"/.config")
 	for _, name := range baitVariables {
 		env = append(env, name+"="+string(b))
@@ -66,7 +68,7 @@ func (b bait) environ(env []string, dir string) []string {
 	return env
 }
 
-// permissions let code see the bait in Deno: its home and these variables, and no others.
+// permissions returns Deno's read and environment permissions for the bait: its home and its variables only.
 func (b bait) permissions(dir string) (read, env string) {
 	if b == "" {
 		return "", ""

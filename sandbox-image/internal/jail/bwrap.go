@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
-// Where things are inside a bubblewrap sandbox.
+// Paths inside a bubblewrap sandbox.
 const (
 	denoPath = "/usr/bin/deno"
 	caPath   = "/etc/codeforge/ca.pem"
@@ -17,7 +17,7 @@ const (
 	denoDirSize = 64 << 20
 )
 
-// Names of the staged sources (see enter.Stage). Where a file may be replaced, its directory is staged instead.
+// Names of the staged sources (see enter.Stage). If a file may be replaced later, its directory is staged instead.
 const (
 	stageDeno   = "deno"
 	stageCA     = "ca"
@@ -29,7 +29,7 @@ const (
 	resolvName = "resolv.conf"
 )
 
-// box is what the argv of every sandbox depends on.
+// box holds the options that every sandbox needs.
 type box struct {
 	bwrap    string
 	uid, gid int
@@ -38,7 +38,7 @@ type box struct {
 	filterFD int
 }
 
-// argv is the beginning of the command line: the namespaces, the identity, the filter and the environment.
+// argv returns the start of the command line: namespaces, identity, filter and environment.
 func (b box) argv(environ []string) []string {
 	a := []string{
 		b.bwrap,
@@ -48,6 +48,7 @@ func (b box) argv(environ []string) []string {
 		capabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
 		"--seccomp", strconv.Itoa(b.filterFD), "--info-fd", strconv.Itoa(b.infoFD),
 	}
+	// Only interpreters have a gate: they are sandboxed early and start later (see Stdio).
 	if b.gateFD != 0 {
 		a = append(a, "--block-fd", strconv.Itoa(b.gateFD))
 	}
@@ -58,10 +59,10 @@ func (b box) argv(environ []string) []string {
 	return a
 }
 
-// bind mounts something staged at a path of the sandbox.
+// bind mounts the staged source name at the path to. how is bubblewrap's option.
 func bind(how, name, to string) []string { return []string{how, path.Join(enter.StageDir, name), to} }
 
-// bwrapPlan is everything that the argv of an interpreter's sandbox depends on.
+// bwrapPlan holds everything from which the command line of an interpreter's sandbox is built.
 type bwrapPlan struct {
 	box
 	net            []string
@@ -72,26 +73,27 @@ type bwrapPlan struct {
 	private        bool
 	pinned         bool
 	libraries      []library
-	// ca and code are names in their staged directories.
+	// ca and code are names inside their staged directories.
 	ca, code string
 }
 
-// library is one file that the dynamic loader needs: its path in the sandbox, and the name it is staged under.
+// library is one file for the dynamic loader: its path in the sandbox, and its name in the stage.
 type library struct{ path, name string }
 
-// argv is the command line of bubblewrap. Of the host, the sandbox sees only what is bound here: the interpreter, its
-// shared libraries, the CA, a resolv.conf, and the run's directories.
+// argv returns bubblewrap's command line for Deno. From the host the sandbox sees only these mounts: the interpreter,
+// its shared libraries, the CA, a resolv.conf, and the run's directories.
 func (p bwrapPlan) argv() []string {
 	a := p.box.argv(p.bait.environ(environ(denoDir, p.tz), CodeDir))
 	a = append(a, runtimeFiles(p.libraries, p.ca)...)
 	a = append(a, p.runFiles()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, kernelFiles(denoPath)...)
+	// Only now may the root become read-only: the mount points above are created in it.
 	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
 	return append(a, denoArgs(CodeDir, p.own(), p.pinned, p.net, caPath, p.memory, p.bait)...)
 }
 
-// own is the folder that a private run may write: a /tmp in memory.
+// own returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.
 func (p bwrapPlan) own() string {
 	//defence:private-files
 	if p.private {
@@ -100,9 +102,10 @@ func (p bwrapPlan) own() string {
 	return ""
 }
 
-// runFiles are the run's directories.
+// runFiles mounts the run's directories.
 func (p bwrapPlan) runFiles() []string {
 	a := bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)
+	// A private run gets a tmpfs at /tmp, and neither /runs nor /skills: those are shared with other runs.
 	if p.own() != "" {
 		return append(a, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", p.own())
 	}
@@ -115,12 +118,12 @@ func (p bwrapPlan) runFiles() []string {
 	return append(a, bind("--bind", stageTmp, TmpDir)...)
 }
 
-// authority shows the CA at a path.
+// authority mounts the CA at a path.
 func (p bwrapPlan) authority(at string) []string {
 	return bind("--ro-bind", path.Join(stageCA, p.ca), at)
 }
 
-// runtimeFiles are what Deno needs: itself, its libraries, the CA and the resolver's configuration.
+// runtimeFiles mounts Deno, its libraries, the CA and the resolver's configuration.
 func runtimeFiles(libraries []library, ca string) []string {
 	a := bind("--ro-bind", stageDeno, denoPath)
 	for _, l := range libraries {
@@ -130,9 +133,9 @@ func runtimeFiles(libraries []library, ca string) []string {
 	return append(a, bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
 }
 
-// kernelFiles are what the sandbox of a program sees of /proc and /dev. Deno needs no permission to import a file, so
-// whatever can be opened can be read. So there is no /proc except the one link that Deno needs, and no device that
-// gives memory (a shared mapping of /dev/zero) or access to anything else.
+// kernelFiles mounts the parts of /proc and /dev that a program may see. Deno imports a file without asking for a
+// permission, so code can read every file that can be opened. Therefore the sandbox has no /proc except the link
+// /proc/self/exe, and only devices that give neither memory (unlike /dev/zero, mapped shared) nor access.
 func kernelFiles(program string) []string {
 	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
 	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {
@@ -142,13 +145,13 @@ func kernelFiles(program string) []string {
 	return append(a, "--dir", "/proc/self", "--symlink", program, "/proc/self/exe")
 }
 
-// capabilities is the option that drops them.
+// capabilities returns the option that drops all capabilities.
 func capabilities() string {
 	//defence:capabilities instead "--cap-add"
 	return "--cap-drop"
 }
 
-// dieWithParent is the option that kills the sandbox when the outer bwrap dies.
+// dieWithParent returns the option that kills the sandbox if the outer bwrap dies.
 func dieWithParent() string {
 	//defence:kill instead "--new-session"
 	return "--die-with-parent"

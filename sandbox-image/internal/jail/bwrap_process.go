@@ -21,15 +21,15 @@ import (
 type bwrapProcess struct {
 	jail *Embedded
 	slot slot.ID
-	dir  string // its private files; empty: none
+	dir  string // its private files; empty if it has none
 	code string // the path of the code
 	// processes limits how many it may have, threads included; 0: no limit.
 	processes uint64
 	outer     *os.Process
 	info      *os.File // bubblewrap's info pipe
 	main      int
-	// mounts keeps the sandbox's mount namespace open, valid after Check. The kernel needs half a millisecond to tear it
-	// down, and the end of a run must not wait for that.
+	// mounts keeps the sandbox's mount namespace open. Check sets it. The kernel takes half a millisecond to tear the
+	// namespace down, and the end of a run must not wait for that.
 	mounts *os.File
 
 	initKnown chan struct{} // closed when init is set, or bubblewrap ended without reporting it
@@ -42,13 +42,13 @@ type bwrapProcess struct {
 	memory memoryMeter
 }
 
-// begin begins to watch a sandbox that was launched.
+// begin starts the goroutines that watch a launched sandbox.
 func (b *bwrapProcess) begin() {
 	go b.readInfo()
 	go b.wait()
 }
 
-// readInfo reads from bubblewrap's info pipe the pid of process 1.
+// readInfo reads the pid of process 1 from bubblewrap's info pipe.
 func (b *bwrapProcess) readInfo() {
 	defer close(b.initKnown)
 	defer b.info.Close()
@@ -58,8 +58,8 @@ func (b *bwrapProcess) readInfo() {
 	if json.NewDecoder(b.info).Decode(&info) != nil || info.Child == 0 {
 		return
 	}
-	// The kernel cannot have reused the pid: nobody has waited for the process. Its parent bwrap waits only when it ends
-	// itself, and from then on we are the parent (PR_SET_CHILD_SUBREAPER).
+	// The kernel cannot have reused the pid, because the process has not been waited for. Its parent bwrap waits only when
+	// it ends itself. From then on sandboxd is the parent (PR_SET_CHILD_SUBREAPER).
 	fd, err := unix.PidfdOpen(info.Child, 0)
 	if err != nil {
 		return
@@ -75,6 +75,7 @@ func (b *bwrapProcess) wait() {
 	defer close(b.done)
 	state, err := b.outer.Wait()
 	<-b.initKnown // soon: bwrap has ended, which closed its end of the info pipe
+	// bubblewrap can end before the namespace does. Killing process 1 makes the kernel kill all other processes in it.
 	//defence:kill
 	if b.init != 0 {
 		_ = unix.PidfdSendSignal(b.initFD, unix.SIGKILL, nil, 0)
@@ -96,6 +97,7 @@ func (b *bwrapProcess) wait() {
 	b.status.add(state.SysUsage().(*syscall.Rusage))
 	// If bubblewrap ended before it waited for process 1, we are its parent now.
 	var usage syscall.Rusage
+	// Wait4 only if process 1 ended within killTimeout: otherwise it would block here for ever.
 	//defence:kill
 	if b.init != 0 && b.status.Leftover == nil {
 		if pid, _ := syscall.Wait4(b.init, nil, 0, &usage); pid == b.init {
@@ -104,14 +106,14 @@ func (b *bwrapProcess) wait() {
 	}
 }
 
-// add counts a process and the children it waited for.
+// add counts the CPU time and memory of a process and of the children it has waited for.
 func (s *Status) add(u *syscall.Rusage) {
 	s.CPU += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	s.MaxRSS = max(s.MaxRSS, u.Maxrss<<10)
 }
 
-// awaitExit waits until the process has ended. Process 1 of a pid namespace ends only after every other process of the
-// namespace has ended.
+// awaitExit waits until the process behind a pidfd has ended, at most for limit. Process 1 of a pid namespace ends only
+// after all other processes of the namespace.
 func awaitExit(fd int, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for {
@@ -120,6 +122,7 @@ func awaitExit(fd int, limit time.Duration) error {
 		if left <= 0 {
 			return errors.New("the sandbox's process 1 does not end")
 		}
+		// Milliseconds rounds down: without 1 more, the last millisecond would be a busy loop.
 		n, err := unix.Poll(fds, int(left.Milliseconds())+1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("waiting for the sandbox to end: %w", err)
@@ -135,7 +138,7 @@ func (b *bwrapProcess) Memory() int64            { return b.memory.total(b.main)
 func (b *bwrapProcess) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
 func (b *bwrapProcess) Home() int64              { return 0 }
 
-// Written implements Process. sandboxd has looked into everything itself that is not too deep.
+// Written implements Process. sandboxd has read every file itself, except those that are too deep: they are hidden.
 func (b *bwrapProcess) Written(string, time.Time, int64) quota.Count {
 	return quota.Count{Hidden: true}
 }
@@ -145,6 +148,7 @@ func (b *bwrapProcess) Status() Status        { return b.status }
 
 func (b *bwrapProcess) Remove() error {
 	if b.mounts != nil {
+		// Closing the last descriptor tears the namespace down, which takes time.
 		go b.mounts.Close()
 	}
 	return os.RemoveAll(b.dir)
@@ -166,11 +170,11 @@ func (b *bwrapProcess) LinkSkills(names []string) error {
 	return linkSkills(filepath.Join(b.dir, SkillDir), b.jail.cfg.Skills, names)
 }
 
-// infoTimeout bounds the time until bubblewrap reports process 1.
+// infoTimeout bounds the wait for bubblewrap's report of process 1.
 const infoTimeout = 5 * time.Second
 
-// Kill implements Process: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and wait makes sure of it.
-// Kill first waits until the pid of process 1 is known: otherwise a process 1 could be left that nobody can find.
+// Kill implements Process: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and wait makes sure. Kill
+// first waits for the pid of process 1, so that wait can find a process 1 that survives.
 func (b *bwrapProcess) Kill() {
 	select {
 	case <-b.initKnown:
@@ -193,6 +197,7 @@ func (b *bwrapProcess) Check() error {
 	if err != nil {
 		return fmt.Errorf("looking for the interpreter: %w", err)
 	}
+	// Code has not been sent yet, so a second process means that sandboxd did not start it.
 	if len(children) != 1 {
 		return fmt.Errorf("the sandbox has %d processes, want 1", len(children))
 	}
@@ -213,16 +218,18 @@ func (b *bwrapProcess) Check() error {
 	if err := checkStatus(s, uid, gid); err != nil {
 		return err
 	}
+	// A capability left in the bounding set could come back by executing a file with capabilities.
 	//defence:capabilities
 	if s.Bounding != 0 {
 		return fmt.Errorf("capabilities can come back (bounding set %x)", s.Bounding)
 	}
+	// 2 is SECCOMP_MODE_FILTER.
 	if s.Seccomp != 2 {
 		return errors.New("no seccomp filter is loaded")
 	}
 	if n := b.processes; n != 0 && !b.jail.ownUIDs {
-		// The slots of an ordinary user share one uid, and outside the sandbox one count of processes. So the limit is
-		// set on the process in the user namespace, where the count is the sandbox's own.
+		// The slots of an ordinary user share one uid, and thus one count of processes outside the sandbox. In the sandbox's
+		// user namespace the kernel counts its processes alone, so the limit is set on a process inside.
 		if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
 			return fmt.Errorf("limiting processes: %w", err)
 		}
@@ -235,7 +242,7 @@ func (b *bwrapProcess) Check() error {
 	return nil
 }
 
-// inside lists the processes of the sandbox other than process 1. All of them descend from it.
+// inside lists the sandbox's processes except process 1. All of them descend from process 1.
 func (b *bwrapProcess) inside() (all []int) {
 	for queue := []int{b.init}; len(queue) > 0; queue = queue[1:] {
 		children, err := proc.Children(queue[0])
@@ -247,7 +254,7 @@ func (b *bwrapProcess) inside() (all []int) {
 	return all
 }
 
-// checkNamespaces verifies that the network namespace is the slot's and that no other namespace is sandboxd's own.
+// checkNamespaces verifies that the network namespace is the slot's, and that sandboxd shares no other namespace.
 func (b *bwrapProcess) checkNamespaces(pid int) error {
 	ns, err := proc.Namespace(pid, "net")
 	if err != nil {

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// CompilerFile is the compiler in its folder, beside the declarations of the language.
+	// CompilerFile is the compiler's name in its folder. The language's declarations lie beside it.
 	CompilerFile = "tsc"
-	// stageTypeScript is the name of the staged folder, typeScriptDir where the compiler sees it.
+	// stageTypeScript names the staged folder. The compiler sees it as typeScriptDir.
 	stageTypeScript = "typescript"
 	typeScriptDir   = "/typescript"
-	// compilerHeap is the compiler's soft memory limit, in bytes. It collects no garbage before: a run waits for it.
+	// compilerHeap is the compiler's soft memory limit, in bytes. Garbage is collected only above it, because a run waits.
 	compilerHeap = 192 << 20
 )
 
-// errNoCompiler is the error where there is no compiler.
+// errNoCompiler means that the jail has no TypeScript compiler.
 var errNoCompiler = errors.New("there is no compiler of TypeScript")
 
-// compilerEnviron is the compiler's whole environment.
+// compilerEnviron returns the compiler's whole environment.
 func compilerEnviron() []string {
 	return []string{"GOGC=off", fmt.Sprintf("GOMEMLIMIT=%d", compilerHeap), "NO_COLOR=1", "HOME=" + CodeDir}
 }
 
-// compilerPlan is the identity, limits and command line of the compiler's sandbox. It sees only itself, the
-// declarations of the language, and the slot's code.
+// compilerPlan returns the identity, limits and command line of the compiler's sandbox. The sandbox sees the compiler,
+// the language's declarations, and the slot's code.
 func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
 	program := typeScriptDir + "/" + CompilerFile
 	argv := e.box(b.slot, 0).argv(compilerEnviron())
@@ -47,8 +47,8 @@ func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
 	return p
 }
 
-// StartCompiler implements Process. The compiler's sandbox has a pid namespace of its own, and ends independently of
-// the interpreter's.
+// StartCompiler implements Process. The compiler has a separate pid namespace, so it ends independently of the
+// interpreter.
 func (b *bwrapProcess) StartCompiler(args []string, stdio Stdio) (Compiler, error) {
 	e := b.jail
 	if e.cfg.TypeScript == "" {
@@ -62,11 +62,12 @@ func (b *bwrapProcess) StartCompiler(args []string, stdio Stdio) (Compiler, erro
 	return bwrapCompiler{c}, nil
 }
 
-// bwrapCompiler is a compiler in a sandbox of its own.
+// bwrapCompiler is a compiler in a separate sandbox.
 type bwrapCompiler struct{ *bwrapProcess }
 
 // Memory implements Compiler: it counts all processes of the sandbox.
 func (c bwrapCompiler) Memory() int64 {
+	// Reading init before initKnown is closed would be a data race.
 	select {
 	case <-c.initKnown:
 	default:
@@ -78,7 +79,7 @@ func (c bwrapCompiler) Memory() int64 {
 	return c.memory.total(c.init)
 }
 
-// compilerPlan is the identity, limits and command line of the compiler in a slot.
+// compilerPlan returns the identity, limits and command line of the compiler in a slot.
 func (c *Container) compilerPlan(t *containerProcess, args []string) enter.Plan {
 	dir, l := c.dir(t.slot), c.cfg.Limits
 	program := filepath.Join(c.cfg.TypeScript, CompilerFile)
@@ -89,6 +90,7 @@ func (c *Container) compilerPlan(t *containerProcess, args []string) enter.Plan 
 		Read: []string{c.cfg.TypeScript, dir, "/dev/null", "/dev/random", "/dev/urandom"}, Dir: dir,
 		Argv: append([]string{program}, args...), Env: compilerEnviron(),
 	}
+	// Without SETUID the compiler has sandboxd's user, so only Landlock keeps it from writing sandboxd's files.
 	if c.cfg.Shared {
 		p.Write = []string{"/dev/null"}
 	}

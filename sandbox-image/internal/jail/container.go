@@ -28,41 +28,41 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// BasePrivateGroup is the private group of slot 0; slot N has this plus N. Only that group may read the slot's code and
-// write its DENO_DIR. sandboxd is a member of all of them, so that it can give files to a slot without CAP_CHOWN.
+// BasePrivateGroup is the private group of slot 0; slot N has BasePrivateGroup+N. Only this group may read the slot's
+// code and write its DENO_DIR. sandboxd joins all these groups, to give files to a slot without CAP_CHOWN.
 const BasePrivateGroup = 21000
 
-// containerGateFD is the descriptor of the gate in "sandboxd enter".
+// containerGateFD is the gate's descriptor in "sandboxd enter".
 const containerGateFD = 3
 
-// ContainerConfig says what a slot of the container is made of.
+// ContainerConfig configures a Container.
 type ContainerConfig struct {
 	Slots int
 	Deno  string
-	// Python is nil where there is none.
+	// Python is nil if the container has no Python.
 	Python *python.Interpreter
 	CA     string
-	// TypeScript is the folder of TypeScript's compiler, or empty if there is none.
+	// TypeScript is the folder of the TypeScript compiler, or empty if the container has none.
 	TypeScript string
-	// Work is the directory of private files; what it held is removed. Slots must be able to enter it.
+	// Work is the directory of private files. Slots must be able to enter it. NewContainer clears the slots' files in it.
 	Work    string
 	Limits  Limits
 	Servers Servers
-	// Shared means that the only slot has sandboxd's own user and groups, and sandboxd no capability. The kernel must have
-	// Landlock then, because no uid keeps code from sandboxd's files and processes.
+	// Shared means that the only slot has sandboxd's user and groups, and that sandboxd has no capability. It requires
+	// Landlock in the kernel, because no uid protects sandboxd's files and processes from code.
 	Shared bool
 }
 
-// Container is the jail in which each slot is a uid of one container. sandboxd is process 1 there, with SETUID, SETGID
-// and KILL only, or it has the uid of the only slot.
+// Container is the jail in which each slot is a uid of one container. sandboxd is process 1 there. It has only the
+// capabilities SETUID, SETGID and KILL, or, if Shared, the uid of the only slot.
 type Container struct {
 	cfg ContainerConfig
 
 	mu    sync.Mutex
-	roots map[int]slot.ID // slot of each interpreter, by pid, until we have waited for it
+	roots map[int]slot.ID // slot of each interpreter by pid, until the interpreter has been waited for
 }
 
-// NewContainer prepares the jail: it joins the slots' groups and makes their directories.
+// NewContainer prepares the jail: it joins the slots' groups, and removes the files that earlier runs left.
 func NewContainer(cfg ContainerConfig) (*Container, error) {
 	groups := []int{slot.GroupID}
 	for _, id := range slot.IDs(cfg.Slots, cfg.Servers.Slots) {
@@ -76,6 +76,7 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 		return nil, fmt.Errorf("joining the slots' groups: %w", err)
 	}
 	c := &Container{cfg: cfg, roots: map[int]slot.ID{}}
+	// 0711: slots must pass through to their own directory, but not list the others.
 	if err := os.MkdirAll(cfg.Work, 0o711); err != nil {
 		return nil, err
 	}
@@ -92,8 +93,8 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 	return c, nil
 }
 
-// canShare returns an error if code must not run as sandboxd's own user. As process 1 of its namespace sandboxd cannot
-// be killed or stopped from inside.
+// canShare returns an error if code must not run as sandboxd's user. Processes inside a pid namespace cannot kill or
+// stop its process 1, so sandboxd must be that process.
 func canShare(cfg ContainerConfig) error {
 	groups, err := os.Getgroups()
 	if err != nil {
@@ -116,7 +117,7 @@ func canShare(cfg ContainerConfig) error {
 
 func (c *Container) dir(id slot.ID) string { return filepath.Join(c.cfg.Work, strconv.Itoa(int(id))) }
 
-// clear removes a slot's private files. Those that the slot's user made unreadable are removed as that user.
+// clear removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
 func (c *Container) clear(id slot.ID) error {
 	if err := removeAs(id, runapi.HomeDir(id)); err != nil { // of a private run
 		return err
@@ -138,20 +139,21 @@ func Wipe(id slot.ID, dir, name string) error {
 }
 
 const (
-	// measureTime and reapTime bound programs that run beside processes of their user, which can stop them.
+	// measureTime and reapTime bound programs that run beside processes of the same user, which can stop them.
 	measureTime = 15 * time.Second
 	reapTime    = 3 * time.Second
 )
 
-// besideSlot is asSlot while processes of the slot run. They can stop or kill the program: that is an error.
+// besideSlot is asSlot with a time limit, for use while processes of the slot run. If they stop or kill the program,
+// besideSlot returns an error.
 func besideSlot(id slot.ID, limit time.Duration, command string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	return asSlot(ctx, id, command, args...)
 }
 
-// asSlot runs "sandboxd wipe" or the like as the slot's user, and returns its output. It kills the program when ctx
-// ends.
+// asSlot runs a command of sandboxd, such as "wipe", as the slot's user and returns its output, at most 4 KiB. It kills
+// the command when ctx ends.
 func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (string, error) {
 	plan := enter.Plan{
 		NetNS: -1, UID: id.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(id)}, NoNewPrivs: true,
@@ -165,6 +167,7 @@ func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (st
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
 		Files: []*os.File{nil, w, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
+	// Without this Close, ReadAll below would never see the end of the pipe.
 	_ = w.Close()
 	if err != nil {
 		return "", fmt.Errorf("starting %s as slot %d: %w", command, id, err)
@@ -181,7 +184,7 @@ func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (st
 	return string(out), nil
 }
 
-// prepare makes the slot's directory: code that only the slot can read, and for Deno a DENO_DIR that it can write.
+// prepare makes the slot's directory, with code that only the slot can read. Deno also gets a DENO_DIR it can write.
 func (c *Container) prepare(seat Seat) error {
 	id := seat.Slot
 	if err := c.clear(id); err != nil {
@@ -216,7 +219,7 @@ func (c *Container) prepare(seat Seat) error {
 	return c.write(id, first, source)
 }
 
-// own is the folder that a private run may write, and empty for others.
+// own returns the folder that a private run may write. It is empty for other runs.
 func own(seat Seat) string {
 	//defence:private-files
 	if seat.Private {
@@ -225,7 +228,7 @@ func own(seat Seat) string {
 	return ""
 }
 
-// groupDir makes a directory for a group, closed until it is the group's.
+// groupDir makes a directory for a group. The directory stays closed until it belongs to the group.
 func groupDir(path string, group int, mode os.FileMode) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
@@ -236,8 +239,9 @@ func groupDir(path string, group int, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// write writes a file that only the slot can read.
+// write writes a new file that only the slot can read.
 func (c *Container) write(id slot.ID, name string, data []byte) error {
+	// The mode stays 0600 until the group is set.
 	f, err := os.OpenFile(filepath.Join(c.dir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -246,7 +250,7 @@ func (c *Container) write(id slot.ID, name string, data []byte) error {
 	return errors.Join(err, f.Chown(-1, BasePrivateGroup+int(id)), f.Chmod(0o640), f.Close())
 }
 
-// plan is the identity, limits and command line of one interpreter.
+// plan returns the identity, limits and command line of one interpreter.
 func (c *Container) plan(seat Seat) enter.Plan {
 	dir, b, own := c.dir(seat.Slot), bait(seat.Canary), own(seat)
 	l := c.cfg.Limits
@@ -265,17 +269,18 @@ func (c *Container) plan(seat Seat) enter.Plan {
 			p.Read = append(p.Read, py.System)
 		}
 	}
-	if own != "" { // outside the group that /tmp, /skills and /runs are for
+	if own != "" { // the group slot.GroupID gives access to /tmp, /skills and /runs
 		p.GID, p.Dir = BasePrivateGroup+int(seat.Slot), own
 	}
+	// Without SETUID, file permissions do not separate code from sandboxd. Landlock must restrict writes too.
 	if c.cfg.Shared {
 		p.GID, p.Write = slot.GroupID, []string{"/dev/null", filepath.Join(dir, "deno"), cmp.Or(own, TmpDir)}
 	}
 	return p
 }
 
-// readable lists what a slot may read in the container: Deno and what it needs, and the run's directories. Deno needs
-// no permission to import a file, and the container's /proc, /sys and /etc hold facts about the host.
+// readable lists the paths that a slot may read in the container: Deno's files and the run's directories. Deno imports
+// files without a permission, and the container's /proc, /sys and /etc describe the host.
 func (c *Container) readable(dir, own string) []string {
 	if own != "" {
 		return append(c.runtimeFiles(), dir, own)
@@ -283,7 +288,7 @@ func (c *Container) readable(dir, own string) []string {
 	return append(c.runtimeFiles(), dir, TmpDir, SkillsDir, RunsDir)
 }
 
-// runtimeFiles are Deno with its libraries, what it needs to resolve host names, and the CA.
+// runtimeFiles lists Deno, its libraries, the resolver's configuration, and the CA.
 func (c *Container) runtimeFiles() []string {
 	return []string{
 		c.cfg.Deno, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/resolv.conf", "/etc/nsswitch.conf",
@@ -310,8 +315,8 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Process, error) {
 	return t, nil
 }
 
-// launch starts a program as a slot's user, by "sandboxd enter". The caller completes what it returns, and calls its
-// wait in a goroutine.
+// launch starts a program as a slot's user through "sandboxd enter". The caller completes the returned process and
+// calls wait in a goroutine.
 func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*containerProcess, error) {
 	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
 		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate},
@@ -326,14 +331,14 @@ func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*container
 	t := &containerProcess{jail: c, slot: id, group: plan.GID, root: p, done: make(chan struct{})}
 	t.memory.uid = id.UID()
 	t.memory.list = func() []int {
-		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // after an error only the interpreter is counted
+		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // after an error, only the interpreter is counted
 		return alive
 	}
 	return t, nil
 }
 
 // forget waits until an interpreter has ended, without reaping it, and removes it from roots. The order matters: once
-// reaped, its pid can belong to another process.
+// it is reaped, its pid can belong to another process.
 func (c *Container) forget(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -346,8 +351,8 @@ func (c *Container) forget(pid int) {
 	delete(c.roots, pid)
 }
 
-// others returns a test for the pids of sandboxd and of the interpreters of other slots, which a search for the
-// processes of slot id can skip. The kernel cannot reuse those pids before we have waited for them.
+// others returns a test for pids of sandboxd and of other slots' interpreters, which a search for the processes of slot
+// id can skip. The kernel cannot reuse those pids, because sandboxd has not waited for them yet.
 func (c *Container) others(id slot.ID) func(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -372,13 +377,12 @@ func (c *Container) Close() error {
 
 // containerProcess is a program that runs as the slot's user in the container.
 type containerProcess struct {
-	jail   *Container
-	slot   slot.ID
-	group  int // its primary group
-	root   *os.Process
-	main   int
-	remove func() error // deletes its private files
-	// writeMain writes the code.
+	jail      *Container
+	slot      slot.ID
+	group     int // its primary group
+	root      *os.Process
+	main      int
+	remove    func() error // deletes its private files
 	writeMain func(code []byte) error
 
 	done   chan struct{}
@@ -392,6 +396,7 @@ type containerProcess struct {
 func (t *containerProcess) wait() {
 	defer close(t.done)
 	t.jail.forget(t.root.Pid)
+	// Set before sweep can kill a measuring program: count must not take that for an attack.
 	t.ending.Store(true)
 	state, err := t.root.Wait()
 	if err == nil {
@@ -406,7 +411,7 @@ func (t *containerProcess) wait() {
 	t.status.Leftover = errors.Join(err, t.jail.sweep(t.slot))
 }
 
-// sweep kills the processes of the slot's user until there are none.
+// sweep kills the processes of the slot's user until none is left. It returns an error after killTimeout.
 func (c *Container) sweep(id slot.ID) error {
 	var last error
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -417,17 +422,19 @@ func (c *Container) sweep(id slot.ID) error {
 		if none {
 			return nil
 		}
-		// kill(-1) as the user itself kills all of them at once; signals sent one by one lose against a fork bomb. Those
-		// processes may kill or stop the reaper first, so its error alone means nothing. Few enough for that are killed here.
+		// kill(-1) as the user kills all its processes at once; signals sent one by one lose against a fork bomb. Those
+		// processes may kill or stop the reaper first, so the reaper's error alone is not fatal. killEach ends a small
+		// number.
 		killEach(alive, id.UID())
 		_, last = besideSlot(id, reapTime, "reap")
 	}
 	return errors.Join(fmt.Errorf("processes of slot %d do not end", id), last)
 }
 
-// killEach kills those of a list of processes that are a user's. A number may belong to another process by now.
+// killEach kills the listed processes that belong to a user.
 func killEach(pids []int, uid int) {
 	for _, pid := range pids {
+		// The pidfd comes first: a pid may be reused at any time, but a pidfd always means the same process.
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue
@@ -440,9 +447,8 @@ func killEach(pids []int, uid int) {
 }
 
 // empty reports whether the slot's user has no process, or lists those alive. While /proc is being read, a process can
-// start another one in the part that was read already, and end. So a reading counts only if no process was started
-// during it. The zombies that such a reading finds are our children, since every other possible parent has ended; they
-// are reaped.
+// start another one in the part already read, and end. So a reading counts only if no process started during it. The
+// zombies in such a reading are sandboxd's children, since all other possible parents have ended. empty reaps them.
 func (c *Container) empty(id slot.ID) (alive []int, none bool, err error) {
 	for range 3 {
 		before, err := proc.LastPID()
@@ -478,8 +484,8 @@ func (t *containerProcess) Unnamed(device uint64) int64 {
 	return t.count("unnamed", strconv.FormatUint(device, 10))
 }
 
-// count is a number that a program prints beside the slot's processes. If they keep it from doing so, it is more than
-// any limit.
+// count returns the number that a command prints beside the slot's processes. If those stop the command, the result
+// exceeds any limit.
 func (t *containerProcess) count(command string, args ...string) int64 {
 	out, err := besideSlot(t.slot, measureTime, command, args...)
 	if err == nil {
@@ -488,7 +494,7 @@ func (t *containerProcess) count(command string, args ...string) int64 {
 			return n
 		}
 	}
-	if t.ending.Load() { // sweep may have killed the program
+	if t.ending.Load() { // sweep, not code, may have killed the command
 		return 0
 	}
 	return math.MaxInt64
@@ -496,7 +502,7 @@ func (t *containerProcess) count(command string, args ...string) int64 {
 
 // Written implements Process.
 func (t *containerProcess) Written(dir string, since time.Time, enough int64) (c quota.Count) {
-	if dir == runapi.HomesDir { // which no slot can list
+	if dir == runapi.HomesDir { // no slot can list HomesDir
 		dir = runapi.HomeDir(t.slot)
 	}
 	out, err := besideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
@@ -522,7 +528,7 @@ func (t *containerProcess) LinkSkills(names []string) error {
 	return linkSkills(filepath.Join(t.jail.dir(t.slot), SkillDir), SkillsDir, names)
 }
 
-// Kill implements Process. wait kills the other processes of the user.
+// Kill implements Process. wait kills the user's other processes.
 func (t *containerProcess) Kill() { _ = t.root.Kill() }
 
 func (t *containerProcess) Check() error {
@@ -535,7 +541,7 @@ func (t *containerProcess) Check() error {
 		return err
 	}
 	groups := s.Groups
-	if t.jail.cfg.Shared { // container engines add the primary group
+	if t.jail.cfg.Shared { // container engines add the primary group to the supplementary groups
 		groups = slices.DeleteFunc(slices.Clone(groups), func(g int) bool { return g == t.group })
 	}
 	if want := []int{BasePrivateGroup + int(t.slot)}; !slices.Equal(groups, want) {
@@ -544,6 +550,7 @@ func (t *containerProcess) Check() error {
 	if s.Seccomp != 2 {
 		return errors.New("no seccomp filter is loaded")
 	}
+	// Code has not been sent yet, so the user must have no other process, such as one left by the previous run.
 	alive, _, err := proc.OfUser(t.slot.UID(), t.jail.others(t.slot))
 	if err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// denoArgs is the interpreter's command line after the program's name. dir is the code directory, as the interpreter
-// sees it; own is the only folder that a private run may write, and empty for others. pinned is Seat.Pinned.
+// denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it. own is the only
+// folder that a private run may write; it is empty for other runs. pinned is Seat.Pinned.
 func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int64, b bait) []string {
 	read, env := b.permissions(dir)
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
@@ -35,9 +35,8 @@ func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int6
 	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
 }
 
-// imports returns Deno's import map as a URL, which needs no file. The map leads /apis/ to the clients of the slot and,
-// if ownSkills, /skills/ to the folder that code cannot write. It maps prefixes, so any spelling of a file's name leads
-// to that folder.
+// imports returns Deno's import map as a URL, which needs no file. The map sends /apis/ to the slot's clients and, if
+// ownSkills, /skills/ to the folder that code cannot write. It maps prefixes, so no spelling of a file name escapes it.
 func imports(dir string, ownSkills bool) string {
 	skills := ""
 	if ownSkills {
@@ -54,11 +53,11 @@ func join(list []string) string {
 	return out
 }
 
-// heapMB leaves a quarter of the memory to everything but the JavaScript heap, so that a heap that grows too large ends
-// with V8's own message.
+// heapMB returns the limit of the JavaScript heap, in MiB. It leaves a quarter of the memory for everything else, so
+// that V8 reports a heap that grows too large before sandboxd ends the run.
 func heapMB(memory int64) int64 { return max(64, memory/4*3>>20) }
 
-// at moves what an environment has in TmpDir to the folder that a private run may write.
+// at replaces TmpDir in an environment by the folder that a private run may write.
 func at(own string, env []string) []string {
 	if own == "" || own == TmpDir {
 		return env
@@ -69,7 +68,7 @@ func at(own string, env []string) []string {
 	return append(env, "TMPDIR="+own)
 }
 
-// environ is the interpreter's whole environment.
+// environ returns the interpreter's whole environment. An empty tz means UTC.
 func environ(denoDir, tz string) []string {
 	if tz == "" {
 		tz = "UTC"

@@ -17,8 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 
-// Descriptors of "sandboxd enter", in the order in which Start passes the files. All are inherited: a descriptor that
-// it opened itself could have any number, including one that the Go runtime uses.
+// Descriptors in "sandboxd enter", in the order in which launch passes the files. All are inherited: a descriptor
+// opened later could have any number, including one that the Go runtime uses.
 const (
 	netnsFD  = 3
 	infoFD   = 4
@@ -27,37 +27,35 @@ const (
 	filterFD = 7
 )
 
-// EmbeddedConfig says what an embedded sandbox is made of. Every path is the host's.
+// EmbeddedConfig configures an Embedded. Every path is the host's.
 type EmbeddedConfig struct {
 	// NetNS holds the network namespace of each slot.
-	NetNS map[slot.ID]*os.File
-	// Bwrap and Deno are the programs.
+	NetNS       map[slot.ID]*os.File
 	Bwrap, Deno string
-	// Python is nil where there is none.
+	// Python is nil if the host has no Python.
 	Python *python.Interpreter
-	// TypeScript is the folder of TypeScript's compiler; empty if there is none.
+	// TypeScript is the folder of the TypeScript compiler, or empty if there is no compiler.
 	TypeScript string
-	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; what it held is
-	// removed.
+	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; NewEmbedded empties it.
 	CA, Runs, Skills, Tmp, Work string
 	SkillsReadonly              bool
 	Limits                      Limits
 	Servers                     Servers
 }
 
-// Embedded is the jail of bubblewrap sandboxes.
+// Embedded is the jail that makes one bubblewrap sandbox per interpreter.
 type Embedded struct {
 	cfg    EmbeddedConfig
 	netns  map[slot.ID]uint64 // inodes
-	ours   map[string]uint64  // sandboxd's own namespaces, by kind: no sandbox may be in one
+	ours   map[string]uint64  // inodes of sandboxd's namespaces, by kind: no sandbox may share one
 	libs   []library
 	stage  *os.File // the mount namespace with the sources of bind mounts
 	filter *os.File // an anonymous file with the seccomp filter
 	// serverFilter is the filter of MCP servers, which may start processes.
 	serverFilter *os.File
-	// ownUIDs means that each slot has a uid of its own. Without root, all slots share the user's uid.
+	// ownUIDs means that each slot has a separate uid. Without root, all slots share the user's uid.
 	ownUIDs bool
-	// python collects what Python needs, when it is first used.
+	// python collects the files that Python needs, on its first call.
 	python      func() (*pythonFiles, error)
 	pythonStage *os.File // closed with the jail
 
@@ -67,10 +65,11 @@ type Embedded struct {
 
 const resolvConf = "nameserver 127.0.0.1\noptions attempts:5 timeout:1\n"
 
-// NewEmbedded prepares the jail.
+// NewEmbedded prepares the jail. Work must not be in use by another jail.
 func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}}
 	e.python = sync.OnceValues(e.stagePythonFiles)
+	// "net" is not in the list, because each slot's network namespace is compared with an exact inode instead.
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
 		ns, err := proc.Namespace(os.Getpid(), kind)
 		if err != nil {
@@ -87,6 +86,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 			return nil, fmt.Errorf("looking at the network namespace of slot %d: %w", id, err)
 		}
+		// A run in sandboxd's network namespace would reach everything that the host reaches.
 		if st.Ino == own {
 			return nil, fmt.Errorf("the network namespace of slot %d is sandboxd's own", id)
 		}
@@ -127,7 +127,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	return e, err
 }
 
-// runBinds are the sources of bind mounts that every run needs.
+// runBinds lists the sources of bind mounts that every run needs.
 func (e *Embedded) runBinds() []enter.Bind {
 	return []enter.Bind{
 		{Name: stageCA, Source: filepath.Dir(e.cfg.CA)}, {Name: stageWork, Source: e.cfg.Work},
@@ -136,7 +136,7 @@ func (e *Embedded) runBinds() []enter.Bind {
 	}
 }
 
-// filterFile is an anonymous file with the encoded seccomp filter.
+// filterFile returns an anonymous file with the encoded seccomp filter. forks allows new processes.
 func filterFile(forks bool) (*os.File, error) {
 	code, err := seccomp.Filter(seccomp.Options{Processes: forks})
 	if err != nil {
@@ -163,7 +163,7 @@ func netnsInode(path string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// canBecomeSlots reports whether this process is root and the slots' uids and group exist in its user namespace.
+// canBecomeSlots reports whether sandboxd is root and its user namespace has the slots' uids and group.
 func canBecomeSlots() (bool, error) {
 	if os.Geteuid() != 0 {
 		return false, nil
@@ -186,7 +186,7 @@ func canBecomeSlots() (bool, error) {
 	return true, nil
 }
 
-// shareDirs lets the slots' group use /tmp and /skills.
+// shareDirs opens /tmp and /skills to the slots' group.
 func (e *Embedded) shareDirs() error {
 	if err := os.Chmod(e.cfg.Tmp, 0o777|os.ModeSticky); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (e *Embedded) Close() error {
 	return errors.Join(err, e.stage.Close(), e.filter.Close(), e.serverFilter.Close(), os.RemoveAll(e.cfg.Work))
 }
 
-// codeDir makes a fresh directory for one interpreter, with what runs before the code in it.
+// codeDir makes a fresh directory for one interpreter, with the files that run before the code.
 func (e *Embedded) codeDir(seat Seat) (string, error) {
 	e.mu.Lock()
 	e.seq++
@@ -218,7 +218,7 @@ func (e *Embedded) codeDir(seat Seat) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	if err := fillCodeDir(dir, seat); err != nil { // the disk is full: what was written must not fill it for good
+	if err := fillCodeDir(dir, seat); err != nil { // on a full disk, the part that was written must go
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
@@ -240,7 +240,7 @@ func fillCodeDir(dir string, seat Seat) error {
 	return os.WriteFile(filepath.Join(dir, first), source, 0o644)
 }
 
-// plan is the identity, limits and command line of one sandbox. files is what Python needs; nil: this is Deno.
+// plan returns the identity, limits and command line of one sandbox. files is for Python; nil means Deno.
 func (e *Embedded) plan(seat Seat, dir string, files *pythonFiles) enter.Plan {
 	b := bwrapPlan{
 		box: e.box(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
@@ -270,7 +270,7 @@ func (e *Embedded) box(id slot.ID, gate int) box {
 	}
 }
 
-// identify gives the plan the slot's user, where slots have users of their own.
+// identify sets the slot's user in the plan, if slots have separate users.
 func (e *Embedded) identify(p *enter.Plan, id slot.ID, l Limits) {
 	//defence:uid
 	if e.ownUIDs {
@@ -303,8 +303,8 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Process, error) {
 	return b, nil
 }
 
-// launch starts bubblewrap in a slot's network namespace, by "sandboxd enter". The caller completes what it returns,
-// and calls its begin.
+// launch starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the returned
+// process and calls begin.
 func (e *Embedded) launch(
 	id slot.ID, plan enter.Plan, filter, stage *os.File, stdio Stdio,
 ) (*bwrapProcess, error) {
@@ -316,8 +316,9 @@ func (e *Embedded) launch(
 	if err != nil {
 		return nil, err
 	}
+	// bubblewrap must hold the only write end: readInfo ends when bubblewrap does.
 	defer w.Close()
-	// bubblewrap reads the filter to its end, so each sandbox needs an open file with a position of its own.
+	// bubblewrap reads the filter to the end, so each sandbox needs a file with a separate position.
 	own, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", filter.Fd()))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close())

@@ -12,17 +12,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
-// libraryDirs are the default search paths of the dynamic loaders of all distributions.
+// libraryDirs are the default search paths of the dynamic loaders of the common distributions.
 var libraryDirs = [...]string{
 	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 }
 
-// resolverLibraries are loaded by name when a glibc before 2.34 resolves a host name.
+// resolverLibraries are loaded by name if a glibc before 2.34 resolves a host name.
 var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"}
 
-// libraries lists the files needed to start the program: its dynamic loader, and its shared libraries with all that
-// they depend on.
+// libraries lists the files that a program needs to start: its dynamic loader, and its shared libraries with their
+// dependencies.
 func libraries(program string) ([]library, []enter.Bind, error) {
 	var l loader
 	err := l.program(program)
@@ -31,7 +31,7 @@ func libraries(program string) ([]library, []enter.Bind, error) {
 
 // loader collects the files that a dynamic loader needs.
 type loader struct {
-	// own is a folder that is searched first, and whose libraries the sandbox has in /usr/lib; empty: none.
+	// own is a folder that is searched first. The sandbox sees its libraries in /usr/lib. Empty: no such folder.
 	own   string
 	libs  []library
 	binds []enter.Bind
@@ -40,7 +40,7 @@ type loader struct {
 	seen    map[string]bool
 }
 
-// program adds a program's dynamic loader and libraries. A static program needs none.
+// program adds a program's dynamic loader and libraries. A static program needs neither.
 func (l *loader) program(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *loader) program(path string) error {
 	return l.all(resolverLibraries[:], true)
 }
 
-// module adds the libraries of an extension module, as far as they are there.
+// module adds the libraries of an extension module, except those that the host lacks.
 func (l *loader) module(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *loader) module(path string) error {
 	return l.all(needs, true)
 }
 
-// all adds libraries with all that they depend on.
+// all adds libraries with their dependencies. If optional, missing libraries are skipped.
 func (l *loader) all(queue []string, optional bool) error {
 	for len(queue) > 0 {
 		name := queue[0]
@@ -111,6 +111,7 @@ func (l *loader) all(queue []string, optional bool) error {
 }
 
 func (l *loader) add(at, inside string) error {
+	// A bind mount needs the file: inside the sandbox the target of a symbolic link is missing.
 	real, err := filepath.EvalSymlinks(at)
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func (l *loader) add(at, inside string) error {
 	return nil
 }
 
-// interpreter is the path of the program's dynamic loader, empty for a static program.
+// interpreter returns the path of the program's dynamic loader, empty for a static program.
 func interpreter(f *elf.File) (string, error) {
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_INTERP {
@@ -136,7 +137,7 @@ func interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// find searches for a shared library of the program's architecture, and returns its path and dependencies.
+// find searches for a shared library of the program's architecture. It returns its path and dependencies.
 func (l *loader) find(name string) (string, []string, error) {
 	if strings.Contains(name, "/") {
 		return "", nil, fmt.Errorf("the interpreter needs %s: only names without a directory are supported", name)
@@ -152,6 +153,7 @@ func (l *loader) find(name string) (string, []string, error) {
 			continue
 		}
 		needs, err := f.ImportedLibraries()
+		// Multi-architecture hosts have libraries of the same name for another machine.
 		ok := f.Machine == l.machine
 		_ = f.Close()
 		if err == nil && ok {

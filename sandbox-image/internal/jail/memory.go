@@ -7,37 +7,37 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 )
 
-// listEvery is how often the processes of a slot are listed while it is measured. Only code that has escaped from Deno
-// and the filter could have more than one.
+// listEvery is the interval at which a measurement lists the slot's processes. Only code that escaped from Deno and the
+// filter could have more than one.
 const listEvery = 50 * time.Millisecond
 
-// socketsEvery is how often the sockets of a slot are measured.
+// socketsEvery is the interval at which a slot's sockets are measured.
 const socketsEvery = 200 * time.Millisecond
 
 // memoryMeter adds up the memory of all processes of a slot and of its TCP sockets. The seccomp filter keeps code from
-// starting processes and from using memory that no process holds; the meter counts other processes all the same.
+// starting processes and from using memory outside a process. The meter counts other processes as a second defence.
 type memoryMeter struct {
-	// list lists the slot's processes, the interpreter among them.
+	// list returns the slot's processes, including the interpreter.
 	list func() []int
-	// uid is the user of the slot, as seen from sandboxd's user namespace.
+	// uid is the slot's user as seen from sandboxd's user namespace.
 	uid int
-	// alone means that the slot has a network namespace of its own.
+	// alone means that the slot has a separate network namespace.
 	alone bool
 
 	mu      sync.Mutex
 	others  []int
 	sockets int64 // bytes queued in them
 	counted time.Time
-	newest  int // the last pid that the kernel had given out when the processes were listed
+	newest  int // the kernel's latest pid when the processes were listed
 	listed  time.Time
 }
 
-// total is the memory of the interpreter, its child processes and its sockets, in bytes.
+// total returns the memory of the interpreter, its child processes and its sockets, in bytes.
 func (m *memoryMeter) total(main int) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if m.listed.IsZero() { // the first listing waits, so that short runs do not pay for it
+	if m.listed.IsZero() { // the first listing waits, because it would slow short runs
 		m.listed, m.counted = now, now
 	}
 	if now.Sub(m.listed) >= listEvery {
@@ -55,7 +55,7 @@ func (m *memoryMeter) total(main int) int64 {
 	return total
 }
 
-// listOthers lists the slot's other processes, unless no process was started on the machine since the last time.
+// listOthers lists the slot's other processes, unless the machine has started no process since the last time.
 func (m *memoryMeter) listOthers(main int) {
 	newest, err := proc.LastPID()
 	//defence:memory-sum permits

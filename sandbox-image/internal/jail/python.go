@@ -12,14 +12,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
-// Python has no permissions of its own: what the kernel lets it open, it reads.
+// Python has no permission system: it reads every file that the kernel lets it open.
 
-// Where Python is inside a bubblewrap sandbox. It finds its library by the program's path.
+// Paths of Python inside a bubblewrap sandbox. Python finds its library by the program's path.
 const (
 	pythonPath     = "/usr/bin/python3"
 	environmentDir = "/usr/lib/codeforge-packages"
 	zoneDir        = "/usr/share/zoneinfo"
-	// systemCA is where programs look for authorities that do not know SSL_CERT_FILE.
+	// systemCA is the default file of programs that ignore SSL_CERT_FILE.
 	systemCA = "/etc/ssl/certs/ca-certificates.crt"
 )
 
@@ -31,19 +31,19 @@ const (
 	stageZones       = "zones"
 )
 
-// hiddenInLibrary are folders of packages that some distributions keep inside the standard library.
+// hiddenInLibrary are package folders that some distributions keep inside the standard library.
 var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
 
-// pythonArgs is the interpreter's command line after the program's name: no packages of the user in /tmp, no byte code
-// written. Without buffers (-u), output that code printed before its end is kept, also the beginning of a line. dir is
-// the code directory, as the interpreter sees it.
+// pythonArgs returns the interpreter's arguments. -s ignores the user's packages in /tmp, and -B writes no byte code.
+// -u disables buffers, so that output printed before a crash is kept, including a partial line. dir is the code
+// directory as the interpreter sees it.
 func pythonArgs(dir string) []string {
 	return []string{"-s", "-B", "-u", "-X", "utf8", dir + "/" + PythonMain}
 }
 
-// pythonEnviron is the interpreter's whole environment. sitecustomize.py takes out what it alone needs. Without NETRC,
-// requests and aiohttp would send the login that another run has left in /tmp/.netrc, and in the place of a header of
-// this one.
+// pythonEnviron returns the interpreter's whole environment; sitecustomize.py removes the variables that it alone
+// needs. With NETRC unset, requests and aiohttp would send a login that another run left in /tmp/.netrc, instead of the
+// run's Authorization header.
 func pythonEnviron(dir, ca, packages, tz string) []string {
 	if tz == "" {
 		tz = "UTC"
@@ -58,11 +58,11 @@ func pythonEnviron(dir, ca, packages, tz string) []string {
 	return env
 }
 
-// pythonFiles is what a bubblewrap sandbox needs of the host to run Python.
+// pythonFiles holds the host files for Python in a bubblewrap sandbox.
 type pythonFiles struct {
 	stage  *os.File
 	argv   []string // the bind mounts
-	inside string   // the folder of packages, as the sandbox sees it
+	inside string   // the folder of packages as the sandbox sees it
 }
 
 // errNoPython means that the jail was made without Python.
@@ -82,13 +82,14 @@ func (c *Container) PreparePython() error {
 	return nil
 }
 
-// stagePythonFiles collects it. It takes a while, and happens when Python is first used.
+// stagePythonFiles collects the host files for Python. It takes a while and runs on the first use of Python.
 func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
 	p := e.cfg.Python
 	if p == nil {
 		return nil, errNoPython
 	}
 	l := loader{own: filepath.Join(p.Prefix, "lib")}
+	// Below /usr and / the default search paths already find the libraries.
 	if p.Prefix == "/usr" || p.Prefix == "/" {
 		l.own = ""
 	}
@@ -106,6 +107,7 @@ func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
 	}
 	library := path.Join("/usr", rel)
 	f := &pythonFiles{argv: bind("--ro-bind", stagePython, pythonPath)}
+	// The host's own packages must not appear in the sandbox: an empty, read-only tmpfs hides them.
 	f.argv = append(f.argv, bind("--ro-bind", stageLibrary, library)...)
 	for _, name := range hiddenInLibrary {
 		if _, err := os.Stat(filepath.Join(p.Library, name)); err == nil {
@@ -144,13 +146,13 @@ func (l *loader) modules(dir string) error {
 		case err != nil, d.IsDir(), !strings.Contains(name, ".so"):
 			return nil //nolint:nilerr // what cannot be read cannot be loaded either
 		case strings.HasPrefix(name, "_tkinter"), strings.HasPrefix(name, "_test"):
-			return nil // they need a display, or nobody needs them
+			return nil // the first needs a display, the second is for Python's own tests
 		}
 		return l.module(at)
 	})
 }
 
-// pythonArgv is the command line of bubblewrap for Python, as bwrapPlan.argv is for Deno.
+// pythonArgv returns bubblewrap's command line for Python, as bwrapPlan.argv does for Deno.
 func (p bwrapPlan) pythonArgv(f *pythonFiles) []string {
 	a := p.box.argv(p.bait.environ(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
 	a = append(a, f.argv...)

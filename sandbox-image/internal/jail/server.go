@@ -15,41 +15,41 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Servers says what the slots of MCP servers are made of. Every path is sandboxd's.
+// Servers configures the slots of MCP servers. Every path is sandboxd's.
 type Servers struct {
-	// Slots is how many there are.
+	// Slots is the number of slots.
 	Slots int
-	// Bridge is the program that speaks to a server, and starts it.
+	// Bridge is the program that starts a server and speaks to it.
 	Bridge string
-	// Packages holds the installed packages, by runapi.PackageKey, and in InstallDir what is being installed.
+	// Packages holds the installed packages, by runapi.PackageKey. Its folder InstallDir holds unfinished installations.
 	Packages string
-	// Programs is the operator's folder of programs; empty if there is none.
+	// Programs is the operator's folder of programs, or empty.
 	Programs string
-	// Limits of one server with all its processes.
+	// Limits apply to one server with all its processes.
 	Limits Limits
 }
 
 const (
-	// InstallDir is the folder of Packages in which each slot installs.
+	// InstallDir is the folder below Packages in which each slot installs.
 	InstallDir = "install"
-	// HomeSize bounds what a server has in its home, in bytes.
+	// HomeSize bounds a server's home, in bytes.
 	HomeSize = 64 << 20
 )
 
-// Server is what runs in the slot of an MCP server: the bridge, or Deno, which installs a package.
+// Server is the program for the slot of an MCP server: the bridge, or Deno while it installs a package.
 type Server struct {
 	Slot slot.ID
 	TZ   string
-	// Package is the name and version of an installed package, or of the one to install; empty: none.
+	// Package is the name and version of the package that the server uses or that Deno installs. Empty: no package.
 	Package string
-	// Registry is where the package comes from.
+	// Registry is the package's registry.
 	Registry string
 	Install  bool
-	// Frozen means that the installation has a lock file to agree with.
+	// Frozen means that the installation must agree with an existing lock file.
 	Frozen bool
 }
 
-// Installing is the folder in which a slot installs.
+// Installing returns the folder in which a slot installs.
 func (s Servers) Installing(id slot.ID) string {
 	return filepath.Join(s.Packages, InstallDir, strconv.Itoa(int(id)))
 }
@@ -64,7 +64,7 @@ const (
 // Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
 const bridgePath = "/usr/bin/mcp-bridge"
 
-// binds are the sources of bind mounts that servers need.
+// binds lists the sources of bind mounts that servers need.
 func (s Servers) binds() []enter.Bind {
 	if s.Slots == 0 {
 		return nil
@@ -79,7 +79,7 @@ func (s Servers) binds() []enter.Bind {
 	return list
 }
 
-// argv is the program of a server, and its arguments. cache is Deno's folder of packages, as the program sees it.
+// argv returns a server's program and arguments. cache is Deno's package folder as the program sees it.
 func (s Server) argv(bridge, deno, cache string) []string {
 	if !s.Install {
 		return []string{bridge}
@@ -91,7 +91,7 @@ func (s Server) argv(bridge, deno, cache string) []string {
 	return append(argv, s.Package)
 }
 
-// environ is a server's whole environment. The bridge adds the server's own variables to it.
+// environ returns a server's whole environment. The bridge adds the server's own variables.
 func (s Server) environ(path, ca, cache string) []string {
 	home := runapi.HomeDir(s.Slot)
 	if s.Package == "" {
@@ -103,20 +103,20 @@ func (s Server) environ(path, ca, cache string) []string {
 			env[i] = "HOME=" + home
 		}
 	}
-	// Every program that does TLS has its own idea of where authorities are.
+	// Each TLS library reads the path of its authorities from another variable.
 	for _, name := range []string{
 		"DENO_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 	} {
 		env = append(env, name+"="+ca)
 	}
 	if s.Registry != "" {
-		env = append(env, "NPM_CONFIG_REGISTRY="+s.Registry) // Deno's folder of packages is named after it
+		env = append(env, "NPM_CONFIG_REGISTRY="+s.Registry) // Deno names the package folder after the registry
 	}
 	return env
 }
 
-// serverPlan is the identity, limits and command line of a server's sandbox. Of the host it sees Deno, its libraries
-// and the bridge, its package and the operator's programs; nothing that a run sees.
+// serverPlan returns the identity, limits and command line of a server's sandbox. From the host the sandbox sees Deno,
+// its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run.
 func (e *Embedded) serverPlan(s Server) enter.Plan {
 	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
 	argv := e.box(s.Slot, 0).argv(s.environ(runapi.ProgramsDir+":/usr/bin", caPath, cache))
@@ -148,7 +148,7 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 	return p
 }
 
-// readOnly is the option that mounts what a server must not write.
+// readOnly returns the option that mounts files that a server must not write.
 func readOnly() string {
 	//defence:server-package instead "--bind"
 	return "--ro-bind"
@@ -165,7 +165,7 @@ func (e *Embedded) StartServer(s Server, stdio Stdio) (Process, error) {
 	return b, nil
 }
 
-// PrepareInstall makes the folder in which a slot installs a package.
+// PrepareInstall implements Jail.
 func (e *Embedded) PrepareInstall(id slot.ID) error {
 	dir := e.cfg.Servers.Installing(id)
 	if err := errors.Join(e.ClearInstall(id), os.Mkdir(dir, 0o700)); err != nil || !e.ownUIDs {
@@ -174,19 +174,19 @@ func (e *Embedded) PrepareInstall(id slot.ID) error {
 	return os.Chown(dir, id.UID(), slot.GroupID)
 }
 
-// ShareInstall implements Jail: sandboxd can read everything already.
+// ShareInstall implements Jail: sandboxd can already read all files.
 func (e *Embedded) ShareInstall(slot.ID) error { return nil }
 
-// ClearInstall removes that folder.
+// ClearInstall implements Jail.
 func (e *Embedded) ClearInstall(id slot.ID) error { return os.RemoveAll(e.cfg.Servers.Installing(id)) }
 
-// serverGroup is the group of a server's processes.
+// serverGroup returns the primary group of a server's processes.
 func serverGroup(id slot.ID) int {
 	//defence:server-group instead slot.GroupID
 	return BasePrivateGroup + int(id)
 }
 
-// serverPlan is the identity, limits and command line of a server. It is in none of the groups that runs are in.
+// serverPlan returns the identity, limits and command line of a server. The server is in no group that runs are in.
 func (c *Container) serverPlan(s Server) enter.Plan {
 	sv, group := c.cfg.Servers, serverGroup(s.Slot)
 	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
@@ -200,7 +200,7 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 	if sv.Programs != "" {
 		reads = append(reads, sv.Programs)
 	}
-	if s.Install { // Deno links files, which Landlock's first version forbids; no code of a package runs
+	if s.Install { // Landlock's first version forbids Deno's links; no code of the package runs
 		reads = nil
 	}
 	l := sv.Limits
@@ -234,7 +234,7 @@ func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 // clearServer removes a server's home.
 func clearServer(id slot.ID) error { return removeAs(id, runapi.HomeDir(id)) }
 
-// removeAs removes a directory in which a slot has written. What its user made unreadable is removed as that user.
+// removeAs removes a directory in which a slot has written. It removes unreadable parts as the slot's user.
 func removeAs(id slot.ID, dir string) error {
 	err := os.RemoveAll(dir)
 	if errors.Is(err, os.ErrPermission) {
@@ -245,8 +245,8 @@ func removeAs(id slot.ID, dir string) error {
 	return err
 }
 
-// Home implements Process. All homes are in one file system. While there is little in it, nothing is added up; then it
-// is the slot's user who does, who can read what it has closed to others.
+// Home implements Process. All homes share one file system. If the file system holds less than HomeSize, Home skips the
+// count. Otherwise it counts as the slot's user, who can read folders closed to sandboxd.
 func (t *containerProcess) Home() int64 {
 	home := runapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
@@ -254,13 +254,14 @@ func (t *containerProcess) Home() int64 {
 	if err := unix.Statfs(home, &fs); err != nil {
 		return 0
 	}
+	// One statfs is cheap; counting starts a process and walks the home.
 	if int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
 		return 0
 	}
 	return t.count("usage", home)
 }
 
-// PrepareInstall makes the folder in which a slot installs a package.
+// PrepareInstall implements Jail.
 func (c *Container) PrepareInstall(id slot.ID) error {
 	if err := c.ClearInstall(id); err != nil {
 		return err
@@ -268,12 +269,12 @@ func (c *Container) PrepareInstall(id slot.ID) error {
 	return groupDir(c.cfg.Servers.Installing(id), BasePrivateGroup+int(id), 0o770|os.ModeSetgid)
 }
 
-// ShareInstall implements Jail. Where a package has files that its group may not read, only the slot's user can change
+// ShareInstall implements Jail. If a package has files that its group may not read, only the slot's user can change
 // that.
 func (c *Container) ShareInstall(id slot.ID) error {
 	_, err := asSlot(context.Background(), id, "share", c.cfg.Servers.Installing(id))
 	return err
 }
 
-// ClearInstall removes that folder.
+// ClearInstall implements Jail.
 func (c *Container) ClearInstall(id slot.ID) error { return removeAs(id, c.cfg.Servers.Installing(id)) }

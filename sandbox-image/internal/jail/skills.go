@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// maxLinks bounds the links. The quota on /skills allows fewer entries.
+// maxLinks bounds the number of links. The quota on /skills allows fewer entries.
 const maxLinks = 2000
 
-// linkSkills makes links in a folder to the entries of shared, which code sees as SkillsDir, and to entries of the
-// given names. It leaves the pinned skills, which are files of the folder, as they are.
+// linkSkills makes links in folder to the entries of shared, which code sees as SkillsDir, and to entries of the given
+// names. Pinned skills are files in folder, and linkSkills does not replace them.
 func linkSkills(folder, shared string, names []string) error {
 	dir, err := os.Open(shared)
 	if err != nil {
@@ -25,6 +25,7 @@ func linkSkills(folder, shared string, names []string) error {
 		return err
 	}
 	for _, name := range append(found, names...) {
+		// The target is the path inside the sandbox. A pinned skill takes precedence over a shared one (ErrExist).
 		err := os.Symlink(path.Join(SkillsDir, name), filepath.Join(folder, name))
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

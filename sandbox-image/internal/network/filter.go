@@ -11,7 +11,7 @@ import (
 
 const filterTable = "filter"
 
-// filter sets the policies and rules. Policies come first, so that a failure leaves everything closed.
+// filter sets the policies and rules. Policies come first, so that a failure leaves every chain closed.
 func filter(list []rule) error {
 	ipt, err := iptables.New()
 	if err != nil {
@@ -32,6 +32,7 @@ func filter(list []rule) error {
 			return fmt.Errorf("adding a rule to %s: %w", r.chain, err)
 		}
 	}
+	// The jumps come last: a chain is used only when all its rules are in it.
 	for _, j := range jumps {
 		if err := ipt.AppendUnique(filterTable, j.from, "-j", j.to); err != nil {
 			return fmt.Errorf("using %s: %w", j.to, err)
@@ -43,10 +44,10 @@ func filter(list []rule) error {
 // jumps are the only rules of the built-in chains.
 var jumps = []struct{ from, to string }{{"INPUT", chainIn}, {"OUTPUT", chainOut}}
 
-// verifyFilter compares the kernel's filter with the wanted one: the policies, the built-in chains with only the jump
-// in them, and our own chains. With each, our chains are compared rule by rule. Without it only the number of rules is:
-// iptables is one process per rule, which is too much for a check made every few seconds, and no process is left with
-// the capability to change a rule.
+// verifyFilter compares the kernel's filter with the wanted one: the policies, the built-in chains, which must hold
+// only the jump, and CodeForge's chains. If each, it compares these chains rule by rule, otherwise only the number of
+// rules. iptables starts one process per rule, too much for a check every few seconds. No remaining process has the
+// capability to change a rule.
 func verifyFilter(wanted []rule, each bool) error {
 	ipt, err := iptables.New()
 	if err != nil {

@@ -7,12 +7,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// SetUp configures the network namespace for n slots of each kind and verifies the result. It is idempotent.
+// SetUp configures the network namespace for the slots of n and verifies the result. It is idempotent and needs
+// NET_ADMIN.
 func SetUp(n Size) error {
 	dev, err := device(n.Network)
 	if err != nil {
 		return err
 	}
+	// The filter comes first: an address without the filter would let code out.
 	if err := filter(rules(n, dev.Attrs().Name)); err != nil {
 		return err
 	}
@@ -22,13 +24,13 @@ func SetUp(n Size) error {
 	return Verify(n)
 }
 
-// Verify checks that the kernel has everything that n slots of each kind need. Like SetUp it needs NET_ADMIN.
+// Verify checks the kernel's configuration for the slots of n. Like SetUp it needs NET_ADMIN.
 func Verify(n Size) error { return verify(n, true) }
 
-// VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each.
+// VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each of them.
 func VerifyQuick(n Size) error { return verify(n, false) }
 
-// Present checks that the interface with our address exists.
+// Present checks that the interface with the sandbox's address exists.
 func Present(n slot.Network) error {
 	_, err := device(n)
 	return err

@@ -11,7 +11,7 @@ import (
 // ErrLost means that the network namespace has lost its interface.
 var ErrLost = errors.New("the network of the sandbox is gone: its owner, sandbox-net, has ended")
 
-// pollEvery is how often AwaitLoss and AwaitSuccessor check.
+// pollEvery is the interval at which AwaitLoss and AwaitSuccessor check.
 const pollEvery = 500 * time.Millisecond
 
 // AwaitLoss waits until the interface with our address is gone and returns ErrLost, or nil when ctx ends first. The
@@ -33,6 +33,7 @@ func AwaitLoss(ctx context.Context, n slot.Network, hasOwner bool) error {
 		case <-tick.C:
 		}
 		if _, err := device(n); err != nil {
+			// Two misses in a row: one failed listing of the interfaces must not end every run.
 			missed++
 		} else {
 			missed = 0

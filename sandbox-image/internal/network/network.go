@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// device is the interface that has our address.
+// device returns the interface with the sandbox's address.
 func device(n slot.Network) (netlink.Link, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -30,7 +30,7 @@ func device(n slot.Network) (netlink.Link, error) {
 	return nil, fmt.Errorf("no interface has the address %s: is this container on sandbox-net?", n.Hold())
 }
 
-// addresses are the IPv4 addresses of an interface.
+// addresses returns the IPv4 addresses of an interface.
 func addresses(l netlink.Link) (map[netip.Addr]bool, error) {
 	list, err := netlink.AddrList(l, netlink.FAMILY_V4)
 	if err != nil {
@@ -71,8 +71,8 @@ func network(n Size, dev netlink.Link) error {
 			return err
 		}
 	}
-	// All other users get the same default route, and the filter drops what they send. Without the route the kernel
-	// would drop responses from addresses that it has no route to (rp_filter).
+	// All other users get the same default route, and the filter drops their packets. Without this route the kernel would
+	// drop responses from addresses to which it has no route (rp_filter).
 	for _, r := range routes(unix.RT_TABLE_MAIN, n.Network.Proxy(), n.Network.Hold(), dev)[1:] {
 		if err := netlink.RouteReplace(&r); err != nil {
 			return fmt.Errorf("setting the default route: %w", err)
@@ -81,7 +81,7 @@ func network(n Size, dev netlink.Link) error {
 	return nil
 }
 
-// routes are a route to the proxy and a default route through it, both with one source address.
+// routes returns a route to the proxy and a default route through the proxy, both with one source address.
 func routes(table int, proxy, src netip.Addr, dev netlink.Link) []netlink.Route {
 	index := dev.Attrs().Index
 	return []netlink.Route{
@@ -119,7 +119,7 @@ func hasRule(s seat) (bool, error) {
 	return false, nil
 }
 
-// verifyNetwork asks the kernel for the addresses, and for the routes that each slot's packets would take.
+// verifyNetwork compares the kernel's addresses, and the routes of each slot's packets, with the wanted ones.
 func verifyNetwork(n Size, dev netlink.Link) error {
 	var errs []error
 	have, err := addresses(dev)
@@ -135,7 +135,7 @@ func verifyNetwork(n Size, dev netlink.Link) error {
 	return errors.Join(append(errs, verifyNoIPv6())...)
 }
 
-// verifyRoute verifies that packets of the slot's user to dst leave through the proxy, with the slot's source address.
+// verifyRoute verifies that packets of the slot's user to dst leave through the proxy with the slot's source address.
 func verifyRoute(s seat, proxy, dst netip.Addr, dev netlink.Link) error {
 	got, err := netlink.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{UID: &s.uid})
 	if err != nil {
@@ -155,6 +155,7 @@ func verifyRoute(s seat, proxy, dst netip.Addr, dev netlink.Link) error {
 // verifyNoIPv6 verifies that no interface has an IPv6 address. A sysctl of the container disables IPv6.
 func verifyNoIPv6() error {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_V6)
+	// These errors mean that the kernel has no IPv6.
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil
 	}

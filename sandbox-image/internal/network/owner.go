@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
-// Announce writes the name of our network namespace to the file at path. Call it when the namespace is set up.
+// Announce writes the name of this network namespace to the file at path. Call it when the namespace is set up.
 func Announce(path string) error {
 	space, err := namespace()
 	if err != nil {
@@ -18,9 +18,9 @@ func Announce(path string) error {
 	return atomicfile.Write(path, []byte(space+"\n"), 0o644) // read by sandboxd
 }
 
-// AwaitSuccessor waits until the file at path announces a namespace other than ours, or ctx ends. The engine restarts a
-// container that shares a namespace immediately and only once, so a process that lost its namespace must not exit until
-// the replacement exists.
+// AwaitSuccessor waits until the file at path announces another namespace than this one, or until ctx ends. The engine
+// restarts a container that shares a namespace immediately and only once. So a process that lost its namespace must not
+// exit before the replacement exists.
 func AwaitSuccessor(ctx context.Context, path string) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -39,5 +39,6 @@ func AwaitSuccessor(ctx context.Context, path string) {
 	}
 }
 
-// namespace is the name of our network namespace. No other namespace can have it while a process is in ours.
+// namespace returns the name of this network namespace. The kernel gives the name to no other namespace while a process
+// is in this one.
 func namespace() (string, error) { return os.Readlink("/proc/self/ns/net") }

@@ -17,27 +17,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Pod is what a pod's network namespace must let through beside the slots. The slots, sandboxd and the proxy share it.
+// Pod is the network configuration of a pod. The slots, sandboxd and the proxy share its network namespace.
 type Pod struct {
 	Size
-	// ProxyGID is the group of the proxy's process, which alone may open connections to other machines.
+	// ProxyGID is the group of the proxy's process. Only this group may open connections to other machines.
 	ProxyGID int
-	// Ports are those that other pods may connect to: the control APIs of sandboxd and the proxy.
+	// Ports are the ports to which other pods may connect: the control APIs of sandboxd and the proxy.
 	Ports []uint16
 }
 
-// loopback has the addresses of the proxy and the slots in a pod.
+// loopback is the interface with the addresses of the proxy and the slots in a pod.
 const loopback = "lo"
 
-// chainNAT turns what slots send to the proxy's address on the loopback interface.
+// chainNAT redirects the slots' packets to the proxy's address on the loopback interface.
 const chainNAT = "CODEFORGE-NAT"
 
-// SetUpPod configures the network namespace of a pod and verifies the result. It is idempotent, and needs NET_ADMIN.
+// SetUpPod configures the network namespace of a pod and verifies the result. It is idempotent and needs NET_ADMIN.
 //
 // The addresses of the slots and the proxy are on the loopback interface. Routing by uid gives each slot its source
-// address, as in Docker mode; the destination of what it sends becomes the proxy's address with the same port. So a
-// slot is identified by an address that no NAT rule touches, and that the filter compares with the uid for every
-// packet: taking over a NAT entry of another slot, by its port, gains nothing.
+// address, as in Docker mode. NAT changes the destination of the slots' packets to the proxy's address with the same
+// port. So no NAT rule touches the address that identifies a slot, and the filter compares it with the uid for every
+// packet. An attacker who takes over the NAT entry of another slot, by its port, gains no access.
 func SetUpPod(p Pod) error {
 	dev, err := netlink.LinkByName(loopback)
 	if err != nil {
@@ -62,7 +62,7 @@ func SetUpPod(p Pod) error {
 	return nil
 }
 
-// podRules are the filter rules of a pod, in order.
+// podRules returns the filter rules of a pod, in order.
 func podRules(p Pod) []rule {
 	proxy, subnet, lo := p.Network.Proxy().String(), p.Network.Subnet().String(), loopback
 	var list []rule
@@ -73,7 +73,7 @@ func podRules(p Pod) []rule {
 	in("-i", lo, "-s", subnet, "-d", proxy, "-p", "tcp", "-j", "ACCEPT")
 	in("-i", lo, "-s", subnet, "-d", proxy, "-p", "udp", "-m", "udp", "--dport", "53", "-j", "ACCEPT")
 	in(known...)
-	// The replies that REJECT below makes.
+	// The replies of REJECT below.
 	in("-i", lo, "-p", "tcp", "--tcp-flags", "RST", "RST", "-j", "ACCEPT")
 	in("-i", lo, "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-j", "ACCEPT")
 	for _, port := range p.Ports {
@@ -85,7 +85,8 @@ func podRules(p Pod) []rule {
 			"-s", s.addr.String(), "-d", proxy, "-o", lo, "-m", "owner", "--uid-owner", strconv.Itoa(int(s.uid)),
 		}
 		with := func(more ...string) []string { return append(slices.Clone(from), more...) }
-		// To whatever port: the proxy listens at those of the catalog only, and nothing else listens at its address.
+		// The rules allow every port: the proxy listens only on the ports of the catalog, and its address has no other
+		// listener.
 		out(with("-p", "tcp", "-j", "ACCEPT")...)
 		out(with("-p", "udp", "-m", "udp", "--dport", "53", "-j", "ACCEPT")...)
 	}
@@ -100,7 +101,7 @@ func podRules(p Pod) []rule {
 	return list
 }
 
-// natRules send TCP of slots to the proxy, whatever its destination, and DNS that is meant for the resolver.
+// natRules redirect the slots' TCP to the proxy, for every destination, and DNS that goes to the resolver.
 func natRules(n slot.Network) [][]string {
 	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Total-1)
 	of := []string{"-m", "owner", "--uid-owner", slots}
@@ -143,7 +144,7 @@ func podNAT(n slot.Network) error {
 	return nil
 }
 
-// podIPv6 closes IPv6 to the slots, where the kernel has it: the sysctl that switches it off is not for pods to set.
+// podIPv6 closes IPv6 to the slots if the kernel has IPv6, because a pod may not set the sysctl that disables it.
 func podIPv6() error {
 	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
 		return nil
@@ -177,8 +178,8 @@ func podIPv6() error {
 	return nil
 }
 
-// podRoutes sets the addresses, and for each slot a default route with its source address. The local route to a slot
-// acknowledges at once, for the reason that the proxy's firewall has.
+// podRoutes sets the addresses and, for each slot, a default route with its source address. The local route to a slot
+// has quick ACKs, for the same reason as in the proxy's firewall.
 func podRoutes(n Size, lo netlink.Link) error {
 	have, err := addresses(lo)
 	if err != nil {
@@ -219,7 +220,7 @@ func podRoutes(n Size, lo netlink.Link) error {
 	return nil
 }
 
-// verifyPod asks the kernel for the addresses, and for the source address of what each slot sends.
+// verifyPod compares the kernel's addresses, and the source address of each slot's packets, with the wanted ones.
 func verifyPod(n Size, lo netlink.Link) error {
 	have, err := addresses(lo)
 	errs := []error{err}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// FileName is the name of a run's kept output.
+// FileName is the name of the file with a run's output.
 const FileName = "stdout.txt"
 
 // KeepConfig configures Keep.
@@ -18,12 +18,12 @@ type KeepConfig struct {
 	Dir, Inside string
 	// From is the number of bytes above which output is kept. Zero keeps all output.
 	From int64
-	// Runs and Bytes bound what is kept of older runs. Zero means 100 runs and 64 MiB.
+	// Runs and Bytes bound the kept output of older runs. Zero means 100 runs and 64 MiB.
 	Runs  int
 	Bytes int64
 }
 
-// Keep keeps the output of runs in files.
+// Keep stores the output of runs in files.
 type Keep struct {
 	cfg  KeepConfig
 	root *os.Root
@@ -48,11 +48,11 @@ func NewKeep(cfg KeepConfig) (*Keep, error) {
 // Close closes the directory.
 func (k *Keep) Close() error { return k.root.Close() }
 
-// File returns the file of a run. It is created once more than From bytes have been written.
+// File returns the file of a run. It is created after more than From bytes have been written.
 func (k *Keep) File(run string) *File { return &File{keep: k, run: run} }
 
-// File is the kept output of one run, or nil if none is kept. Its first error is sticky and returned by Close; it never
-// stops the run.
+// File is the kept output of one run. A nil File keeps no output. Close returns its first error. An error never stops
+// the run.
 type File struct {
 	keep *Keep
 	run  string
@@ -74,6 +74,7 @@ func (f *File) Write(p []byte) {
 		if f.err = f.open(); f.err != nil {
 			return
 		}
+		// The file begins with the output that was held back until now.
 		p, f.head = f.head, nil
 	}
 	_, f.err = f.f.Write(p)
@@ -84,16 +85,17 @@ func (f *File) open() error {
 	if err := root.Mkdir(f.run, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	// O_EXCL: a run with a used id must not overwrite earlier output.
 	out, err := root.OpenFile(path.Join(f.run, FileName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		_ = root.Remove(f.run) // if it is empty: the disk is full, and trim does not see it
+		_ = root.Remove(f.run) // removes only an empty folder: the disk is full, and trim does not see it
 	}
 	f.f = out
 	return err
 }
 
-// Close closes the file and returns its path as code sees it. The path is empty when the output was too small to keep
-// or could not be written.
+// Close closes the file and returns its path as code sees it. The path is empty if the output was too small to keep or
+// could not be written.
 func (f *File) Close() (string, error) {
 	if f == nil {
 		return "", nil
@@ -102,7 +104,7 @@ func (f *File) Close() (string, error) {
 		return "", f.err
 	}
 	err := errors.Join(f.err, f.f.Close())
-	if err != nil { // an incomplete file would take the room of later ones
+	if err != nil { // an incomplete file would take the space of later ones
 		_ = f.keep.root.RemoveAll(f.run)
 	}
 	if err = errors.Join(err, f.keep.trim()); err != nil {
@@ -111,7 +113,7 @@ func (f *File) Close() (string, error) {
 	return path.Join(f.keep.cfg.Inside, f.run, FileName), nil
 }
 
-// trim removes the oldest runs that exceed the bounds.
+// trim removes the oldest runs until the bounds hold. It always keeps the newest.
 func (k *Keep) trim() error {
 	dir, err := k.root.Open(".")
 	if err != nil {
@@ -140,6 +142,7 @@ func (k *Keep) trim() error {
 	var total int64
 	for i, r := range runs {
 		total += r.size
+		// The newest run stays even if it alone exceeds the bounds.
 		if i > 0 && (i >= k.cfg.Runs || total > k.cfg.Bytes) {
 			errs = append(errs, k.root.RemoveAll(r.name))
 		}

@@ -1,5 +1,5 @@
-// Package output turns what code prints into valid UTF-8, cut between characters, and keeps all of it in a file that
-// later runs can read.
+// Package output converts the output of code to valid UTF-8, cut between characters, and stores all of it in a file
+// that later runs can read.
 package output
 
 import (
@@ -9,7 +9,7 @@ import (
 
 // Text converts a byte stream that arrives in pieces to valid UTF-8. The zero Text is ready to use.
 type Text struct {
-	rest []byte // the first bytes of a character that is not complete yet
+	rest []byte // the first bytes of an incomplete character
 	// Invalid counts the bytes that became U+FFFD.
 	Invalid int64
 }
@@ -27,7 +27,7 @@ func (t *Text) Next(p []byte) string {
 	return t.valid(p)
 }
 
-// End returns the rest when the stream has ended.
+// End returns the remaining text at the end of the stream.
 func (t *Text) End() string {
 	p := t.rest
 	t.rest = nil
@@ -52,7 +52,7 @@ func (t *Text) valid(p []byte) string {
 	return b.String()
 }
 
-// unfinished is the number of bytes at the end of p that could begin a valid character.
+// unfinished returns the number of bytes at the end of p that could begin a valid character.
 func unfinished(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
 		tail := p[len(p)-n:]

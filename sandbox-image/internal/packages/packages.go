@@ -1,9 +1,9 @@
 // Package packages keeps the installed packages of MCP servers.
 //
-// Threat: a package, or a registry, that brings other bytes later than at its first installation, or that leaves links
-// and special files where sandboxd and other servers would follow them. So a slot installs into a folder of its own;
-// when nothing runs in it any more, sandboxd copies from it what is allowed, into a folder that no slot can write. The
-// lock file of the first installation stays when a package is removed, and later installations must agree with it.
+// Threat: a package or registry that delivers other bytes than at the first installation, or that leaves links and
+// special files which sandboxd and other servers would follow. Contract: a slot installs into a separate folder. When
+// no process of the slot is left, sandboxd copies only regular files into a folder that no slot can write. The lock
+// file of the first installation stays when a package is removed, and later installations must agree with it.
 package packages
 
 import (
@@ -44,11 +44,11 @@ const locksDir = "locks"
 type Store struct {
 	dir string
 
-	mu   sync.Mutex     // held while something is sealed
-	held map[string]int // how many use a package, by key
+	mu   sync.Mutex     // held while a package is sealed or taken away
+	held map[string]int // number of users of a package, by key
 }
 
-// Open prepares the folder, and removes what unfinished installations left behind.
+// Open prepares the folder, and removes the files of unfinished installations.
 func Open(dir string) (*Store, error) {
 	for _, name := range []string{".", jail.InstallDir, locksDir} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -65,15 +65,15 @@ func Open(dir string) (*Store, error) {
 	return &Store{dir: dir, held: map[string]int{}}, err
 }
 
-// A package's name as npm defines it, and an exact version as semver.org does. Nothing in it can be taken for an option
-// or a path.
+// namePattern matches a package name as npm defines it, with an exact version as semver.org defines it. A match is
+// never an option or a path.
 var (
 	namePattern = regexp.MustCompile(`^npm:(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*` +
 		`@[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	maxName = 300
 )
 
-// Check reports why a text does not name a package and its exact version.
+// Check returns an error if a text does not name a package and its exact version.
 func Check(pkg string) error {
 	if len(pkg) > maxName || !namePattern.MatchString(pkg) {
 		return fmt.Errorf("package %.80q: want npm:NAME@VERSION with an exact version", pkg)
@@ -81,7 +81,7 @@ func Check(pkg string) error {
 	return nil
 }
 
-// CheckRegistry reports why a text is not the address of a registry.
+// CheckRegistry returns an error if a text is not the https address of a registry.
 func CheckRegistry(registry string) error {
 	u, err := url.Parse(registry)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -96,7 +96,7 @@ func (s *Store) lock(pkg string) string {
 	return filepath.Join(s.dir, locksDir, runapi.PackageKey(pkg)+".lock")
 }
 
-// Registry is the registry that an installed package came from. It returns runapi.ErrNotInstalled for others.
+// Registry returns the registry of an installed package, or runapi.ErrNotInstalled.
 func (s *Store) Registry(pkg string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(s.path(pkg), registryName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,8 @@ func (s *Store) Registry(pkg string) (string, error) {
 	return string(data), err
 }
 
-// GiveLock puts the lock file of an earlier installation, if there was one, into the folder in which a slot installs,
-// and reports whether it did.
+// GiveLock copies the lock file of an earlier installation, if one exists, into the folder in which a slot installs. It
+// reports whether it copied one.
 func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	data, err := os.ReadFile(s.lock(pkg))
 	//defence:package-lock permits
@@ -125,8 +125,9 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := os.Stat(s.path(pkg)); err == nil {
-		return nil // somebody else has installed it in the meantime
+		return nil // another slot has installed it in the meantime
 	}
+	// A Root does not follow links out of the slot's folder.
 	from, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
@@ -148,6 +149,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 		err = atomicfile.SyncDir(draft)
 	}
 	if err == nil {
+		// The rename makes the package appear complete or not at all, also after a crash.
 		err = os.Rename(draft, s.path(pkg))
 	}
 	if err != nil {
@@ -156,9 +158,10 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 	return nil
 }
 
-// fill copies the lock file and Deno's folder of packages. Deno's other files are caches, which it can do without.
+// fill copies the lock file and Deno's folder of packages. Deno's other files are caches.
 func fill(draft string, from *os.Root) error {
 	c := copier{from: from, to: draft}
+	// Lstat, not Stat: the slot may have left a link.
 	if info, err := from.Lstat(lockName); err != nil || info.Size() > maxLock {
 		return errors.Join(fmt.Errorf("the lock file is missing or larger than %d MiB", maxLock>>20), err)
 	}
@@ -173,7 +176,7 @@ func fill(draft string, from *os.Root) error {
 	})
 }
 
-// copier copies regular files and directories, within the bounds of a package.
+// copier copies regular files and directories within the bounds of a package.
 type copier struct {
 	from  *os.Root
 	to    string
@@ -199,6 +202,7 @@ func (c *copier) entry(name string) error {
 		if info.Size() > MaxBytes-c.bytes {
 			return errTooLarge
 		}
+		// No write bits, and no setuid bit: only permission to read and execute.
 		return c.file(name, target, 0o444|m&0o111)
 	}
 	return fmt.Errorf("%q is neither a file nor a directory", name)
@@ -210,11 +214,13 @@ func (c *copier) file(name, target string, mode fs.FileMode) (err error) {
 		return err
 	}
 	defer in.Close()
+	// O_EXCL: two entries must not write one file.
 	out, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Chmod(mode), out.Close()) }()
+	// The file may be larger than its size says, so count the copied bytes too.
 	n, err := io.Copy(out, io.LimitReader(in, MaxBytes-c.bytes+1))
 	if c.bytes += n; c.bytes > MaxBytes {
 		return errTooLarge
@@ -222,12 +228,13 @@ func (c *copier) file(name, target string, mode fs.FileMode) (err error) {
 	return err
 }
 
-// keepLock keeps the lock file of a first installation.
+// keepLock stores the lock file of a first installation.
 func (s *Store) keepLock(pkg, draft string) error {
 	data, err := os.ReadFile(filepath.Join(draft, lockName))
 	if err != nil {
 		return err
 	}
+	// Later installations agree with the first lock file, so it is never replaced.
 	if _, err := os.Stat(s.lock(pkg)); err == nil {
 		return nil
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// keyPattern is what runapi.PackageKey makes.
+// keyPattern matches the results of runapi.PackageKey.
 var keyPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
-// Hold keeps a package while a slot uses it, until release is called.
+// Hold keeps a package until release is called.
 func (s *Store) Hold(pkg string) (release func()) {
 	key := runapi.PackageKey(pkg)
 	s.mu.Lock()
@@ -30,7 +30,7 @@ func (s *Store) Hold(pkg string) (release func()) {
 	})
 }
 
-// Tidy removes all packages but these and those that are held. Their lock files stay.
+// Tidy removes all packages except those in keep and those that are held. Their lock files stay.
 func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
 	wanted := map[string]bool{}
 	for _, pkg := range keep {
@@ -46,6 +46,7 @@ func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
 		if !keyPattern.MatchString(key) || wanted[key] {
 			continue
 		}
+		// Rename under the lock, delete without it: deleting a large package takes long.
 		draft, used, moveErr := s.takeAway(key)
 		switch {
 		case used:
@@ -60,8 +61,8 @@ func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
 	return tidied, err
 }
 
-// takeAway renames the folder of a package that nothing uses, so that nothing begins to. Open removes what has this
-// name.
+// takeAway renames the folder of an unused package, so that no slot can start to use it. After a crash, Open removes
+// the renamed folder.
 func (s *Store) takeAway(key string) (draft string, used bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *Store) takeAway(key string) (draft string, used bool, err error) {
 	return draft, false, errors.Join(os.RemoveAll(draft), os.Rename(from, draft))
 }
 
-// describe is the package in a folder, and what it takes.
+// describe returns the package in a folder, and its size.
 func describe(dir string) runapi.Removed {
 	name, _ := os.ReadFile(filepath.Join(dir, packageName))
 	r := runapi.Removed{Package: string(name)}

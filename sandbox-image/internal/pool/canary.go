@@ -2,12 +2,12 @@ package pool
 
 import "crypto/rand"
 
-// canaryLength is that of the secret key of an AWS account.
+// canaryLength is the length of an AWS secret key.
 const canaryLength = 40
 
-// newCanary is a random value for the next run of a slot, or empty.
+// newCanary returns a random value for the next run of a slot, or "" if canaries are off.
 //
-// All interpreters that are prepared in a slot until a run has used one have the same canary, because a lease names it
+// All interpreters prepared in a slot until a run uses one have the same canary, because a lease names the canary
 // before its interpreter is known.
 func (p *Pool) newCanary() string {
 	if !p.cfg.Canaries {
@@ -16,6 +16,7 @@ func (p *Pool) newCanary() string {
 	const letters = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
 	random := make([]byte, canaryLength)
 	_, _ = rand.Read(random) // it never fails
+	// The modulo favours some letters slightly, which leaves more than 200 bits.
 	for i, b := range random {
 		random[i] = letters[int(b)%len(letters)]
 	}

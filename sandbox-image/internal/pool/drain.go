@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// drainPoll is how often Drain checks whether runs are left.
+// drainPoll is the interval at which Drain counts the runs that are left.
 const drainPoll = 50 * time.Millisecond
 
-// Drain refuses further leases for runs, as when all slots are taken, ends those that are held ahead, and waits until
-// no other one is left or ctx ends.
+// Drain refuses further leases for runs with ErrBusy and ends leases held ahead. It waits until all other leases for
+// runs have ended, or until ctx ends.
 func (p *Pool) Drain(ctx context.Context) {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
@@ -22,7 +22,7 @@ func (p *Pool) Drain(ctx context.Context) {
 	}
 }
 
-// drained begins to drain, and counts the leases that are left.
+// drained starts draining and counts the remaining leases.
 func (p *Pool) drained() (left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Acquire implements runapi.Sandbox. In a slot without a warm interpreter it starts one immediately, which overlaps
-// with the registration at the proxy. A lease ahead starts none; where no interpreters are kept warm it would gain
-// nothing and is refused.
+// Acquire implements runapi.Sandbox. If the slot has no warm interpreter, Acquire starts one immediately, in parallel
+// with the registration at the proxy. A lease ahead starts no interpreter. Acquire refuses it if no interpreters are
+// kept warm, because it would then save no time.
 func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
 	python, err := p.isPython(r.Language)
 	if err != nil {
@@ -30,9 +30,10 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 		return p.acquireServer(owner)
 	}
 	if p.private != r.Private {
-		p.private = r.Private // those that wait are outdated now
+		p.private = r.Private // waiting interpreters are outdated now
 	}
 	s, isWarm := p.choose(python)
+	// A lease ahead must leave another slot vacant: otherwise an unused lease could block every run.
 	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
 	}
@@ -41,7 +42,7 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 		return runapi.Lease{}, err
 	}
 	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private) {
-		p.discard(s) // the one that replaces it starts when it has ended
+		p.discard(s) // vacate starts the replacement when this one has ended
 	}
 	if s.running == nil && !r.Ahead && !p.start(s, python) {
 		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
@@ -52,15 +53,18 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.taken(), Canary: s.canary}, nil
 }
 
-// grant gives a seat to a lease, which ends with its owner. p.mu is held.
+// grant gives a seat to a lease, which ends with its owner. The caller holds p.mu.
 func (p *Pool) grant(s *seat, g uint64, owner context.Context) {
 	s.lease, s.used = g, false
+	// The generation, not the slot, is the key: a late message for an earlier lease then finds no seat.
 	p.leases[g] = s
+	// A client that dies sends no Release. Its closed connection must free the slot.
 	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
 }
 
-// choose picks a free slot for a language. In order of preference: its interpreter is warm, is starting, is prepared,
-// there is none, the previous one is ending or must be, or one of the other language waits there. p.mu is held.
+// choose picks a free slot for a language. It prefers, in this order, a slot whose interpreter is warm, is starting, or
+// is prepared, then a slot without an interpreter, then one whose interpreter is ending or must end, then one where an
+// interpreter of the other language waits. The caller holds p.mu.
 func (p *Pool) choose(python bool) (best *seat, isWarm bool) {
 	rank := 0
 	for _, s := range p.seats {
@@ -87,7 +91,7 @@ func (p *Pool) choose(python bool) (best *seat, isWarm bool) {
 	return best, false
 }
 
-// taken counts the seats for runs that cannot be leased. p.mu is held.
+// taken counts the seats for runs that cannot be leased. The caller holds p.mu.
 func (p *Pool) taken() (n int) {
 	for _, s := range p.seats {
 		if !s.vacant() {
@@ -100,15 +104,16 @@ func (p *Pool) taken() (n int) {
 // vacant reports whether the seat can be leased.
 func (s *seat) vacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
 
-// another reports whether a seat other than this one is vacant. p.mu is held.
+// another reports whether a seat other than but is vacant. The caller holds p.mu.
 func (p *Pool) another(but *seat) bool {
 	return slices.ContainsFunc(p.seats, func(s *seat) bool { return s != but && s.vacant() })
 }
 
-// watchIdle ends the lease when it stays unused for too long. p.mu is held.
+// watchIdle ends the lease if it stays unused for too long. The caller holds p.mu.
 func (p *Pool) watchIdle(s *seat) {
 	g, limit := s.lease, p.cfg.LeaseIdle
 	if s.ahead {
+		// A lease ahead waits for a run that may come much later.
 		limit = aheadIdle
 	}
 	s.idle = time.AfterFunc(limit, func() {
@@ -121,7 +126,7 @@ func (p *Pool) watchIdle(s *seat) {
 	})
 }
 
-// expire ends a lease that nobody released.
+// expire ends a lease whose holder did not release it.
 func (p *Pool) expire(g uint64, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,14 +138,14 @@ func (p *Pool) expire(g uint64, why string) {
 	p.endLease(s, true)
 }
 
-// endLease ends a seat's lease and kills its run. The slot is free once that run has ended and, if suspect, after a
-// quarantine. p.mu is held.
+// endLease ends a seat's lease and kills its run. The slot is free after that run has ended and, if suspect, after a
+// quarantine. The caller holds p.mu.
 func (p *Pool) endLease(s *seat, suspect bool) {
 	if s.lease == 0 {
 		return
 	}
 	delete(p.leases, s.lease)
-	if s.used && !s.id.Server() { // code has seen it
+	if s.used && !s.id.Server() { // code has seen the canary
 		s.canary = p.newCanary()
 	}
 	s.lease, s.ahead, s.python = 0, false, false
@@ -159,12 +164,13 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 	p.refillAfter(endPause)
 }
 
-// endQuarantine ends a quarantine when it is over.
+// endQuarantine frees the slot after its run has ended and the quarantine has passed.
 func (p *Pool) endQuarantine(s *seat, running chan struct{}) {
 	if running != nil {
 		<-running
 	}
 	select {
+	// The holder may still believe that it has the slot. Its last message must not reach the next run.
 	case <-time.After(quarantine):
 	case <-p.stop:
 	}
@@ -174,7 +180,7 @@ func (p *Pool) endQuarantine(s *seat, running chan struct{}) {
 	p.refill()
 }
 
-// Release implements runapi.Sandbox. When it returns, nothing runs in the slot.
+// Release implements runapi.Sandbox. When Release returns, no process of the run is left.
 func (p *Pool) Release(g uint64) error {
 	p.mu.Lock()
 	s := p.leases[g]
@@ -185,6 +191,7 @@ func (p *Pool) Release(g uint64) error {
 	running := s.running
 	p.endLease(s, false)
 	p.mu.Unlock()
+	// Wait without p.mu: vacate needs it to close running.
 	if running != nil {
 		<-running
 	}
@@ -201,6 +208,7 @@ func (p *Pool) Pause(g uint64, r runapi.Pause) error {
 	}
 	pauses, running := s.pauses, s.running
 	p.mu.Unlock()
+	// Not under p.mu: a run that has ended no longer receives, and only running then ends the wait.
 	select {
 	case pauses <- r.Paused:
 		return nil
@@ -209,7 +217,7 @@ func (p *Pool) Pause(g uint64, r runapi.Pause) error {
 	}
 }
 
-// AwaitUp waits until the interpreter in the slot of a lease is up, or has failed to start.
+// AwaitUp waits until the interpreter of a lease is up or has failed to start.
 func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 	p.mu.Lock()
 	s := p.leases[g]
@@ -238,6 +246,7 @@ func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
+		// An interpreter can end at any time while it waits. The code has not run then, so another one may get it.
 		exit, err := p.try(ctx, cancel, r, out)
 		if !errors.Is(err, interp.ErrNotSent) || try == maxTries {
 			return exit, err
@@ -248,11 +257,11 @@ func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) 
 // cleanupDelay is how long the cleanup after a run waits, so that the run's response leaves first.
 const cleanupDelay = time.Millisecond
 
-// maxTries is how many interpreters a run is offered to when they end before they get its code.
+// maxTries is the number of interpreters that a run tries if they end before they get the code.
 const maxTries = 3
 
-// try runs the code in the slot's interpreter. When it returns, no process of the run is left. Its private files are
-// removed while the response is being sent, and the slot is not free until then.
+// try runs the code in the slot's interpreter. When try returns, no process of the run is left. The pool removes
+// private files while the response is being sent. The slot is not free until then.
 func (p *Pool) try(
 	ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output,
 ) (runapi.Exit, error) {
@@ -263,7 +272,7 @@ func (p *Pool) try(
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
 	keep := p.cfg.Keep.File(r.Run)
-	if r.Private { // others could read it
+	if r.Private { // other runs could read the output
 		keep = nil
 	}
 	exit, err := w.Run(ctx, interp.Task{
@@ -303,7 +312,7 @@ func (p *Pool) try(
 		p.work.Go(func() { remove(cleanupDelay) })
 	}
 	p.mu.Unlock()
-	if closed { // Close may have finished waiting for the pool's goroutines
+	if closed { // Close may already have waited for the pool's goroutines
 		remove(0)
 	}
 	return exit, err
@@ -318,8 +327,8 @@ func (w *warm) isUp() bool {
 	}
 }
 
-// begin uses up the lease's one run and takes the slot's interpreter. If that one is outdated, begin waits until it has
-// ended and takes its replacement.
+// begin uses the lease's only run and takes the slot's interpreter. If that interpreter is outdated, begin waits until
+// it has ended and takes its replacement.
 func (p *Pool) begin(
 	ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc,
 ) (*seat, *warm, chan struct{}, error) {
@@ -332,6 +341,7 @@ func (p *Pool) begin(
 		}
 		if w := s.warm; w != nil {
 			done := make(chan struct{})
+			// From here on the pool no longer owns the interpreter: the run ends it.
 			s.warm, s.used, s.ahead, s.cancel, s.running, s.pauses = nil, true, false, cancel, done, make(chan bool)
 			s.idle.Stop()
 			p.runs++
@@ -352,8 +362,8 @@ func (p *Pool) begin(
 	}
 }
 
-// claim finds the lease's seat. Afterwards the seat has a started interpreter, or an outdated one is ending. p.mu is
-// held.
+// claim finds the lease's seat. Afterwards either the seat has a started interpreter, or an outdated one is ending. The
+// caller holds p.mu.
 func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	s := p.leases[r.Generation]
 	switch {
@@ -363,6 +373,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
 	case s.used:
 		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
+	// A private run in a shared interpreter could read and leave shared files.
 	case s.private != r.Private:
 		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", runapi.ErrBadRequest)
 	case r.Permissions != p.set.Hash():
@@ -374,8 +385,8 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	s.python, s.pinned = python, isPinned(r)
 	if !python {
 		p.pinned = s.pinned // outdates waiting interpreters if it was different
-	}
-	// The permissions or the CA changed after the lease was given, or the lease was for another language.
+	} // outdates waiting interpreters if the value changes
+	// The permissions or the CA changed after the lease was granted, or the lease was for another language.
 	if s.warm != nil && s.warm.key != p.key(s, python) {
 		p.discard(s)
 	}
@@ -385,10 +396,10 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 	return s, nil
 }
 
-// maxTimeout bounds the timeout of a request.
+// maxTimeout is the longest timeout that a request can ask for.
 const maxTimeout = 24 * time.Hour
 
-// valid refuses requests that can never work.
+// valid rejects requests that can never succeed.
 func valid(r runapi.RunRequest) error {
 	switch {
 	case !validRun(r.Run):
@@ -418,7 +429,7 @@ func isPinned(r runapi.RunRequest) bool {
 	return !r.Private && len(r.Skills) > 0 && r.Language == runapi.LanguageTypeScript
 }
 
-// hasValidSkills reports whether every skill has the name of a file.
+// hasValidSkills reports whether every skill has a file name with the suffix ".ts" or ".py".
 func hasValidSkills(r runapi.RunRequest) bool {
 	for name := range r.Skills {
 		base, ts := strings.CutSuffix(name, ".ts")
@@ -430,7 +441,7 @@ func hasValidSkills(r runapi.RunRequest) bool {
 	return true
 }
 
-// validModules reports whether every module has the name of a file, each another one.
+// validModules reports whether all modules have valid and different file names.
 func validModules(r runapi.RunRequest) bool {
 	seen := map[string]bool{}
 	for _, m := range r.Modules {

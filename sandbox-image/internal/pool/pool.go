@@ -1,9 +1,9 @@
-// Package pool owns the slots: which are leased, which interpreters wait warm in them, and when a slot may be used
-// again.
+// Package pool owns the slots. It knows which are leased, which interpreters wait warm in them, and when a slot may be
+// used again.
 //
-// A slot is freed by the end of its lease, not by the end of its run. A lease that ends other than by Release (its
-// connection closed, or it was unused for too long) leaves its slot in quarantine for a moment, because its holder may
-// still believe that it has the slot.
+// The end of a lease frees a slot, not the end of its run. A lease can end without Release: its connection closed, or
+// it was unused for too long. Its slot then stays in quarantine for a moment, because the holder may still use the
+// slot.
 package pool
 
 import (
@@ -28,25 +28,26 @@ import (
 
 // Config configures a Pool.
 type Config struct {
-	// Slots is the number of slots, Warm the number of interpreters that wait in free ones, WarmPython that of Python's.
+	// Slots is the number of slots. Warm and WarmPython are the numbers of Deno and Python interpreters that wait in free
+	// slots.
 	Slots, Warm, WarmPython int
 	Jail                    jail.Jail
 	Generations             *generation.Counter
 	Keep                    *output.Keep
-	// CA is the file of the certificate that interpreters trust. They are replaced when it changes.
+	// CA is the file of the certificate that interpreters trust. If it changes, the pool replaces them.
 	CA string
-	// Memory is a run's limit on memory, Output its limit on printed output, both in bytes.
+	// Memory limits a run's memory, Output its printed output, both in bytes.
 	Memory, Output int64
 	Servers        Servers
-	// Quota bounds what a run leaves in shared directories.
+	// Quota bounds the files that a run leaves in shared directories.
 	Quota *quota.Meter
-	// LeaseIdle is how long a lease may be held without a run. Zero means 30 s.
+	// LeaseIdle limits how long a lease may be held without a run. Zero means 30 s.
 	LeaseIdle time.Duration
 	// TZ is the interpreters' time zone. Health reports Deno, Version and Python.
 	TZ, Deno, Version string
-	// TypeScript is the version of the compiler; empty if there is none.
+	// TypeScript is the version of the compiler, or empty if there is no compiler.
 	TypeScript string
-	// Python says whether code can be Python.
+	// Python reports whether runs can use Python.
 	Python runapi.Python
 	// Canaries puts a canary into each slot.
 	Canaries bool
@@ -55,14 +56,15 @@ type Config struct {
 
 const (
 	defaultLeaseIdle = 30 * time.Second
-	// aheadIdle is how long a lease ahead may be held. Its holder releases it sooner, or its connection closes.
+	// aheadIdle limits how long a lease ahead may be held. Usually its holder releases it, or its connection closes,
+	// sooner.
 	aheadIdle  = time.Hour
 	quarantine = time.Second
 	tick       = time.Second
 	maxBackoff = 5 * time.Second
 )
 
-// Pool is the sandbox that runapi serves.
+// Pool implements runapi.Sandbox.
 type Pool struct {
 	cfg  Config
 	work sync.WaitGroup // every goroutine of the pool
@@ -72,16 +74,16 @@ type Pool struct {
 	closed bool
 	// draining refuses leases for runs.
 	draining bool
-	seats    []*seat // of runs
-	servers  []*seat // of MCP servers
+	seats    []*seat // for runs
+	servers  []*seat // for MCP servers
 	leases   map[uint64]*seat
 	set      hostSet
-	ca       string // hash of the CA file, empty while there is no file
+	ca       string // hash of the CA file; empty if the file is missing
 	problem  error  // why the last interpreter did not start, or errFirst
 	backoff  time.Duration
 	retryAt  time.Time
 	python   pythonState
-	private  bool // the last lease was private: interpreters that wait are too
+	private  bool // the last lease was private, so waiting interpreters are private too
 	pinned   bool // the last run of TypeScript had pinned skills: waiting interpreters are for such a run
 
 	runs, warmRuns uint64
@@ -96,24 +98,24 @@ type seat struct {
 	private    bool   // the lease is private
 	pinned     bool   // the lease is most likely for a run with pinned skills
 	quarantine bool
-	broken     error              // a process could not be killed: the slot is never used again; or see Pool.mend
+	broken     error              // a process could not be killed, so the slot is never used again; or see Pool.mend
 	used       bool               // the lease has had its run
-	canary     string             // of the run to come, or under way; empty: none
-	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil: neither
+	canary     string             // of the next or current run; empty: no canary
+	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil if there is neither
 	cancel     context.CancelFunc // of the run
 	pauses     chan bool          // to the run
 	idle       *time.Timer
 	// forgetOwner stops watching the connection that owns the lease.
 	forgetOwner func() bool
 
-	warm   *warm           // of a run
-	server *server.Running // of an MCP server, while its program runs
+	warm   *warm           // for a run
+	server *server.Running // for an MCP server, while its program runs
 }
 
-// errFirst means that no interpreter has started yet. Even if everything else is in order, none may start.
+// errFirst means that no interpreter has started yet. The first start can fail even if the configuration is right.
 var errFirst = errors.New("the first interpreter is starting")
 
-// New makes a pool and starts its warm interpreters. It is ready when one waits for code.
+// New makes a pool and starts its warm interpreters. The pool is ready when one of them waits for code.
 func New(cfg Config) *Pool {
 	if cfg.LeaseIdle == 0 {
 		cfg.LeaseIdle = defaultLeaseIdle
@@ -139,7 +141,7 @@ func New(cfg Config) *Pool {
 	return p
 }
 
-// maintain notices a changed CA and retries interpreters that failed to start, every tick.
+// maintain runs every tick. It notices a changed CA and retries interpreters that failed to start.
 func (p *Pool) maintain() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -150,6 +152,7 @@ func (p *Pool) maintain() {
 		case <-t.C:
 			ca := hashFile(p.cfg.CA)
 			p.mu.Lock()
+			// A new CA may be what failed starts lacked, so retry at once.
 			if ca != p.ca {
 				p.ca = ca
 				p.retryAt, p.python.retryAt = time.Time{}, time.Time{}
@@ -160,7 +163,7 @@ func (p *Pool) maintain() {
 	}
 }
 
-// hashFile is the hash of a file's content, empty when the file is empty or cannot be read.
+// hashFile returns the hash of a file's content, or "" if the file is empty or cannot be read.
 func hashFile(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) == 0 {
@@ -179,6 +182,7 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	close(p.stop)
+	// Runs end first: work.Wait below waits for their goroutines.
 	for _, s := range slices.Concat(p.seats, p.servers) {
 		p.endLease(s, false)
 	}
@@ -193,8 +197,8 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// key identifies the permissions and CA in force, and whether the seat's run is private or has pinned skills. An
-// interpreter that was prepared with another key is outdated. Python has neither permissions nor a map of imports.
+// key identifies the current permissions and CA, and whether the seat's run is private or has pinned skills. An
+// interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
 func (p *Pool) key(s *seat, python bool) string {
 	key := p.set.Hash() + p.ca
 	if python {
@@ -208,7 +212,7 @@ func (p *Pool) key(s *seat, python bool) string {
 	return key
 }
 
-// isPrivate reports whether an interpreter of the seat is to be private. p.mu is held.
+// isPrivate reports whether an interpreter of the seat should be private. The caller holds p.mu.
 func (p *Pool) isPrivate(s *seat) bool {
 	if s.lease != 0 {
 		return s.private

@@ -8,18 +8,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// pythonHour is how long an interpreter of Python is kept warm after a run of Python.
+// pythonHour is how long the pool keeps a Python interpreter warm after a run of Python.
 const pythonHour = time.Hour
 
-// pythonState is what the pool knows of Python, which costs nothing until it is used.
+// pythonState is the pool's state for Python. Python uses no memory and no process before its first use.
 type pythonState struct {
 	prepared bool      // jail.PreparePython has succeeded
-	until    time.Time // one interpreter is kept warm until then
-	problem  error     // why the last one did not start
+	until    time.Time // until then the pool keeps one interpreter warm
+	problem  error     // why the last interpreter did not start
 	retryAt  time.Time
 }
 
-// isPython reports whether the language is Python. If it is, it makes sure that the jail can start it.
+// isPython reports whether the language is Python. If it is, isPython prepares the jail for it.
 func (p *Pool) isPython(language string) (bool, error) {
 	if language != runapi.LanguagePython {
 		return false, nil
@@ -33,14 +33,14 @@ func (p *Pool) isPython(language string) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.python.prepared = true
-	// A warm one must not take the place of one of Deno's.
+	// A warm Python interpreter must not take the slot of a warm Deno interpreter.
 	if p.cfg.Slots > p.cfg.Warm {
 		p.python.until = time.Now().Add(pythonHour)
 	}
 	return true, nil
 }
 
-// preparePython prepares the jail for interpreters that are kept warm from the start.
+// preparePython prepares the jail if Python interpreters are kept warm from the start.
 func (p *Pool) preparePython() {
 	err := p.cfg.Jail.PreparePython()
 	p.mu.Lock()
@@ -53,7 +53,7 @@ func (p *Pool) preparePython() {
 	p.refill()
 }
 
-// warmPython is how many interpreters of Python are to wait now. p.mu is held.
+// warmPython returns the number of Python interpreters that should wait now. The caller holds p.mu.
 func (p *Pool) warmPython() int {
 	switch {
 	case !p.python.prepared || p.ca == "" || time.Now().Before(p.python.retryAt):
@@ -64,8 +64,8 @@ func (p *Pool) warmPython() int {
 	return p.cfg.WarmPython
 }
 
-// refillPython starts or ends waiting interpreters of Python, which never take a slot from those of Deno that are kept
-// warm. p.mu is held.
+// refillPython starts or ends waiting Python interpreters. They never take a slot from the warm Deno interpreters. The
+// caller holds p.mu.
 func (p *Pool) refillPython() {
 	if !p.python.prepared {
 		return
@@ -85,7 +85,7 @@ func (p *Pool) refillPython() {
 	for waiting < want && free > p.cfg.Warm {
 		s := p.seatForPython()
 		switch {
-		case s == nil || s.running != nil: // refill is called when what runs there has ended
+		case s == nil || s.running != nil: // refill runs again when the process in that slot has ended
 			return
 		case s.warm != nil:
 			p.discard(s)
@@ -98,8 +98,8 @@ func (p *Pool) refillPython() {
 	}
 }
 
-// seatForPython is a free slot without an interpreter, else one in which the last one is ending, else one in which one
-// is only prepared. p.mu is held.
+// seatForPython returns a free slot without an interpreter, else one whose interpreter is ending, else one whose
+// interpreter is only prepared. The caller holds p.mu.
 func (p *Pool) seatForPython() (best *seat) {
 	rank := 0
 	for _, s := range p.seats {
@@ -120,7 +120,7 @@ func (p *Pool) seatForPython() (best *seat) {
 	return best
 }
 
-// why is the reason for which an interpreter of a language did not start. p.mu is held.
+// why returns the reason why an interpreter of a language did not start. The caller holds p.mu.
 func (p *Pool) why(python bool) error {
 	err := p.problem
 	if python {
@@ -132,7 +132,7 @@ func (p *Pool) why(python bool) error {
 	return err
 }
 
-// succeeded records that an interpreter has started. p.mu is held.
+// succeeded records that an interpreter has started. The caller holds p.mu.
 func (p *Pool) succeeded(python bool) {
 	if python {
 		p.python.problem = nil

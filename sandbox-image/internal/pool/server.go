@@ -14,22 +14,22 @@ import (
 
 // Servers configures the slots of MCP servers.
 type Servers struct {
-	// Slots is how many there are; none is prepared before it is needed.
+	// Slots is the number of slots. The pool prepares no slot before a server needs it.
 	Slots int
-	// Problem says why no server can be started. It is empty if they can.
+	// Problem is the reason why servers cannot start, or empty if they can.
 	Problem string
-	// Memory is a server's limit on memory, in bytes.
+	// Memory limits a server's memory, in bytes.
 	Memory   int64
 	Packages *packages.Store
-	// Watch reports whether a server, or the installation in its slot, exceeds another limit: a reason and a sentence, or
-	// "".
+	// Watch reports whether a server, or the installation in its slot, exceeds another limit. It returns a reason and a
+	// sentence, or "".
 	Watch func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string)
-	// Installing is the folder in which a slot installs.
+	// Installing returns the folder in which a slot installs.
 	Installing func(slot.ID) string
 }
 
-// acquireServer takes a lease on a slot for an MCP server. It ends with its owner, and has no limit on its time unused:
-// a server is as long idle as its user wants. p.mu is held.
+// acquireServer takes a lease on a slot for an MCP server. The lease ends with its owner. It has no idle limit, because
+// users decide how long a server stays idle. The caller holds p.mu.
 func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 	switch {
 	case p.cfg.Servers.Slots == 0:
@@ -38,6 +38,7 @@ func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 		return runapi.Lease{}, fmt.Errorf("%w: %s", runapi.ErrUnready, p.cfg.Servers.Problem)
 	}
 	for _, s := range p.servers {
+		// A released slot may still have processes that are ending.
 		if !s.vacant() || s.running != nil {
 			continue
 		}
@@ -53,6 +54,7 @@ func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 
 // Server implements runapi.Sandbox.
 func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runapi.Duplex) (runapi.Exit, error) {
+	// Hold comes before the check that the package is installed: Tidy must not remove the package in between.
 	if h.Package != "" && p.cfg.Servers.Packages != nil {
 		defer p.cfg.Servers.Packages.Hold(h.Package)()
 	}
@@ -83,7 +85,7 @@ func (p *Pool) Tidy(w runapi.Packages) (runapi.Tidied, error) {
 	return p.cfg.Servers.Packages.Tidy(w.Keep)
 }
 
-// specify checks what is asked for.
+// specify checks the request and returns the server to start.
 func (p *Pool) specify(h runapi.ServerHead) (jail.Server, error) {
 	spec := jail.Server{Package: h.Package, Registry: h.Registry, Install: h.Install, TZ: p.cfg.TZ}
 	var err error
@@ -104,7 +106,7 @@ func (p *Pool) specify(h runapi.ServerHead) (jail.Server, error) {
 	return spec, err
 }
 
-// claimServer uses up the lease's one program.
+// claimServer uses the lease's only program.
 func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*seat, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,13 +124,15 @@ func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*seat, chan str
 	return s, done, nil
 }
 
-// runServer runs the program, and seals what it installed. broken is set when the slot must not be used again.
+// runServer runs the program, and seals a package that it installed. broken is not nil if the slot must not be used
+// again.
 func (p *Pool) runServer(
 	ctx context.Context, s *seat, spec jail.Server, d runapi.Duplex,
 ) (exit runapi.Exit, broken, err error) {
 	sv := p.cfg.Servers
 	if spec.Install {
-		if _, err := sv.Packages.Registry(spec.Package); err == nil { // installed already
+		// Another slot may have installed it since the client asked.
+		if _, err := sv.Packages.Registry(spec.Package); err == nil { // already installed
 			return runapi.Exit{Reason: runapi.Exited}, nil, d.Started()
 		}
 		defer func() {
@@ -152,6 +156,7 @@ func (p *Pool) runServer(
 	s.server = r
 	p.mu.Unlock()
 	exit, broken, err = r.Run(ctx)
+	// Only a complete installation may be sealed: a package of a killed installation could lack files.
 	if spec.Install && err == nil && broken == nil && exit.Code == 0 && exit.Reason == runapi.Exited {
 		err := p.cfg.Jail.ShareInstall(s.id)
 		if err == nil {

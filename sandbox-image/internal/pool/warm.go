@@ -15,14 +15,14 @@ type warm struct {
 	*interp.Interpreter
 	python  bool
 	private bool
-	key     string // Pool.key when it was prepared
+	key     string // Pool.key when the interpreter was prepared
 	started bool
 }
 
-// open reports whether the pool may replace the seat's interpreter: no lease other than one ahead is held on it.
+// open reports whether the pool may replace the seat's interpreter: the seat has no lease, or only one ahead.
 func (s *seat) open() bool { return s.lease == 0 || s.ahead }
 
-// refill replaces outdated interpreters, and prepares and starts new ones until enough wait. p.mu is held.
+// refill replaces outdated interpreters, and prepares and starts new ones until enough wait. The caller holds p.mu.
 func (p *Pool) refill() {
 	if p.closed {
 		return
@@ -40,8 +40,8 @@ func (p *Pool) refill() {
 	if p.ca == "" || time.Now().Before(p.retryAt) {
 		return
 	}
-	// Every free slot gets a prepared process, and Warm of them a started one. Slots with a lease ahead come first, since
-	// the next runs will use them.
+	// Every free slot gets a prepared process, and Warm slots get a started one. Slots with a lease ahead come first,
+	// because the next runs will use them.
 	seats := slices.Clone(p.seats)
 	slices.SortStableFunc(seats, func(a, b *seat) int {
 		if a.ahead == b.ahead {
@@ -57,8 +57,9 @@ func (p *Pool) refill() {
 			continue
 		}
 		switch {
-		case s.running != nil: // an outdated interpreter is ending here, and its replacement counts
+		case s.running != nil: // an outdated interpreter is ending; its replacement counts
 			waiting++
+		// An interpreter of Python holds the slot. refillPython decides about it.
 		case s.warm != nil && s.warm.python:
 		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
 			if !p.start(s, false) {
@@ -73,16 +74,16 @@ func (p *Pool) refill() {
 	}
 }
 
-// Starting an interpreter uses a processor for longer than a short run does. So the replacement of a used one waits
-// until a short run has ended and its response has left. While runs could be using half the processors or more, it
-// waits a little longer.
+// Starting an interpreter keeps a processor busy for longer than a short run does. So the replacement of a used
+// interpreter waits until a short run has ended and its response has left. While runs could be using half the
+// processors or more, it waits a little longer.
 const (
 	busyPause = 25 * time.Millisecond
 	endPause  = 8 * time.Millisecond
 	maxPauses = 4 // of busyPause, after the first one
 )
 
-// refillAfter refills after d, or later while runs keep the processors busy. p.mu is held.
+// refillAfter calls refill after d, or later while runs keep the processors busy. The caller holds p.mu.
 func (p *Pool) refillAfter(d time.Duration) {
 	if p.closed {
 		return
@@ -104,10 +105,11 @@ func (p *Pool) refillAfter(d time.Duration) {
 	})
 }
 
-// refillNow refills, unless runs could be using half the processors and force is false. It reports whether it did.
+// refillNow calls refill, unless runs could be using half the processors and force is false. It reports whether it did.
 func (p *Pool) refillNow(force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Starting interpreters would slow down the runs in progress.
 	if 2*p.activeRuns() >= runtime.GOMAXPROCS(0) && !force {
 		return false
 	}
@@ -115,7 +117,7 @@ func (p *Pool) refillNow(force bool) bool {
 	return true
 }
 
-// activeRuns counts the runs in progress. p.mu is held.
+// activeRuns counts the runs in progress. The caller holds p.mu.
 func (p *Pool) activeRuns() (runs int) {
 	for _, s := range p.seats {
 		if s.cancel != nil {
@@ -132,7 +134,7 @@ func (p *Pool) idle() bool {
 	return p.activeRuns() == 0
 }
 
-// start starts a seat's interpreter, preparing one of the language first if there is none. p.mu is held.
+// start starts a seat's interpreter. If the seat has none, start first prepares one. The caller holds p.mu.
 func (p *Pool) start(s *seat, python bool) bool {
 	if s.warm == nil && !p.prepare(s, python) {
 		return false
@@ -142,7 +144,7 @@ func (p *Pool) start(s *seat, python bool) bool {
 	return true
 }
 
-// prepare prepares an interpreter of a language for a seat that has none. p.mu is held.
+// prepare prepares an interpreter of a language for a seat without one. The caller holds p.mu.
 func (p *Pool) prepare(s *seat, python bool) bool {
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.Seat{
@@ -159,7 +161,8 @@ func (p *Pool) prepare(s *seat, python bool) bool {
 	return true
 }
 
-// monitor waits until an interpreter is up, possibly long after it was prepared, and replaces it if it ends unused.
+// monitor waits until an interpreter is up, possibly long after it was prepared. If the interpreter ends unused,
+// monitor replaces it.
 func (p *Pool) monitor(s *seat, w *warm) {
 	select {
 	case <-w.Up():
@@ -169,6 +172,7 @@ func (p *Pool) monitor(s *seat, w *warm) {
 	p.mu.Lock()
 	if err := w.Failure(); err == nil {
 		p.succeeded(w.python)
+		// An interpreter that was discarded while it started has not failed.
 	} else if s.warm == w {
 		p.failed(w.python, err)
 	}
@@ -180,30 +184,33 @@ func (p *Pool) monitor(s *seat, w *warm) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// A run may have taken the interpreter in the meantime: it ends by the run's own code.
 	if s.warm == w {
 		p.discard(s)
 		p.refill()
 	}
 }
 
-// failed records why an interpreter did not start, and backs off before the next try. p.mu is held.
+// failed records why an interpreter did not start, and delays the next try. The caller holds p.mu.
 func (p *Pool) failed(python bool, err error) {
-	if python { // runs of TypeScript go on
+	if python { // TypeScript still works
 		p.python.problem, p.python.retryAt = err, time.Now().Add(maxBackoff)
 		p.cfg.Log.Error("Python did not start", "error", err)
 		return
 	}
 	p.problem = err
+	// A start that always fails must not use a processor all the time.
 	p.backoff = min(max(2*p.backoff, 100*time.Millisecond), maxBackoff)
 	p.retryAt = time.Now().Add(p.backoff)
 	p.cfg.Log.Error("an interpreter did not start", "error", err, "next_try", p.backoff)
 }
 
-// discard ends a seat's waiting interpreter. The seat counts as running until it has ended. p.mu is held.
+// discard ends a seat's waiting interpreter. The seat counts as running until it has ended. The caller holds p.mu.
 func (p *Pool) discard(s *seat) {
 	w := s.warm
 	s.warm = nil
 	done := make(chan struct{})
+	// The slot stays taken until the process has ended: Check of the next one would find two.
 	s.running = done
 	p.work.Go(func() {
 		err := w.Close()
@@ -213,11 +220,12 @@ func (p *Pool) discard(s *seat) {
 	})
 }
 
-// vacate records that a seat's run, or its discarded interpreter, has ended. p.mu is held.
+// vacate records that a seat's run, or its discarded interpreter, has ended. The caller holds p.mu.
 func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	if err != nil {
 		s.broken = err
 		p.cfg.Log.Error("a slot is out of use", "slot", s.id, "error", err)
+		// Files on a full disk can be removed later. A process that survived SIGKILL stays, and so the slot stays out of use.
 		if files := (*jail.FilesError)(nil); errors.As(err, &files) && !p.closed {
 			p.work.Go(func() { p.mend(s, files.Again) })
 		}
@@ -231,7 +239,7 @@ func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
 	p.refillAfter(endPause)
 }
 
-// mend tries to remove the files of a slot that is out of use because of them, until the pool is closed.
+// mend retries, until the pool is closed, to remove the files for which a slot is out of use.
 func (p *Pool) mend(s *seat, remove func() error) {
 	for gone := false; !gone; gone = remove() == nil {
 		select {
@@ -258,6 +266,7 @@ func (s *seat) ready(key string) bool {
 		return false
 	}
 	select {
+	// Up was closed, but the interpreter may have ended since.
 	case <-s.warm.Ended():
 		return false
 	default:

@@ -1,12 +1,12 @@
-// Package quota bounds what one run leaves in the directories that runs share.
+// Package quota bounds the files that one run leaves in shared directories.
 //
-// No kernel quota works for them everywhere. So each directory is measured while a run is in progress and once more
-// when it has ended: what counts is everything that was created since the run began and belongs to its slot. The slots
-// of an ordinary user share one uid; there a run is charged only while no other run is in progress, and otherwise the
-// size of the directory itself is the bound.
+// No kernel quota works in every installation. So a Meter measures each directory while a run is in progress, and once
+// more when the run has ended. It counts all files that belong to the slot and were created since the run began. The
+// slots of an ordinary user share one uid. There a Meter charges a run only while no other run is in progress;
+// otherwise only the size of the directory's file system is a bound.
 //
-// What runs leave within their bounds adds up, and one slot cannot remove the files of another. So where a directory is
-// a file system of its own, the oldest files are removed when it is more than half full.
+// Files that runs leave within their bounds add up, and one slot cannot remove the files of another. So if a directory
+// is a separate file system, the Meter removes the oldest files when it is more than half full.
 package quota
 
 import (
@@ -28,21 +28,21 @@ import (
 
 // Dir is one shared directory.
 type Dir struct {
-	// Path is the directory as sandboxd sees it, Name as code sees it.
+	// Path is the directory as sandboxd sees it, Name the directory as code sees it.
 	Path, Name string
-	// Bytes and Files are what one run may add.
+	// Bytes and Files are the most that one run may add.
 	Bytes, Files int64
-	// MakeRoom removes the oldest files at the end of a run when the directory is a tmpfs more than half full.
+	// MakeRoom removes the oldest files at the end of a run if the directory is a tmpfs and more than half full.
 	MakeRoom bool
 }
 
 // Config configures a Meter.
 type Config struct {
 	Dirs []Dir
-	// OwnUsers means that every slot has a uid of its own.
+	// OwnUsers means that every slot has a separate uid.
 	OwnUsers bool
-	// Wipe empties the directory name below dir as the slot's user, for directories that the user has closed to
-	// sandboxd. Nil means that sandboxd can remove everything itself.
+	// Wipe empties the directory name below dir as the slot's user, for directories that the user has closed to sandboxd.
+	// Nil means that sandboxd can remove all files without it.
 	Wipe func(id slot.ID, dir, name string) error
 	Log  *slog.Logger
 }
@@ -86,7 +86,7 @@ type Run struct {
 	slot  slot.ID
 	since time.Time
 	over  *Dir
-	// before is how full the directories were.
+	// before is the used space of each file system when the run began.
 	before []space
 	// unkept has a sentence for each disk on which End removed files of the run to make room.
 	unkept []string
@@ -104,26 +104,27 @@ func (m *Meter) Begin(id slot.ID) *Run {
 	return r
 }
 
-// fileTime is the timestamp that a file created now would get: the time of the kernel's last tick.
+// fileTime returns the timestamp that a file created now would get: the time of the kernel's last tick.
 func fileTime() time.Time {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
+		// The margin is more than one tick: a file of the run must not look older than the run.
 		return time.Now().Add(-20 * time.Millisecond)
 	}
 	return time.Unix(t.Unix())
 }
 
-// Probe looks at what sandboxd cannot see of a run.
+// Probe measures files of a run that sandboxd cannot see.
 type Probe struct {
-	// Unnamed returns how many bytes the run's processes hold in files of a device that are open but have been removed. It
-	// is called only when the file system has grown.
+	// Unnamed returns the bytes of removed files that the run's processes still have open on a device. It is called only
+	// if the file system has grown.
 	Unnamed func(device uint64) int64
-	// Written is the function Written, as the slot's user. It is called only when the run has closed a directory.
+	// Written is the function Written, run as the slot's user. It is called only if the run has closed a directory.
 	Written func(dir string, since time.Time, enough int64) Count
 }
 
-// Check reports whether the run exceeds a bound: a reason and a sentence, or "". Call it a last time before End, when
-// no process of the run is left: a fast run can fill a directory between two calls.
+// Check reports whether the run exceeds a bound: a reason and a sentence, or "". Call it once more before End, when no
+// process of the run is left, because a fast run can fill a directory between two calls.
 func (r *Run) Check(p Probe) (runapi.Reason, string) {
 	shared := r.shared()
 	for i := range r.meter.roots {
@@ -134,6 +135,7 @@ func (r *Run) Check(p Probe) (runapi.Reason, string) {
 			return runapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, which is "+
 				"too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
 		}
+		// If slots share a uid, the files could belong to another run, which must not be punished for them.
 		if shared || r.withinBounds(i) {
 			continue
 		}
@@ -163,8 +165,8 @@ func (r *Run) shared() bool {
 	return !r.meter.cfg.OwnUsers && len(r.meter.busy) > 1
 }
 
-// End stops measuring. If the run exceeded a bound, the files that it created are removed; no process of it may be
-// left. If all runs together have left too much, the oldest files are removed.
+// End stops measuring. Call it when no process of the run is left. If the run exceeded a bound, End removes the files
+// that it created. If all runs together have left too much, End removes the oldest files.
 func (r *Run) End() error {
 	m := r.meter
 	var errs []error
@@ -173,6 +175,7 @@ func (r *Run) End() error {
 			errs = append(errs, r.remove(i))
 		}
 	}
+	// After remove, because makeRoom of another run keeps the files of busy slots.
 	m.mu.Lock()
 	delete(m.busy, r.slot)
 	m.mu.Unlock()
@@ -188,20 +191,20 @@ func (r *Run) End() error {
 	return errors.Join(errs...)
 }
 
-// Unkept returns how many files of the run End has removed to make room, in sentences. Empty: End removed none.
+// Unkept returns, in sentences, how many files of the run End removed to make room. Empty: End removed no file.
 func (r *Run) Unkept() string { return strings.Join(r.unkept, " ") }
 
 // space is an amount of bytes and files.
 type space struct{ bytes, files int64 }
 
-// fill is how full a file system is.
+// fill describes how full a file system is.
 type fill struct {
 	used, total space
-	// own means that it is a tmpfs, which holds nothing but the directory.
+	// own means that the file system is a tmpfs, which holds only the directory.
 	own bool
 }
 
-// fill returns how full the directory's file system is, or the zero fill if the kernel does not tell.
+// fill returns how full the directory's file system is, or the zero fill if the kernel returns an error.
 func (d *Dir) fill() fill {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.Path, &st); err != nil {
@@ -214,14 +217,14 @@ func (d *Dir) fill() fill {
 	}
 }
 
-// grown reports whether the directory's file system has grown by more than a run may add since the run began. Others
-// may have written that.
+// grown reports whether the directory's file system has grown by more than a run may add since the run began. Other
+// runs may have caused that.
 func (r *Run) grown(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
 	return d.fill().used.bytes-r.before[i].bytes > d.Bytes
 }
 
-// device is the device number of the directory's file system, 0 if it cannot be read.
+// device returns the device number of the directory's file system, 0 if it cannot be read.
 func (d *Dir) device() uint64 {
 	var st unix.Stat_t
 	if err := unix.Stat(d.Path, &st); err != nil {
@@ -230,21 +233,21 @@ func (d *Dir) device() uint64 {
 	return st.Dev
 }
 
-// withinBounds reports that the run cannot have exceeded a bound of a directory, without reading its files.
+// withinBounds reports whether the run cannot have exceeded a bound of a directory, without reading its files.
 func (r *Run) withinBounds(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
 	now := d.fill()
 	return now.own && now.used.bytes-r.before[i].bytes <= d.Bytes && now.used.files-r.before[i].files <= d.Files
 }
 
-// maxDepth bounds the walk. Nothing below it is looked at.
+// maxDepth bounds the walk. Entries deeper than that are not visited.
 const maxDepth = 64
 
-// deepest reports whether nothing below an entry is looked at.
+// deepest reports whether the entries below name are too deep to visit.
 func deepest(name string) bool { return strings.Count(name, "/") == maxDepth }
 
-// each calls f for every entry below a directory. It descends into a directory if f returns true for it; if it cannot,
-// it calls hidden, unless that is nil. It returns false if it could not read the directory itself.
+// each calls f for every entry below a directory. It descends into a directory if f returns true for it. If it cannot
+// descend, it calls hidden, unless hidden is nil. It returns false if it could not read dir itself.
 func each(
 	root *os.Root, dir string, f func(name string, st *unix.Statx_t) (enter bool), hidden func(string, *unix.Statx_t),
 ) bool {
@@ -258,6 +261,7 @@ func each(
 		for _, name := range names {
 			var st unix.Statx_t
 			const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+			// AT_SYMLINK_NOFOLLOW: code can make a link to any path, and its target is not the run's file.
 			if unix.Statx(int(d.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, mask, &st) != nil {
 				continue
 			}
@@ -278,7 +282,7 @@ func each(
 // mine reports whether a file belongs to the slot and was created since the run began.
 func (r *Run) mine(st *unix.Statx_t) bool { return r.owns(st.Uid) && !born(st).Before(r.since) }
 
-// born is when a file was created, or if that is not known, when it last changed: code can set neither.
+// born returns when a file was created or, if that is unknown, last changed (ctime). Code can set neither time.
 func born(st *unix.Statx_t) time.Time {
 	if st.Mask&unix.STATX_BTIME == 0 {
 		return instant(st.Ctime)
@@ -292,17 +296,18 @@ func (r *Run) owns(uid uint32) bool {
 	return !r.meter.cfg.OwnUsers || int(uid) == r.slot.UID()
 }
 
-// measure adds up the files that the run created in a directory, and older files of the slot that it wrote to.
+// measure adds up the files that the run created in a directory, and older files of the slot that the run changed.
 func (r *Run) measure(i int, p Probe) Count {
 	d, own := &r.meter.cfg.Dirs[i], r.meter.cfg.OwnUsers
 	c := written(r.meter.roots[i], r.owns, r.since, d.Files, !own)
+	// Over a bound without the hidden files, the verdict is clear, and no process of the slot's user is needed.
 	if c.Hidden && c.Bytes <= d.Bytes && c.Files <= d.Files && own {
 		return p.Written(d.Path, r.since, d.Files)
 	}
 	return c
 }
 
-// remove removes the files that the run created, and what it has hidden.
+// remove removes the files that the run created, and the directories that it has closed.
 func (r *Run) remove(i int) error {
 	var errs []error
 	discard := func(name string, st *unix.Statx_t) { errs = append(errs, r.meter.discard(i, name, st.Uid)) }

@@ -17,11 +17,11 @@ import (
 type entry struct {
 	name string
 	uid  uint32
-	// changed is when its content or attributes last changed; code cannot set it.
+	// changed is when the content or attributes last changed (ctime). Code cannot set it.
 	changed time.Time
-	// closed means that it is a directory that sandboxd cannot read, or does not.
+	// closed means that the entry is a directory that sandboxd cannot read, or that is too deep.
 	closed bool
-	// own means that the run which ends now has made the file.
+	// own means that the ending run has created the file.
 	own bool
 }
 
@@ -34,8 +34,8 @@ func canOpen(root *os.Root, dir string) bool {
 	return f.Close() == nil
 }
 
-// makeRoom removes the oldest files of a directory until it is no more than half full. Files of a slot with a run in
-// progress stay. It returns the number of removed files that are mine.
+// makeRoom removes the oldest files of a directory until it is at most half full. It keeps files of slots with a run in
+// progress. It returns the number of removed files for which mine is true.
 func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 	m.room.Lock()
 	defer m.room.Unlock()
@@ -44,8 +44,8 @@ func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 		return 0
 	}
 	var leaves, dirs []entry
-	owner := map[string]uint32{} // of directories
-	busy := map[string]bool{}    // directories that hold files of a slot with a run in progress
+	owner := map[string]uint32{} // of directories, by name
+	busy := map[string]bool{}    // directories with files of a slot that has a run in progress
 	each(root, ".", func(name string, st *unix.Statx_t) bool {
 		e := entry{name: name, uid: st.Uid, changed: instant(st.Ctime), own: mine(st)}
 		if !m.idle(e.uid) {
@@ -75,7 +75,7 @@ func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 		}
 		err := root.Remove(e.name) // removes a directory only if it is empty
 		if dir := path.Dir(e.name); errors.Is(err, fs.ErrPermission) && dir != "." && !busy[dir] && m.idle(owner[dir]) {
-			e.name, e.uid, e.closed = dir, owner[dir], true // the directory is not writable: remove all of it
+			e.name, e.uid, e.closed = dir, owner[dir], true // the directory is not writable, so remove all of it
 		}
 		if e.closed {
 			err = m.discard(i, e.name, e.uid)
@@ -92,7 +92,7 @@ func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 	return own
 }
 
-// crowded reports whether a directory is more than half full.
+// crowded reports whether a directory is a tmpfs and more than half full.
 func (m *Meter) crowded(i int) bool {
 	f := m.cfg.Dirs[i].fill()
 	return f.own && (2*f.used.bytes > f.total.bytes || 2*f.used.files > f.total.files)
@@ -109,13 +109,13 @@ func (m *Meter) idle(uid uint32) bool {
 	return ok && !m.busy[id]
 }
 
-// slotOf is the slot whose user uid is.
+// slotOf returns the slot whose user is uid.
 func slotOf(uid uint32) (slot.ID, bool) {
 	id := slot.ID(int(uid) - slot.BaseUID)
 	return id, id >= 0 && id < slot.Max
 }
 
-// discard removes a file or directory tree. If its owner has closed it, it is first emptied as that user.
+// discard removes a file or directory tree. If its owner has closed it, discard first empties it as that user.
 func (m *Meter) discard(i int, name string, uid uint32) error {
 	err := m.roots[i].RemoveAll(name)
 	id, ok := slotOf(uid)

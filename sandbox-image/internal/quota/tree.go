@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Count is what files hold.
+// Count is the size of a set of files.
 type Count struct {
 	Bytes, Files int64
-	// Hidden means that there is more, in directories that are closed or too deep.
+	// Hidden means that more files exist, in directories that are closed or too deep.
 	Hidden bool
 }
 
-// Tree adds up a directory, whoever has written it: its bytes and its files, directories included. It opens directories
-// that this process's user has closed, and stops when it has counted more than enough files.
+// Tree adds up all files of a directory, of any owner: bytes, and files including directories. It opens directories
+// that this process's user has closed. It stops after counting more than enough files.
 func Tree(dir string, enough int64) (c Count) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -24,6 +24,7 @@ func Tree(dir string, enough int64) (c Count) {
 	defer root.Close()
 	each(root, ".", func(name string, st *unix.Statx_t) bool {
 		c.Files++
+		// st_blocks counts units of 512 bytes (stat(2)). A sparse file counts only its used blocks.
 		c.Bytes += int64(st.Blocks) * 512
 		open(root, name, st)
 		return c.Files <= enough
@@ -31,15 +32,15 @@ func Tree(dir string, enough int64) (c Count) {
 	return c
 }
 
-// open opens a directory that this process's user has closed. If it cannot, what the directory holds is hidden.
+// open opens a directory that this process's user has closed. If that fails, its content counts as hidden.
 func open(root *os.Root, name string, st *unix.Statx_t) {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && !canOpen(root, name) {
 		_ = root.Chmod(name, 0o700)
 	}
 }
 
-// Written adds up what this process's user has written to a directory since a time, and opens for it what the user has
-// closed. It stops when it has counted more than enough files.
+// Written adds up the files that this process's user has changed in a directory since a time, and opens directories
+// that the user has closed. It stops after counting more than enough files.
 func Written(dir string, since time.Time, enough int64) Count {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -50,8 +51,8 @@ func Written(dir string, since time.Time, enough int64) Count {
 	return written(root, func(uid uint32) bool { return uid == own }, since, enough, true)
 }
 
-// written adds up the files that users have created since a time, and older ones that they wrote to. It opens closed
-// directories on request. A file that was written to is known by its last change: code can set the time of its content.
+// written adds up the files that users have created since a time, and older files that they changed. If opens, it opens
+// closed directories. It recognises a changed file by its ctime, because code can set its mtime.
 func written(root *os.Root, owns func(uid uint32) bool, since time.Time, enough int64, opens bool) (c Count) {
 	seen := map[uint64]bool{}
 	each(root, ".", func(name string, st *unix.Statx_t) bool {
@@ -61,6 +62,7 @@ func written(root *os.Root, owns func(uid uint32) bool, since time.Time, enough 
 		if opens && own {
 			open(root, name, st)
 		}
+		// Hard links are one file with several names.
 		if !changed || seen[st.Ino] {
 			return c.Files <= enough
 		}
@@ -73,6 +75,7 @@ func written(root *os.Root, owns func(uid uint32) bool, since time.Time, enough 
 		}
 		return c.Files <= enough
 	}, func(name string, st *unix.Statx_t) {
+		// A directory that is too deep and unchanged was there before the run.
 		earlier := deepest(name) && instant(st.Ctime).Before(since)
 		c.Hidden = c.Hidden || owns(st.Uid) && !earlier
 	})

@@ -55,7 +55,7 @@ func (w *World) must(t testing.TB, err error) {
 	}
 }
 
-// command starts the test binary as a supervisor (see Main), which execs sandboxd.
+// command returns the test binary as a supervisor (see Main), which execs sandboxd.
 func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	at := func(name string) string { return filepath.Join(w.Dir, name) }
 	args := []string{"serve", "--mode", "embedded", "--socket", w.Socket, "--deno", deno, "--ca", at("ca.pem"),
@@ -106,7 +106,7 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 		w.must(t, copyFile(copySelf, self))
 		cmd.Path = copySelf
 		attr.Credential = &syscall.Credential{Uid: UserUID, Gid: UserUID, NoSetGroups: true}
-		// The supervisor makes the user namespace itself, as that user.
+		// The supervisor makes the user namespace as that user.
 		attr.Cloneflags = 0
 	case Container:
 		attr.Cloneflags |= syscall.CLONE_NEWPID | syscall.CLONE_NEWNET
@@ -115,7 +115,7 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	return cmd
 }
 
-// copyFile copies the test binary to where every user may execute it.
+// copyFile copies the test binary to a path at which every user may execute it.
 func copyFile(to, from string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

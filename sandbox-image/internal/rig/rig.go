@@ -1,5 +1,5 @@
-// Package rig starts the real sandboxd for tests: with real network namespaces, bubblewrap and Deno, as root or as an
-// ordinary user in a user namespace, or as process 1 of a pid namespace the way the container has it.
+// Package rig starts the real sandboxd for tests, with real network namespaces, bubblewrap and Deno. sandboxd runs as
+// root, as an ordinary user in a user namespace, or as process 1 of a pid namespace like in the container.
 package rig
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Mode is how sandboxd runs.
+// Mode is the way in which sandboxd runs.
 type Mode string
 
 // The modes.
@@ -43,18 +43,17 @@ type Options struct {
 	Mode        Mode
 	Slots, Warm int
 	Memory      int64
-	// Servers is the number of slots for MCP servers, Bridge the program that runs in them, Programs the operator's
-	// folder.
+	// Servers is the number of slots for MCP servers, Bridge their program, and Programs the operator's folder.
 	Servers          int
 	ServerMemory     int64
 	Bridge, Programs string
-	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file of
-	// its own open. Closed closes the standard streams before sandboxd starts.
+	// NoSys hides /sys from sandboxd, and with it the processor limits of cgroups: the Go runtime then keeps no file open.
+	// Closed closes the standard streams before sandboxd starts.
 	NoSys, Closed bool
-	// Python offers the machine's Python; the test is skipped where there is none. Runs are of Python, then, unless
-	// World's Language says otherwise.
+	// Python offers the machine's Python, and skips the test if the machine has none. Runs then use Python, unless
+	// World.Language is set.
 	Python bool
-	// TypeScript offers the compiler; the test is skipped where it was not fetched.
+	// TypeScript offers the compiler, and skips the test if the compiler was not fetched.
 	TypeScript bool
 	// Args are appended to the command line of serve.
 	Args []string
@@ -66,17 +65,17 @@ type World struct {
 	Socket  string
 	Process *os.Process
 	Client  *runapi.Client
-	Hash    string // of the permission set in force
-	// Servers are those that runs may call.
+	Hash    string // of the current permission set
+	// Servers are the MCP servers that runs may call.
 	Servers map[string][]string
 	// Modules are the typed clients that runs import.
 	Modules []runapi.Module
 	// Private makes runs private, with these Skills.
 	Private bool
 	Skills  map[string]string
-	// Language is that of the runs; empty: TypeScript.
+	// Language is the language of the runs. Empty means TypeScript.
 	Language string
-	// OnEvent, if set, gets each event of a run when it comes.
+	// OnEvent, if set, receives each event of a run as it arrives.
 	OnEvent func(runapi.Event)
 
 	mode   Mode
@@ -127,8 +126,8 @@ func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
 	}
 }
 
-// OneMode runs a test in one mode, or in every mode if testkit.IsThorough. It is for tests of what sandboxd and the
-// interpreters do alike in all modes.
+// OneMode runs a test in one mode, or in every mode if testkit.IsThorough. Use it for behaviour that is the same in all
+// modes.
 func OneMode(t *testing.T, f func(t *testing.T, m Mode)) {
 	if testkit.IsThorough() {
 		Modes(t, f)
@@ -137,7 +136,7 @@ func OneMode(t *testing.T, f func(t *testing.T, m Mode)) {
 	t.Run(string(Root), func(t *testing.T) { f(t, Root) })
 }
 
-// Start starts sandboxd and waits until it is ready. It is stopped with the test, which fails if it does not exit
+// Start starts sandboxd, waits until it is ready, and stops it with the test. The test fails if sandboxd does not exit
 // cleanly.
 func Start(t testing.TB, o Options) *World {
 	t.Helper()
@@ -189,7 +188,7 @@ func (w *World) Dial(ctx context.Context) (net.Conn, error) {
 	return dialAs(ctx, socketOwner(w.mode), w.Socket)
 }
 
-// socketOwner is the user that may connect to sandboxd.
+// socketOwner returns the user that may connect to sandboxd.
 func socketOwner(m Mode) int {
 	switch m {
 	case User:
@@ -200,8 +199,8 @@ func socketOwner(m Mode) int {
 	return slot.ServerUID
 }
 
-// dialAs connects from a thread that becomes the user temporarily. The thread must live on: the children that it
-// started die with it (Pdeathsig).
+// dialAs connects from a thread that becomes the user temporarily. The thread must live on, because its children die
+// with it (Pdeathsig).
 func dialAs(ctx context.Context, uid int, socket string) (net.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -239,7 +238,7 @@ func (w *World) awaitReady(t testing.TB) {
 	}
 }
 
-// Pid is the pid of sandboxd. In mode User that is a child of the process that was started, its supervisor.
+// Pid returns the pid of sandboxd. In mode User, sandboxd is a child of the started process, its supervisor.
 func (w *World) Pid() int {
 	if w.mode == User {
 		if children, err := proc.Children(w.Process.Pid); err == nil && len(children) == 1 {
@@ -269,7 +268,7 @@ func (w *World) Restart(t testing.TB, how syscall.Signal) {
 	w.Allow(t)
 }
 
-// stop ends sandboxd the way its supervisor does.
+// stop ends sandboxd as its supervisor does.
 func (w *World) stop(t testing.TB) {
 	_ = w.Client.Close()
 	_ = w.Process.Signal(syscall.SIGTERM)
@@ -287,7 +286,7 @@ func (w *World) stop(t testing.TB) {
 	}
 }
 
-// Log is what sandboxd has logged so far.
+// Log returns sandboxd's log so far.
 func (w *World) Log() string { return w.log.String() }
 
 // Allow sets the permission set.
@@ -307,7 +306,7 @@ type Result struct {
 	Exit           runapi.Exit
 }
 
-// Run runs code with a lease of its own.
+// Run runs code with a new lease.
 func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
 	t.Helper()
 	r, err := w.Try(context.Background(), code, timeout)
@@ -319,7 +318,7 @@ func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
 
 // Try is Run for runs that may fail.
 func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
-	// Not cancelled with ctx, as in mcp-server: a lease whose response is lost keeps its slot until it expires.
+	// Not cancelled with ctx, as in mcp-server: if the response is lost, the lease keeps its slot until it expires.
 	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx),
 		runapi.LeaseRequest{Language: w.Language, Private: w.Private})
 	if err != nil {

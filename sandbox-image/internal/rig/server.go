@@ -23,7 +23,7 @@ var puppet struct {
 	err  error
 }
 
-// Puppet builds, once for all tests of the process, a bridge that does what its input says.
+// Puppet builds, once for all tests of the process, a bridge that executes the commands of its input.
 func Puppet(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Dir(Binary(t))
@@ -49,7 +49,7 @@ type Server struct {
 	lines *bufio.Reader
 }
 
-// Server starts a puppet. It ends with the test.
+// Server starts a puppet, and ends it with the test.
 func (w *World) Server(t testing.TB, h runapi.ServerHead) *Server {
 	t.Helper()
 	s, err := w.TryServer(t, h)
@@ -79,7 +79,7 @@ func (w *World) TryServer(t testing.TB, h runapi.ServerHead) (*Server, error) {
 	return &Server{Lease: l, Stream: s, lines: bufio.NewReader(s)}, nil
 }
 
-// Do has the puppet do something.
+// Do sends a command to the puppet and returns the result.
 func (s *Server) Do(command string) (string, error) {
 	if _, err := io.WriteString(s, command+"\n"); err != nil {
 		return "", err

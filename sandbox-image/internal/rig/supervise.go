@@ -51,7 +51,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// supervise prepares what sandboxd inherits, and execs it.
+// supervise prepares the files that sandboxd inherits, and execs it.
 func supervise(mode Mode) error {
 	if mode == User && os.Geteuid() != 0 {
 		return intoUserNamespace()
@@ -80,6 +80,7 @@ func supervise(mode Mode) error {
 		return err
 	}
 	var names []string
+	// High numbers first: the namespaces' own descriptors could lie at 3 and up.
 	for i, id := range slot.IDs(n, servers) {
 		fd, err := newNamespace()
 		if err != nil {
@@ -104,7 +105,7 @@ func supervise(mode Mode) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
 }
 
-// disarmed is the variable that switches defences off in programs that e2e/negative/armed has built.
+// disarmed returns the variable that switches defences off in programs built by e2e/negative/armed.
 func disarmed() []string {
 	return []string{disarmEnv + "=" + os.Getenv(disarmEnv)}
 }
@@ -174,10 +175,10 @@ func allLocal() error {
 	})
 }
 
-// zones are the machine's time zones.
+// zones is the folder of the machine's time zones.
 const zones = "/usr/share/zoneinfo"
 
-// The paths of programs in the container.
+// Paths of programs in the container.
 const (
 	inDeno       = "/usr/local/bin/deno"
 	inSandboxd   = "/usr/local/bin/sandboxd"
@@ -185,7 +186,7 @@ const (
 	inTypeScript = "/usr/local/lib/typescript"
 )
 
-// containerRoot makes a root directory like that of the image, and changes into it.
+// containerRoot makes a root directory like the image's, and changes into it.
 func containerRoot(dir, deno, sandboxd string) error {
 	root := filepath.Join(dir, "root")
 	if err := unix.Mount("root", root, "tmpfs", 0, "mode=755"); err != nil {
@@ -242,7 +243,7 @@ func containerRoot(dir, deno, sandboxd string) error {
 	if err := unix.Mount("proc", root+"/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
-	// sandboxd is ready when code can resolve a name.
+	// sandboxd is ready only if code can resolve a name.
 	for name, text := range map[string]string{
 		"hosts": "127.0.0.1 mcp.codeforge.internal\n", "nsswitch.conf": "hosts: files dns\n",
 	} {
@@ -259,7 +260,7 @@ func containerRoot(dir, deno, sandboxd string) error {
 	return os.Chdir("/")
 }
 
-// becomeContainer drops all capabilities but those of the container, and execs sandboxd.
+// becomeContainer drops all capabilities except the container's, and execs sandboxd.
 func becomeContainer() error {
 	runtime.LockOSThread()
 	keep := []int{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}

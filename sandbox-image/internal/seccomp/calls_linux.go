@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls are the system calls that every supported machine has, and more.
+// calls returns the numbers of the system calls that every supported machine has, and those in more.
 func calls(more map[string]uint32) map[string]uint32 {
 	all := map[string]uint32{
 		"acct":                    unix.SYS_ACCT,

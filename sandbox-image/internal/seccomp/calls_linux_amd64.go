@@ -2,7 +2,7 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// thisMachine describes amd64, which has calls that newer machines never had.
+// thisMachine describes amd64, which has old calls that newer architectures lack.
 func thisMachine() Machine {
 	return Machine{Arch: unix.AUDIT_ARCH_X86_64, X32: true, Calls: calls(map[string]uint32{
 		"fork":         unix.SYS_FORK,

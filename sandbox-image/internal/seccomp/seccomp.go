@@ -1,10 +1,15 @@
 // Package seccomp builds the system call filter of sandboxed code, as a classic BPF program.
 //
-// The filter is a denylist for a process that already has no capability, no_new_privs and its own namespaces. It
-// refuses calls that have been used to break out of such a process (io_uring, userfaultfd, keyctl, bpf, nested
-// namespaces, vsock and packet sockets, TIOCSTI), calls that allocate memory which is charged to no process, leases,
-// which hold up other programs, calls that start another process, and every foreign system call table.
-// Refused calls fail with EPERM; clone3 and io_uring fail with ENOSYS, so that libraries fall back to older calls.
+// The filter is a denylist for a process that already has no capability, no_new_privs and separate namespaces. It
+// refuses:
+//   - calls that have been used to break out of such a process (io_uring, userfaultfd, keyctl, bpf, nested namespaces,
+//     vsock and packet sockets, TIOCSTI)
+//   - calls that allocate memory which is charged to no process
+//   - leases, which block other programs
+//   - calls that start another process
+//   - every foreign system call table
+//
+// Refused calls fail with EPERM. clone3 and io_uring fail with ENOSYS, so that libraries fall back to older calls.
 package seccomp
 
 import (
@@ -23,10 +28,10 @@ const (
 	offArg0 = 16
 )
 
-// offArg is the offset of the low 32 bits of argument n.
+// offArg returns the offset of the low 32 bits of argument n.
 func offArg(n int) uint32 { return uint32(offArg0 + 8*n) }
 
-// The filter's verdicts.
+// The filter's results.
 const (
 	allow = unix.SECCOMP_RET_ALLOW
 	kill  = unix.SECCOMP_RET_KILL_PROCESS
@@ -37,18 +42,18 @@ func refuse(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
 // x32Bit marks the x32 system call table, which shares amd64's audit architecture.
 const x32Bit = 0x40000000
 
-// namespaceFlags are the clone(2) flags that make a namespace. CLONE_NEWTIME is not among them: in clone its bit
+// namespaceFlags are the clone(2) flags that make a namespace. CLONE_NEWTIME is missing, because in clone its bit
 // belongs to the exit signal.
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// tiocLinux is TIOCLINUX (asm-generic/ioctls.h): paste into a virtual console.
+// tiocLinux is TIOCLINUX (asm-generic/ioctls.h), which can paste into a virtual console.
 const tiocLinux = 0x541C
 
-// tcpAOAddKey is TCP_AO_ADD_KEY (linux/tcp.h): a key for the packets of a connection.
+// tcpAOAddKey is TCP_AO_ADD_KEY (linux/tcp.h), which adds a key for the packets of a connection.
 const tcpAOAddKey = 38
 
-// Machine is the architecture that a filter is made for.
+// Machine is the architecture of a filter.
 type Machine struct {
 	Arch  uint32            // AUDIT_ARCH_*
 	Calls map[string]uint32 // system call numbers by name
@@ -85,23 +90,25 @@ var refused = []struct {
 	}},
 }
 
-// Options say what a program may do under the filter.
+// Options set the calls that a program may make under the filter.
 type Options struct {
-	// Processes lets the program start others, under the same filter. Without it, it can start threads only.
+	// Processes lets the program start processes, under the same filter. Without Processes it can start only threads.
 	Processes bool
 }
 
-// startProcess are the calls, besides clone, that start a process.
+// startProcess are the calls besides clone that start a process.
 var startProcess = []string{"fork", "vfork"}
 
-// Program is the filter for a machine.
+// Program returns the filter for a machine.
 func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		// System call numbers differ between architectures: a process of another one would bypass the list below.
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.Arch, SkipTrue: 1},
 		bpf.RetConstant{Val: kill},
 		bpf.LoadAbsolute{Off: offNr, Size: 4},
 	}
+	// The x32 table has the same audit architecture and other numbers, so the check above does not catch it.
 	if m.X32 {
 		p = append(p,
 			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
@@ -119,12 +126,14 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 		}
 	}
 	if !o.Processes {
+		// arm64 has neither fork nor vfork.
 		for _, name := range startProcess {
 			if nr, ok := m.Calls[name]; ok {
 				p = append(p, guarded(nr, []bpf.Instruction{bpf.RetConstant{Val: refuse(uint32(unix.EPERM))}})...)
 			}
 		}
 	}
+	// A call that a later version of the table lacks would silently stay allowed.
 	for _, need := range []string{
 		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "fcntl",
 		"ptrace", "io_uring_setup", "bpf", "memfd_create",
@@ -133,6 +142,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
 		}
 	}
+	// The calls below stay allowed with certain arguments.
 	p = append(p, guarded(m.Calls["socket"], usualSockets())...)
 	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
 	p = append(p, guarded(m.Calls["setsockopt"], usualOptions())...)
@@ -145,14 +155,14 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	return append(p, bpf.RetConstant{Val: allow}), nil
 }
 
-// guarded runs body for one system call; body must always return. The accumulator holds the number of the call.
+// guarded runs body for one system call. body must always return. The accumulator must hold the number of the call.
 func guarded(nr uint32, body []bpf.Instruction) []bpf.Instruction {
 	head := bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(body))}
 	return append([]bpf.Instruction{head}, body...)
 }
 
 // usualSockets allows TCP and UDP over IPv4, and NETLINK_ROUTE, with which name resolution lists addresses. It refuses
-// unix sockets: in a container, abstract ones would connect slots with each other, and others with whatever listens.
+// unix sockets: in a container, abstract ones would connect slots with each other and with other listeners.
 func usualSockets() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
@@ -161,10 +171,12 @@ func usualSockets() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 10, SkipFalse: 9},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipFalse: 8},
 		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
+		// The flags of the type must not hide it: SOCK_STREAM|SOCK_CLOEXEC is a stream too.
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketType},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 1},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_DGRAM, SkipFalse: 4},
 		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
+		// Another protocol of the family, such as MPTCP or SCTP, is refused.
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_IP, SkipTrue: 3},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 1},
@@ -173,7 +185,7 @@ func usualSockets() []bpf.Instruction {
 	}
 }
 
-// socketType is the type in socket(2)'s second argument, without SOCK_NONBLOCK and SOCK_CLOEXEC.
+// socketType masks the type in socket(2)'s second argument, without SOCK_NONBLOCK and SOCK_CLOEXEC.
 const socketType = 0xf
 
 // streamPairs allows pairs of connected unix stream sockets. A datagram pair could be reconnected to an address.
@@ -190,19 +202,19 @@ func streamPairs() []bpf.Instruction {
 	}
 }
 
-// usualOptions keeps socket buffers at their default size, and refuses filters and keys of sockets: all of these are
-// charged to no process.
+// usualOptions keeps socket buffers at their default size, and refuses filters and keys of sockets. The kernel charges
+// their memory to no process.
 func usualOptions() []bpf.Instruction {
 	return slices.Concat(
 		[]bpf.Instruction{
 			bpf.LoadAbsolute{Off: offArg(1), Size: 4},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOL_SOCKET, SkipFalse: 10}, // to the options of TCP
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOL_SOCKET, SkipFalse: 10}, // if not, go to the TCP options
 			bpf.LoadAbsolute{Off: offArg(2), Size: 4},
 		},
 		refuseValues(unix.SO_SNDBUF, unix.SO_RCVBUF, unix.SO_SNDBUFFORCE, unix.SO_RCVBUFFORCE,
 			unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF),
 		[]bpf.Instruction{
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 7}, // to the end
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 7}, // if not, go to the end
 			bpf.LoadAbsolute{Off: offArg(2), Size: 4},
 		},
 		refuseValues(unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, unix.TCP_ULP, tcpAOAddKey),
@@ -225,9 +237,8 @@ func matchValues(values []uint32, yes, no uint32) []bpf.Instruction {
 	return append(p, bpf.RetConstant{Val: no}, bpf.RetConstant{Val: yes})
 }
 
-// usualCommands allows what programs do with their descriptors: copies, flags and locks. It refuses all else of fcntl,
-// also commands of future kernels. Leases block other users who open the file. The memory of larger pipes is charged to
-// no process.
+// usualCommands allows copies, flags and locks of descriptors. It refuses all other commands of fcntl, including those
+// of future kernels. Leases block other users who open the file. The memory of larger pipes is charged to no process.
 func usualCommands() []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(1), Size: 4}}, matchValues([]uint32{
 		unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_DUPFD_QUERY, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,
@@ -236,8 +247,8 @@ func usualCommands() []bpf.Instruction {
 	}, allow, refuse(uint32(unix.EPERM)))...)
 }
 
-// noNamespaces refuses new namespaces. Unless processes may be started, it also refuses clones that are not threads,
-// and threads with their own descriptor table, since each table has its own limit on open files.
+// noNamespaces refuses new namespaces. Without Processes, it also refuses clones that are not threads, and threads with
+// a separate descriptor table, because each table has a separate limit on open files.
 func noNamespaces(o Options) []bpf.Instruction {
 	rest := []bpf.Instruction{bpf.RetConstant{Val: allow}}
 	if !o.Processes {
@@ -255,7 +266,7 @@ func noNamespaces(o Options) []bpf.Instruction {
 	}, rest...)
 }
 
-// oneTable keeps a thread from getting its own descriptor table.
+// oneTable keeps a thread from getting a separate descriptor table.
 func oneTable() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
@@ -265,9 +276,9 @@ func oneTable() []bpf.Instruction {
 	}
 }
 
-// ownMemory refuses mappings whose memory is not counted as the process's own: huge pages, which its size does not
-// include, and shared anonymous memory, which stays allocated after MADV_DONTNEED. MAP_SHARED is a bit of
-// MAP_SHARED_VALIDATE too.
+// ownMemory refuses mappings that do not count as the process's memory: huge pages, which its size does not include,
+// and shared anonymous memory, which stays allocated after MADV_DONTNEED. MAP_SHARED_VALIDATE also has the bit of
+// MAP_SHARED.
 func ownMemory() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(3), Size: 4},
@@ -279,7 +290,7 @@ func ownMemory() []bpf.Instruction {
 	}
 }
 
-// noMoreFilters refuses a second filter: each thread may have some of its own, and they are memory of no process.
+// noMoreFilters refuses a second filter. Each thread could add filters, and their memory is charged to no process.
 func noMoreFilters() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
@@ -300,7 +311,7 @@ func noTerminalInput() []bpf.Instruction {
 	}
 }
 
-// Encode assembles a program into the struct sock_filter array that bwrap --seccomp reads.
+// Encode assembles a program into the struct sock_filter array for bwrap --seccomp.
 func Encode(p []bpf.Instruction) ([]byte, error) {
 	raw, err := bpf.Assemble(p)
 	if err != nil {
@@ -315,7 +326,7 @@ func Encode(p []bpf.Instruction) ([]byte, error) {
 	return out, nil
 }
 
-// Filter is the encoded filter of this machine.
+// Filter returns the encoded filter of this machine.
 func Filter(o Options) ([]byte, error) {
 	p, err := Program(thisMachine(), o)
 	if err != nil {

@@ -18,32 +18,33 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Config says what runs, and with what.
+// Config configures a Running.
 type Config struct {
 	Jail   jail.Jail
 	Server jail.Server
-	// Memory is the limit on what all processes of the slot hold, in bytes.
+	// Memory limits the memory of all processes of the slot, in bytes.
 	Memory int64
-	// Input is the program's standard input, Output takes its standard output; of the installer, both outputs.
+	// Input is the program's standard input. Output receives its standard output, and the installer's standard error too.
 	Input  io.Reader
 	Output io.Writer
-	// Started is called when the program has been started and its confinement was verified. An error ends the program.
+	// Started is called when the program runs and its confinement was verified. An error ends the program.
 	Started func() error
 	// Ended is called when no process of the slot is left. From then on Input and Output must not block for long.
 	Ended func()
-	// Watch reports whether another limit is exceeded: a reason and a sentence, or "".
+	// Watch reports whether the program exceeds another limit: a reason and a sentence, or "".
 	Watch func(jail.Process) (runapi.Reason, string)
 }
 
 const (
-	// checkTimeout bounds the time until the program is confined and runs.
+	// checkTimeout bounds the time until the program runs and its confinement was verified.
 	checkTimeout = 20 * time.Second
 	checkEvery   = time.Millisecond
-	// A server that holds less than half of its limit is measured seldom: it costs processor time, and servers live long.
+	// A server below half of its limit is measured less often, because measuring takes processor time and servers live
+	// long.
 	memoryEvery      = 10 * time.Millisecond
 	memoryEverySmall = 100 * time.Millisecond
 	watchEvery       = time.Second
-	// tailSize is how much of the program's standard error is kept, in bytes.
+	// tailSize is the number of bytes that are kept of the program's standard error.
 	tailSize = 4 << 10
 )
 
@@ -53,15 +54,15 @@ type Running struct {
 	process jail.Process
 	in      *os.File // write end of its standard input
 	out     *os.File // read end of its standard output
-	err     *os.File // read end of its standard error; of the installer nothing comes there
-	tail    tail     // of its standard error, or of the installer's output
+	err     *os.File // read end of its standard error; empty for the installer
+	tail    tail     // end of its standard error, or of the installer's output
 	began   time.Time
 
 	why    sync.Once
 	reason runapi.Reason
 	detail string
-	held   int64 // memory when it was last measured
-	// oomKills is proc.OOMKills at the beginning.
+	held   int64 // memory at the last measurement, in bytes
+	// oomKills is proc.OOMKills at the start of the program.
 	oomKills int64
 	mu       sync.Mutex
 }
@@ -97,19 +98,20 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// Memory is what the slot's processes held when they were last measured, in bytes.
+// Memory returns the memory of the slot's processes at the last measurement, in bytes.
 func (r *Running) Memory() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held
 }
 
-// Run verifies the program's confinement and passes its input and output on until no process of the slot is left.
-// Cancelling ctx ends it. err means that the program never got any input; broken that a process could not be killed or
-// a file not be removed (jail.FilesError), so that the slot must not be used again.
+// Run verifies the program's confinement, and passes its input and output on until no process of the slot is left.
+// Cancelling ctx ends the program. err means that the program received no input. broken means that a process could not
+// be killed or a file not be removed (jail.FilesError): the slot must not be used again.
 func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
 	defer closeAll([]*os.File{r.in, r.out, r.err})
 	var read, write sync.WaitGroup
+	// Read standard error before Check: a program that fails early explains itself there.
 	read.Go(func() { _, _ = io.Copy(&r.tail, r.err) })
 	err = r.confirm(ctx)
 	if err == nil {
@@ -129,16 +131,17 @@ func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error)
 	<-r.process.Done()
 	close(stop)
 	watch.Wait()
+	// Only now may Input and Output be cut off: before, they carry the program's data.
 	r.cfg.Ended()
 	read.Wait()
 	write.Wait()
 	return r.exit(r.process.Status()), r.clear(), nil
 }
 
-// clear removes what the program leaves.
+// clear removes the files that the program left.
 func (r *Running) clear() error { return jail.Clear(r.process.Status().Leftover, r.process.Remove) }
 
-// confirm waits until the program runs, confined.
+// confirm waits until the program runs and is confined. It repeats Check, because the sandbox starts in steps.
 func (r *Running) confirm(ctx context.Context) error {
 	deadline := time.After(checkTimeout)
 	for {
@@ -153,6 +156,7 @@ func (r *Running) confirm(ctx context.Context) error {
 			return ctx.Err()
 		case <-deadline:
 			return err
+		// Check fails until the sandbox is complete.
 		case <-time.After(checkEvery):
 		}
 	}
@@ -163,7 +167,7 @@ func (r *Running) input() {
 	_ = r.in.Close()
 }
 
-// output passes the output on. When nobody takes it, the program ends.
+// output passes the program's output on. If the reader has gone, it ends the program.
 func (r *Running) output() {
 	to := r.cfg.Output
 	if r.cfg.Server.Install {
@@ -174,7 +178,7 @@ func (r *Running) output() {
 	}
 }
 
-// end kills the program. The first reason given is the one reported.
+// end kills the program. Only the first reason is reported.
 func (r *Running) end(reason runapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
 	r.process.Kill()
@@ -201,6 +205,7 @@ func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
 				return
 			}
 			every := memoryEverySmall
+			// Close to the limit, a program can exceed it between two measurements.
 			if 2*held > r.cfg.Memory {
 				every = memoryEvery
 			}
@@ -227,8 +232,8 @@ func outOfMemory(limit int64) string {
 		limit>>20)
 }
 
-// explainKill returns the most likely killer of a server. held is the memory that was measured last, limit the most
-// that is allowed. before and after are values of proc.OOMKills.
+// explainKill returns the most likely killer of a server. held is the last measured memory, limit the highest allowed,
+// both in bytes. before and after are values of proc.OOMKills.
 func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 	seen := fmt.Sprintf("It last held %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	if before >= 0 && after > before {
@@ -243,7 +248,7 @@ func (r *Running) exit(st jail.Status) runapi.Exit {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
 		switch {
-		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so this may not be the kernel
+		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so the killer may not be the kernel
 			r.reason, r.detail = explainKill(r.Memory(), r.cfg.Memory, r.oomKills, proc.OOMKills())
 		case st.Code != 0:
 			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, r.tail.text())
@@ -274,7 +279,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what was kept, after a colon, or empty.
+// text returns the kept bytes after a colon, or "".
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// limit is how long one check may take, and memory how much it may hold, in bytes.
+	// limit bounds the time of one check, and memory the compiler's memory, in bytes.
 	limit  = 3 * time.Second
 	memory = 384 << 20
-	// look is how often its memory is measured.
+	// look is the interval at which the compiler's memory is measured.
 	look = 10 * time.Millisecond
-	// maxOutput is what is read of the compiler's output, in bytes.
+	// maxOutput bounds the output that is read from the compiler, in bytes.
 	maxOutput = 512 << 10
-	// maxMistakes is how many mistakes a run reports.
+	// maxMistakes bounds the mistakes that a run reports.
 	maxMistakes = 20
 )
 
-// Slot is the slot of an interpreter that waits for code. Its code has been written already.
+// Slot is the slot of an interpreter that waits for code. The code must already be written.
 type Slot interface {
 	WriteFile(name string, data []byte) error
 	StartCompiler(args []string, stdio jail.Stdio) (jail.Compiler, error)
 }
 
-// Check returns the mistakes for which the slot's code is not to be run. An error means that it was not checked.
+// Check returns the mistakes that keep the slot's code from running. An error means that the code was not checked.
 func Check(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mistake, error) {
 	if !wanted(modules) {
 		return nil, nil
@@ -50,6 +50,7 @@ func Check(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mista
 	if len(mistakes) == 0 {
 		return nil, nil
 	}
+	// The second pass finds the mistakes that the code has without the clients' types. Those may be harmless.
 	if out, err = compile(ctx, s, untyped); err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func Check(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mista
 	return mistakes[:min(len(mistakes), maxMistakes)], nil
 }
 
-// compile runs the compiler and returns what it printed.
+// compile runs the compiler and returns its output.
 func compile(ctx context.Context, s Slot, configuration string) (string, error) {
 	var files [6]*os.File
 	for i := 0; i < len(files); i += 2 {
@@ -79,6 +80,7 @@ func compile(ctx context.Context, s Slot, configuration string) (string, error) 
 	printed := make(chan string, 1)
 	go func() {
 		text, _ := io.ReadAll(io.LimitReader(files[2], maxOutput))
+		// Read on after maxOutput: a full pipe would stop the compiler.
 		_, _ = io.Copy(io.Discard, files[2])
 		printed <- string(text)
 	}()
@@ -96,7 +98,7 @@ func compile(ctx context.Context, s Slot, configuration string) (string, error) 
 	return out, nil
 }
 
-// watch waits for the compiler, and kills it when it holds too much memory or ctx ends.
+// watch waits for the compiler. It kills the compiler if it uses too much memory, or when ctx ends.
 func watch(ctx context.Context, c jail.Compiler) error {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()

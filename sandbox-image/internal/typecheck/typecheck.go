@@ -1,8 +1,9 @@
-// Package typecheck has TypeScript's compiler find the mistakes in how code uses typed clients, before the code runs.
+// Package typecheck finds mistakes in the use of typed clients with the TypeScript compiler, before the code runs.
 //
-// Code need not be well typed to be right, so only what a client's types alone make wrong counts: a mistake that the
-// compiler finds too when the clients are any is none. It is not a boundary. Where there is no compiler, or it takes
-// too long or too much memory, code runs unchecked; and code can say so itself (// @ts-nocheck).
+// Code need not be well typed to be right. So only mistakes count that the clients' types alone cause: the compiler
+// must not report them if all clients have the type any. The check is not a security boundary. If the compiler is
+// missing, takes too long or needs too much memory, code runs unchecked. Code can also switch the check off (//
+// @ts-nocheck).
 package typecheck
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// globals are the declarations of what code finds beside the language.
+// globals declares the globals of code besides those of the language.
 //
 //go:embed globals.d.ts
 var globals []byte
@@ -24,18 +25,18 @@ var globals []byte
 // dir is the folder beside the code with the declarations.
 const dir = "types"
 
-// The configurations of the compiler: with the clients' types, and with all clients any.
+// Configurations of the compiler: with the clients' types, and with the type any for all clients.
 const (
 	typed   = dir + "/typed.json"
 	untyped = dir + "/untyped.json"
 )
 
-// wanted reports whether a run is to be checked.
+// wanted reports whether a run should be checked.
 func wanted(modules []runapi.Module) bool {
 	return slices.ContainsFunc(modules, func(m runapi.Module) bool { return m.Types != "" })
 }
 
-// files are what the compiler reads beside the code, by their names.
+// files returns the files that the compiler reads besides the code, by name.
 func files(modules []runapi.Module) map[string][]byte {
 	out := map[string][]byte{
 		dir + "/globals.d.ts": globals,
@@ -53,7 +54,7 @@ func files(modules []runapi.Module) map[string][]byte {
 	return out
 }
 
-// config is a configuration. It is lenient: an API's answers have more and less than its document says.
+// config returns a configuration. It is lenient, because an API's responses differ from its document.
 func config(paths map[string][]string, declarations ...string) []byte {
 	options := map[string]any{
 		"target": "esnext", "module": "esnext", "moduleResolution": "bundler", "allowImportingTsExtensions": true,
@@ -63,21 +64,21 @@ func config(paths map[string][]string, declarations ...string) []byte {
 	if paths != nil {
 		options["paths"] = paths
 	}
-	text, _ := json.Marshal(map[string]any{ // strings and booleans alone
+	text, _ := json.Marshal(map[string]any{ // only strings and booleans
 		"compilerOptions": options, "files": append([]string{"../main.ts"}, declarations...),
 	})
 	return text
 }
 
-// found is one line of the compiler about the code, with the lines that explain it.
+// found matches one line of the compiler about the code. Lines that explain it may follow.
 var found = regexp.MustCompile(`^main\.ts\(([0-9]{1,7}),([0-9]{1,7})\): error TS([0-9]{1,5}): (.*)$`)
 
 const (
-	maxFound = 500 // what is read of the compiler's mistakes
+	maxFound = 500 // bounds the mistakes that are parsed
 	maxText  = 2000
 )
 
-// parse reads what the compiler printed.
+// parse parses the compiler's output.
 func parse(out string) []runapi.Mistake {
 	var all []runapi.Mistake
 	for line := range strings.Lines(out) {
@@ -87,7 +88,7 @@ func parse(out string) []runapi.Mistake {
 				break
 			}
 			var n [3]int
-			for i := range n {
+			for i := range n { // only digits
 				n[i], _ = strconv.Atoi(m[i+1]) // digits alone
 			}
 			all = append(all, runapi.Mistake{Line: n[0], Column: n[1], Code: n[2], Text: cut(m[4])})
@@ -102,14 +103,14 @@ func parse(out string) []runapi.Mistake {
 
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
 
-// wrong are the compiler's numbers of what cannot be right: a value or property that is not one of the type, arguments
-// that are missing, a comparison that is never true, an export that there is not, a loop over what is not a list.
+// wrong are the compiler's numbers of certain mistakes: a value or property that the type lacks, a missing argument, a
+// comparison that is never true, a missing export, a loop over a value that is not a list.
 var wrong = []int{
 	2322, 2345, 2353, 2561, 2339, 2551, 2554, 2555, 2741, 2739, 2740, 2559, 2820, 2819, 2367, 2678, 2305, 2724, 2349,
 	2488, 2504, 2769, 2416, 2460, 2461, 2549,
 }
 
-// refused are those of the mistakes for which code is not run. types are the declarations by which they were found.
+// refused returns the mistakes that keep code from running. types are the declarations that revealed them.
 func refused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake {
 	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
 		return !slices.Contains(wrong, m.Code) || lenient(m, types)
@@ -117,24 +118,24 @@ func refused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake 
 }
 
 var (
-	// whole is a body that is given whole.
+	// whole matches a request body that the code passes whole.
 	whole = regexp.MustCompile(
 		`Type '(?:FormData|URLSearchParams|Blob|File|ReadableStream|ArrayBuffer|Uint8Array(?:<.*>)?)' `)
 	assigned = regexp.MustCompile(`^(?:Argument of type|Type) '(.+)' is not assignable to (?:parameter of )?type '(.+)'\.`)
 	absent   = regexp.MustCompile(`^Property '.*' does not exist on type '(.+)'\.`)
 )
 
-// lenient reports whether code may be right in spite of a mistake.
+// lenient reports whether code with a mistake may still be right.
 func lenient(m runapi.Mistake, types []runapi.Module) bool {
 	lines := strings.Split(m.Text, "\n")
 	switch m.Code {
-	case 2339, 2551: // one of several types has the property, or nothing is known of the type
+	case 2339, 2551: // one of several types has the property, or the type is unknown
 		if len(lines) > 1 {
 			return true
 		}
 		on := absent.FindStringSubmatch(lines[0])
 		return on != nil && slices.Contains([]string{"{}", "object", "never", "unknown", "Object"}, on[1])
-	case 2305, 2724: // an export: a client's type already lists what it has
+	case 2305, 2724: // an export: a client's type lists all of them
 		return false
 	}
 	if whole.MatchString(lines[len(lines)-1]) {
@@ -145,26 +146,26 @@ func lenient(m runapi.Mistake, types []runapi.Module) bool {
 		return false
 	}
 	switch from, to := last[1], last[2]; from {
-	case "string", "number", "boolean": // a value that the compiler does not know may be one of those that are allowed
+	case "string", "number", "boolean": // the compiler does not know the value, which may be an allowed one
 		return literals(from, to, types)
-	case "Date": // JSON has it as a string
+	case "Date": // JSON stores it as a string
 		return to == "string" || strings.Contains(to, "string |") || strings.Contains(to, "| string")
 	case "string[]", "number[]":
 		return strings.HasPrefix(to, "[") || literals(strings.TrimSuffix(from, "[]"), strings.TrimSuffix(to, "[]"), types)
 	case "{}":
-		return true // made field by field
+		return true // built field by field
 	}
 	return false
 }
 
-// literal are what single values of a kind look like in a type, as the compiler writes it.
+// literal matches, per kind, single values in a type as the compiler writes it.
 var literal = map[string]*regexp.Regexp{
 	"string":  regexp.MustCompile("[\"`]"),
 	"number":  regexp.MustCompile(`(^|[ (|])-?[0-9]`),
 	"boolean": regexp.MustCompile(`\b(true|false)\b`),
 }
 
-// literals reports whether a type allows single values of a kind: a union that has some, or its name.
+// literals reports whether a type allows single values of a kind: a union with some of them, or its name.
 func literals(kind, ts string, types []runapi.Module) bool {
 	for _, m := range types {
 		if _, after, ok := strings.Cut(m.Types, "\ntype "+ts+" = "); ok {
@@ -175,7 +176,7 @@ func literals(kind, ts string, types []runapi.Module) bool {
 	return !strings.HasPrefix(ts, "{") && literal[kind].MatchString(ts)
 }
 
-// without are the mistakes that are not in another list, at the same place.
+// without returns the mistakes that are not in another list at the same place.
 func without(mistakes, others []runapi.Mistake) []runapi.Mistake {
 	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
 		return slices.ContainsFunc(others, func(o runapi.Mistake) bool {

@@ -1,5 +1,5 @@
-// Command puppet takes the place of the bridge in tests: it does what the lines of its input say, as a hostile server
-// would, and answers each with one line of JSON: [result, error].
+// Command puppet replaces the bridge in tests. It executes the commands in its input, as a hostile server would, and
+// answers each of them with one line of JSON: [result, error].
 package main
 
 import (
@@ -139,7 +139,7 @@ func do(line string) (string, error) {
 	return "", fmt.Errorf("no such command: %s", command)
 }
 
-// program is where the bridge is.
+// program returns the path of the bridge.
 func program() string {
 	for _, path := range []string{"/usr/bin/mcp-bridge", "/usr/local/bin/mcp-bridge"} {
 		if _, err := os.Stat(path); err == nil {
