@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// body wraps the response's body.
+// body replaces the body of the response by a scrubbed one. how decodes its characters.
 func (x *response) body(encodings []string, how charset.Reading) error {
 	resp := x.resp
 	known := resp.ContentLength
@@ -22,14 +22,17 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 	b.scrubbed = x.options.Framing.Through(b.text, scrubbed)
 	resp.Header.Del("Content-Encoding")
 	how.Label(resp.Header)
+	// swap.DropRange removes Range from a request with a credential, so the server must not offer ranges.
 	if len(x.options.Sent) > 0 {
-		resp.Header.Del("Accept-Ranges") // swap drops Range
+		resp.Header.Del("Accept-Ranges")
 	}
 	resp.Body = b
-	ahead := 2 * known // a buffer grows by doubling
+	// A buffer doubles when it is full, so the body may take twice its length.
+	ahead := 2 * known
 	if len(encodings) > 0 {
 		ahead = 4 * coding.ExactUpTo
 	}
+	// A body streams if its length is unknown, if it is long, or if the memory account has no room.
 	if known < 0 || known > coding.ExactUpTo || !x.options.Held.Take(ahead) {
 		x.stream()
 		return nil
@@ -37,15 +40,15 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 	return x.exact(b, encodings)
 }
 
-// stream sends a body whose final length is unknown.
+// stream sends a body whose final length is unknown. It drops Content-Length and digests.
 func (x *response) stream() {
 	x.resp.ContentLength = -1
 	x.resp.Header.Del("Content-Length")
 	x.dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }
 
-// exact reads a body of known length to its end. If it is at least twice as long as coding.ExactUpTo once decoded, it
-// streams.
+// exact reads a body of known length to its end, so that the exact new length can be announced. If the decoded body has
+// 2*coding.ExactUpTo bytes or more, it streams.
 func (x *response) exact(b *body, encodings []string) error {
 	before := x.report.Count()
 	b.buffer = buffers.Get().(*bytes.Buffer)
@@ -67,10 +70,10 @@ func (x *response) exact(b *body, encodings []string) error {
 	return nil
 }
 
-// buffers hold bodies that are read ahead of the head.
+// buffers is a pool for bodies that are read before the head leaves.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// body is a scrubbed body. At its end the trailers are scrubbed.
+// body is a scrubbed body. At the end of the body it scrubs the trailers.
 type body struct {
 	x        *response
 	src      io.ReadCloser
@@ -104,7 +107,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the source first, which ends a waiting Read, and then returns the buffers.
+// Close closes the source first, which ends a waiting Read. Then it returns the buffers to their pools.
 func (b *body) Close() error {
 	err := b.src.Close()
 	b.mu.Lock()
@@ -123,7 +126,7 @@ func (b *body) Close() error {
 	return err
 }
 
-// trailer scrubs the trailers, which have arrived once the body has ended.
+// trailer scrubs the trailers. HTTP delivers them after the body.
 func (x *response) trailer() {
 	//defence:scrub-headers
 	x.header(x.resp.Trailer, "trailer:")
