@@ -124,7 +124,6 @@ func (r *relay) up(m *message) error {
 	if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 		return err
 	}
-	// Redact first: a redacted string cannot be refused.
 	text, n := r.o.Redact.Replace(buf.String())
 	text, report, err := r.o.Swap.Message(text, m.op == opText, r.o.SwapOptions)
 	r.o.Report.message(report, n, len(text))
