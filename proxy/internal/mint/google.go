@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// googleLife is how long an assertion, and the token for it, is good: the longest that Google accepts.
+// googleLife is the life of an assertion and its token: the longest that Google accepts.
 const googleLife = time.Hour
 
 // google gets access tokens of a service account (RFC 7523).
