@@ -39,10 +39,10 @@ func (m *Minter) Logout(name string) error {
 	defer m.storing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Remove the file first: if that fails, the credential stays as it is.
 	if err := st.remove(name); err != nil {
 		return errStorage
 	}
-	// Remove the file first: if that fails, the credential stays as it is.
 	s.serial++
 	// The server may still accept these values, so responses are still searched for them.
 	_ = m.conf.Values.Add(s.over(s.kept, m.now())...)

@@ -59,8 +59,8 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(dir)
 	// Lstat and the owner check reject a symbolic link or a folder that another user has put there.
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return nil, err
 	}
