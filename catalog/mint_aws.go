@@ -31,11 +31,11 @@ type AWS struct {
 	AccessKeyID     string
 	SecretAccessKey secret.Value
 	SessionToken    secret.Value
-	// RoleARN is assumed through STS before signing. Empty: none.
+	// RoleARN is the role that is assumed through STS before signing, or "".
 	RoleARN    string
-	ExternalID string // for RoleARN. Empty: none
+	ExternalID string // for RoleARN; may be empty
 	Region     string
-	// Services are the only ones that requests are signed for. Empty: whatever the API's hosts are.
+	// Services are the only services for which requests are signed. Empty means the services of the API's hosts.
 	Services []string
 }
 
@@ -61,7 +61,7 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 		Region: m.text["region"], Services: m.list["services"],
 	}
 	a.AccessKeyID, _ = v.innerText(path, "access_key_id", m)
-	const secretLength = 40 // of every secret access key of AWS
+	const secretLength = 40 // every secret access key of AWS has this length
 	if id := a.AccessKeyID; id != "" {
 		switch {
 		case len(id) == secretLength && random(strings.NewReplacer("/", "", "+", "").Replace(id)):
@@ -93,7 +93,8 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 	return a
 }
 
-// signed checks the surfaces of a credential that is not swapped, but signs: they say where its name asks for that.
+// signed checks the surfaces of a credential that signs. Such a credential is not swapped: its surfaces are the places
+// at which its name requests a signature.
 func (v *validator) signed(raw rawCredential, c *Credential) {
 	if !c.Signs() {
 		return
@@ -116,7 +117,7 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 	}
 }
 
-// signers checks what an API and its signing credentials say about one another.
+// signers checks that an API's hosts and its signing credentials fit together.
 func (v *validator) signers(a *API) {
 	for _, c := range a.Credentials {
 		if key, ok := c.Mint.(*AWS); !ok || len(key.Services) == 1 {
@@ -132,8 +133,8 @@ func (v *validator) signers(a *API) {
 	}
 }
 
-// AWSHost is the service and the region that a host name of AWS stands for, as signatures name them. The region is
-// empty for services that have one endpoint for all. It is false for other hosts. A "*" stands for one label.
+// AWSHost returns the service and the region of an AWS host name, as signatures name them. The region is empty for
+// services with one global endpoint. ok is false for other hosts. A "*" stands for one label.
 func AWSHost(name string) (service, region string, ok bool) {
 	rest, found := name, false
 	for _, suffix := range []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".on.aws"} {
@@ -169,7 +170,7 @@ func AWSHost(name string) (service, region string, ok bool) {
 	return service, region, service != "*"
 }
 
-// signingNames are the services whose signatures have another name than their hosts.
+// signingNames are the services whose name in signatures differs from the host name.
 var signingNames = map[string]string{
 	"email": "ses", "bedrock-runtime": "bedrock", "bedrock-agent": "bedrock", "bedrock-agent-runtime": "bedrock",
 	"s3-accesspoint": "s3", "pinpoint": "mobiletargeting", "lambda-url": "lambda",

@@ -31,10 +31,10 @@ func hmacKind() mintKind {
 	}}
 }
 
-// HMAC is "hmac": headers that hold a signature over parts of the request.
+// HMAC is "hmac": headers with a signature over parts of the request.
 type HMAC struct {
 	Key secret.Value
-	// KeyEncoding is how the key is written: "text", "base64" or "hex".
+	// KeyEncoding is the encoding of the key: "text", "base64" or "hex".
 	KeyEncoding string
 	Hash        string            // sha256, sha512, sha1
 	Message     string            // with the placeholders of SignatureParts
@@ -51,14 +51,14 @@ func (*HMAC) address() string { return "" }
 
 func (*HMAC) identify(*identity) {}
 
-// The placeholders of HMAC.Message, and those of HMAC.Headers.
+// The placeholders of HMAC.Message and of HMAC.Headers.
 var (
 	SignatureParts = []string{"{timestamp}", "{timestamp:ms}", "{nonce}", "{method}", "{host}", "{path}", "{query}",
 		"{body}", "{body:sha256}"}
 	SignatureHeaders = []string{"{signature:hex}", "{signature:base64}", "{timestamp}", "{timestamp:ms}", "{nonce}"}
 )
 
-// marks finds what looks like a placeholder.
+// marks matches a text that looks like a placeholder.
 var marks = regexp.MustCompile(`\{[^{}]*\}`)
 
 func (v *validator) hmac(path string, m *rawMint) Mint {
@@ -106,7 +106,7 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 	return h
 }
 
-// Bytes is the key as it signs.
+// Bytes returns the decoded key.
 func (h *HMAC) Bytes() ([]byte, error) {
 	switch h.KeyEncoding {
 	case "base64":
