@@ -41,8 +41,8 @@ func unescape(c byte) string {
 	return "\\" + string(c)
 }
 
-// expand replaces $NAME, ${NAME}, ${NAME-default} and ${NAME:-default}; $$ is a dollar. Names are those of the
-// lines above; what is not there is empty.
+// expand replaces $NAME, ${NAME}, ${NAME-default} and ${NAME:-default}; $$ is a dollar. A name refers to a previous
+// line of the file. An unknown name is empty.
 func (p *dotenv) expand(s string) (string, error) {
 	var b strings.Builder
 	for {

@@ -14,13 +14,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Error is every variable that did not parse, in the order of .env.example.
+// Error lists every variable that did not parse, in the order of .env.example.
 type Error []Mistake
 
-// Mistake is one variable that did not parse. Found is quoted; of a variable that may hold a secret it is not shown.
+// Mistake is one variable that did not parse. Found quotes the value, unless the variable may contain a secret.
 type Mistake struct{ Name, Found, Want string }
 
-// Error is one line per variable: "MCP_PORT: \"http\"; want a whole number from 1 to 65535".
+// Error returns one line per variable: "MCP_PORT: \"http\"; want a whole number from 1 to 65535".
 func (e Error) Error() string {
 	lines := make([]string, len(e))
 	for i, m := range e {
@@ -29,8 +29,8 @@ func (e Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Parse reads every setting from the environment. Unset and empty mean the default. The error is an Error and names
-// every variable that does not parse; the Settings are complete only without one.
+// Parse reads every setting from the environment. Unset and empty mean the default. The error is an Error that names
+// every variable that does not parse. After an error the Settings are incomplete.
 func Parse(getenv func(string) string) (Settings, error) {
 	var s Settings
 	var mistakes Error
@@ -68,7 +68,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 
 func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// found quotes a value, shortened; the value of a setting that may be secret is not shown.
+// found quotes a shortened value. It does not quote a setting that may be secret.
 func found(name, text string) string {
 	switch name {
 	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "DATABASE_URL":
@@ -101,7 +101,7 @@ func integer(t string, low, high int, to *int) string {
 	return ""
 }
 
-// maxTimeout is a day: more than any run needs, and far from overflow.
+// maxTimeout is a day in seconds: more than any run needs, and far from overflow.
 const maxTimeout = 24 * 60 * 60
 
 func seconds(t string, to *time.Duration) string {
@@ -113,14 +113,14 @@ func seconds(t string, to *time.Duration) string {
 	return ""
 }
 
-// The bounds of SANDBOX_MEMORY and SANDBOX_SERVER_MEMORY, as sandboxd has them.
+// The bounds of SANDBOX_MEMORY and SANDBOX_SERVER_MEMORY in bytes, as in sandboxd.
 const (
 	minRunMemory    = 128 << 20
 	minServerMemory = 64 << 20
 	maxMemory       = 1 << 40
 )
 
-// minAuditSize is the least of AUDIT_SIZE: half of it is for one day.
+// minAuditSize is the minimum of AUDIT_SIZE in bytes. Half of AUDIT_SIZE is for one day.
 const minAuditSize = 16 << 20
 
 func size(t string, least int64, to *int64) string {
@@ -158,7 +158,7 @@ func header(t string, to *string) string {
 	return ""
 }
 
-// minRedacting keeps a stray letter or comma from being redacted in every request.
+// minRedacting prevents that a stray letter or comma is redacted in every request.
 const minRedacting = 4
 
 func redacting(t string, to *[]string) string {
@@ -171,7 +171,7 @@ func redacting(t string, to *[]string) string {
 	return ""
 }
 
-// minBearer is too long to be guessed over the network.
+// minBearer is a length in bytes that is too long to be guessed over the network.
 const minBearer = 16
 
 func bearer(t string, to *secret.Value) string {
@@ -244,8 +244,7 @@ func proxyURL(t string, to **url.URL) string {
 	return "a URL that starts with http://, https:// or socks5://"
 }
 
-// registryURL reads the address of a package registry. Its host is all that an installation can reach, over TLS on the
-// usual port.
+// registryURL reads the address of a package registry. An installation can reach only this host, over TLS on port 443.
 func registryURL(t string, to **url.URL) string {
 	if t == "" {
 		return ""
@@ -262,8 +261,8 @@ func registryURL(t string, to **url.URL) string {
 	return ""
 }
 
-// registryRanges is what PACKAGE_REGISTRY_PRIVATE may list ranges of: private addresses, carrier-grade NAT, loopback,
-// and the addresses for documentation, which belong to nobody and which some networks use for services of their own.
+// registryRanges are the ranges that PACKAGE_REGISTRY_PRIVATE may list: private addresses, carrier-grade NAT, loopback,
+// and documentation addresses. Some networks use documentation addresses for services.
 var registryRanges = [...]string{
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "100.64.0.0/10", "127.0.0.0/8", "::1/128",
 	"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20",
@@ -280,7 +279,7 @@ func ranges(t string, to *[]netip.Prefix) string {
 	return ""
 }
 
-// opens reports whether all of a range lies in registryRanges.
+// opens reports whether a whole range is in registryRanges.
 func opens(p netip.Prefix) bool {
 	for _, text := range registryRanges {
 		if r := netip.MustParsePrefix(text); r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
@@ -312,7 +311,8 @@ func zone(t string, to *string) string {
 	return ""
 }
 
-// haveZones reports whether this machine has the database: without it a zone cannot be checked, and Deno has its own.
+// haveZones reports whether this machine has the time zone database. Without it a zone cannot be checked; Deno has its
+// own database.
 func haveZones() bool {
 	_, err := time.LoadLocation("Europe/London")
 	return err == nil

@@ -52,7 +52,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
-// Settings is every variable of .env. Parse makes it; it is immutable afterwards.
+// Settings are all variables of .env. Parse makes them; they are immutable afterwards.
 type Settings struct {
 	YOLO             bool
 	UserAgent        string
@@ -65,34 +65,35 @@ type Settings struct {
 	Slots            int
 	Warm             int
 	WarmPython       int
-	// Memory of one run, in bytes.
+	// Memory is the memory of one run, in bytes.
 	Memory int64
-	// Servers is how many MCP servers can run at the same time, ServerMemory the limit of each in bytes.
+	// Servers is the number of MCP servers that can run at the same time. ServerMemory is the limit of each in bytes.
 	Servers      int
 	ServerMemory int64
 	// Network is the sandbox's network in Docker mode.
 	Network slot.Network
-	// Programs is a folder of programs that MCP servers may be, read-only to them; empty: none.
+	// Programs is a folder of programs for MCP servers, read-only to them. Empty means no folder.
 	Programs string
-	// Registry is where packages of MCP servers come from; nil: none can be installed. RegistryPrivate lists the ranges
-	// of addresses, besides public ones, that its name may lead to.
+	// Registry is the registry of MCP server packages; nil disables installations. RegistryPrivate lists the address
+	// ranges, besides public addresses, to which its name may resolve.
 	Registry        *url.URL
 	RegistryPrivate []netip.Prefix
 	// Canaries puts a canary into each slot.
 	Canaries       bool
 	SkillsReadonly bool
-	// Database is the URL of Postgres with its sslmode; empty: mcp-server keeps files. DatabaseCAFile is in the URL too.
+	// Database is the URL of Postgres with its sslmode. If it is empty, mcp-server uses files. The URL includes
+	// DatabaseCAFile.
 	Database       secret.Value
 	DatabaseCAFile string
 	// OutputLimit is in characters.
 	OutputLimit    int
 	TimeoutDefault time.Duration
 	TimeoutMax     time.Duration
-	// UpstreamProxy is nil when requests leave directly.
+	// UpstreamProxy is nil if requests leave directly.
 	UpstreamProxy  *url.URL
 	UpstreamCAFile string
-	// Audit is "on", "off" or "required", AuditKeep how long records are kept (0: for ever), AuditSize how many bytes the
-	// ledger may have.
+	// Audit is "on", "off" or "required". AuditKeep is the time for which records are kept; 0 means forever. AuditSize
+	// bounds the ledger in bytes.
 	Audit       string
 	AuditKeep   time.Duration
 	AuditSize   int64
@@ -104,13 +105,13 @@ type Settings struct {
 	History string
 }
 
-// Format writes no setting: they include the strings to redact and the upstream proxy's password.
+// Format prints no setting: the settings include the strings to redact and the upstream proxy's password.
 func (s Settings) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[settings]") }
 
-// LogValue writes no setting either.
+// LogValue prints no setting.
 func (s Settings) LogValue() slog.Value { return slog.StringValue("[settings]") }
 
-// MarshalJSON writes no setting either.
+// MarshalJSON writes no setting.
 func (s Settings) MarshalJSON() ([]byte, error) { return []byte(`"[settings]"`), nil }
 
 // Names lists every variable, in the order of .env.example.
@@ -122,7 +123,7 @@ func Names() []string {
 	return names
 }
 
-// Default is the value a variable has when it is not set, as .env.example writes it. Unknown names have none.
+// Default returns the default value of a variable, as in .env.example, or "" for an unknown name.
 func Default(name string) string {
 	for _, v := range variables() {
 		if v.name == name {
@@ -132,7 +133,7 @@ func Default(name string) string {
 	return ""
 }
 
-// variable is one line of .env: its default, and how its text becomes a setting. read answers what would be right.
+// variable is one line of .env: its default and its parser. read returns a description of a right value, or "".
 type variable struct {
 	name, def string
 	read      func(s *Settings, text string) (want string)
