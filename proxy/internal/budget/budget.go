@@ -1,9 +1,10 @@
-// Package budget counts what all runs together do with an API, and says when that is enough.
+// Package budget counts the requests of all runs together against the limits of an API.
 //
-// Threat: requests in parallel, or after a restart, that spend a limit twice. What a request needs is reserved before
-// it is sent, all of it at once or nothing, and given back only if nothing was sent. A window slides: in none of its
-// length more than the limit is spent. Counts are stored within a second, so that a machine that stops dead forgets at
-// most what was spent in that.
+// Threat: parallel requests, or requests after a restart, that spend a limit twice.
+//
+// Contract: the amount for a request is reserved before the request is sent, for all limits or for none. It is given
+// back only if no byte was sent. A window slides: no window of its length exceeds the limit. Counts are stored within a
+// second, so a crash loses at most the last second.
 package budget
 
 import (
@@ -20,17 +21,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
-// windowParts is how many parts a window has. What was spent counts until the whole part is out of the window.
+// windowParts is the number of parts of a window. An amount counts until its whole part is out of the window.
 const windowParts = 60
 
-// Need is what a request needs of one limit.
+// Need is the amount that a request needs of one limit.
 type Need struct {
-	Key          string // of the limit
+	Key          string // the key of the limit
 	Amount, Most int64
 	Per          time.Duration
 }
 
-// Ledger counts. The zero Ledger is empty and stores nothing.
+// Ledger counts amounts. The zero Ledger is empty and has no file.
 type Ledger struct {
 	// Path is the file of the counts.
 	Path string
@@ -42,13 +43,13 @@ type Ledger struct {
 	dirty bool
 }
 
-// account is what was spent of one limit, by the number of the part of time.
+// account is the amount spent of one limit, by the number of the part of time.
 type account struct {
 	Per   time.Duration   `json:"per"`
 	Parts map[int64]int64 `json:"parts"`
 }
 
-// Load reads the stored counts. No file: there are none.
+// Load reads the stored counts. A missing file is not an error.
 func (l *Ledger) Load() error {
 	text, err := os.ReadFile(l.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +67,7 @@ func (l *Ledger) Load() error {
 	return nil
 }
 
-// Run stores the counts as they change until ctx ends, and once more then. failed is called when that begins to fail.
+// Run stores changed counts until ctx ends, and then once more. It calls failed when storing begins to fail.
 func (l *Ledger) Run(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -77,7 +78,8 @@ func (l *Ledger) Run(ctx context.Context, failed func(error)) {
 		case <-tick.C:
 		}
 		err := l.store()
-		if err != nil && !failing { // not each second while a disk is full
+		// Report a full disk once, not every second.
+		if err != nil && !failing {
 			failed(err)
 		}
 		failing = err != nil
@@ -114,11 +116,11 @@ func (l *Ledger) now() time.Time {
 	return time.Now()
 }
 
-// part is the number of the part of time that t is in.
+// part returns the number of the part of time that contains t.
 func (a *account) part(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
-// forget drops the oldest of what is out of the window. As much as a window has stays: it counts again when the clock,
-// which was ahead, is set back. What seems to come later then counts as spent now.
+// forget drops old amounts outside the window. It keeps the amounts of two windows, because they count again if the
+// clock was ahead and is set back. An amount in the future then counts as spent now.
 func (a *account) forget(now time.Time) {
 	here := a.part(now)
 	for part, amount := range a.Parts {
@@ -137,8 +139,9 @@ func (a *account) forget(now time.Time) {
 	}
 }
 
-// Reserve spends what a request needs. ok is false if a limit has not that much left: nothing is spent then, and wait
-// is how long until it has, or zero if it never has. force spends it nevertheless. back gives it back.
+// Reserve spends the amounts that a request needs. If a limit does not have enough left, ok is false and it spends
+// nothing. wait is then the time until the limit has enough, or zero if it never will. With force it spends the amounts
+// in any case. back gives the amounts back.
 func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,6 +165,7 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 		part, amount int64
 	}
 	var made []entry
+	// Spend only after every limit has been checked: all or nothing.
 	for _, n := range needs {
 		a := l.spent[n.Key]
 		part := a.part(now)
@@ -181,7 +185,7 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 	}, 0, true
 }
 
-// until reports whether there is as much left as is needed, and else how long until there is.
+// until reports whether the limit has enough left, or else the time until it has.
 func (a *account) until(now time.Time, n Need) (left bool, wait time.Duration) {
 	if n.Amount > n.Most {
 		return false, 0
