@@ -11,9 +11,9 @@ import (
 
 // Part is the head of a part.
 type Part struct {
-	// Name is the field's; it may be empty in a multipart type other than form-data.
+	// Name is the name of the field. It may be empty in a multipart type other than form-data.
 	Name string
-	// FileName is the file's; File says that there is one, even if it is empty.
+	// FileName is the name of the file. File means that the part has a file name, even an empty one.
 	FileName string
 	File     bool
 	// ID is the Content-ID, which some servers use as a name.
@@ -22,13 +22,13 @@ type Part struct {
 	Type Type
 
 	form  bool
-	lines []string // of a part that is not a form field
+	lines []string // the lines of a part that is not a form field
 }
 
-// maxHead is the largest head in bytes. PHP reads a line of more than 5 KiB as two.
+// maxHead is the largest head in bytes. PHP reads a line of more than 5 KiB as two lines.
 const maxHead = 4 << 10
 
-// readHead reads a part's head up to the blank line that ends it, and returns its length.
+// readHead reads a part's head up to the blank line at its end, and returns the length in bytes.
 func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 	p := &Part{form: t.FormData()}
 	var seen []string
@@ -61,7 +61,7 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 	}
 }
 
-// header parses one line of a head and returns the header's name in lower case.
+// header parses one line of a head. It returns the name of the header in lower case.
 func (p *Part) header(line string) (name string, err error) {
 	name, value, found := strings.Cut(line, ":")
 	if !found || !isToken(name) {
@@ -92,7 +92,7 @@ func (p *Part) header(line string) (name string, err error) {
 // disposition reads Content-Disposition.
 func (p *Part) disposition(value string) error {
 	file := ""
-	if p.form { // elsewhere a file's name may be the name of a field
+	if p.form { // outside forms, a file name may be the name of a field
 		file = "filename"
 	}
 	word, list, err := parameters(value, file)
@@ -130,7 +130,8 @@ func (p *Part) disposition(value string) error {
 func (p *Part) check() error {
 	major, _, _ := strings.Cut(p.Type.Media, "/")
 	switch {
-	case strings.Contains(p.Type.Media, "urlencoded"): // Python's cgi reads it to the end of the body, past boundaries
+	// Python's cgi reads such a part to the end of the body, past boundaries.
+	case strings.Contains(p.Type.Media, "urlencoded"):
 		return &Error{"a part is a form of its own"}
 	case !p.form:
 	case major == "multipart" || major == "message":
@@ -141,7 +142,7 @@ func (p *Part) check() error {
 	return nil
 }
 
-// write writes the head and the blank line. The head of a form field is written only from what was parsed.
+// write writes the head and the blank line. The head of a form field is written only from parsed values.
 func (p *Part) write(out *bytes.Buffer) {
 	lines := p.lines
 	//defence:multipart
@@ -160,7 +161,7 @@ func (p *Part) write(out *bytes.Buffer) {
 	out.WriteString("\r\n")
 }
 
-// bracketed reports whether the brackets in a name, if any, have the form name[key][key]: PHP and Rack turn others into
+// bracketed reports whether the brackets in a name have the form name[key][key]. PHP and Rack turn other brackets into
 // different names.
 func bracketed(name string) bool {
 	i := strings.IndexAny(name, "[]")
