@@ -369,7 +369,7 @@ func (r *Reloader) Watch(ctx context.Context) {
 	}
 	poll := time.NewTicker(slowPoll)
 	defer poll.Stop()
-	// The first load happens after the watcher is set up, so no change is missed.
+	// Load again once the watcher is set up, so that no change since Start is missed.
 	soon := time.NewTimer(0)
 	defer soon.Stop()
 	for {

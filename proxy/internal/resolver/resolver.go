@@ -143,7 +143,6 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 
 // answer returns the response to a query, or nil for no response.
 func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
-	// Answering a response could start a loop between two servers.
 	if q.Response {
 		return nil
 	}

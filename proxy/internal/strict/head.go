@@ -70,7 +70,7 @@ func parseHead(raw []byte) (head, error) {
 			}
 		case strings.EqualFold(name, "Transfer-Encoding"):
 			codings++
-			// HTTP/1.0 has no Transfer-Encoding (RFC 9112, section 6.1). Servers disagree about such a request.
+			// With HTTP/1.0, a Transfer-Encoding means faulty framing (RFC 9112, section 6.1).
 			if !strings.EqualFold(value, "chunked") || minor == 0 {
 				return head{}, errCoding
 			}
