@@ -209,7 +209,7 @@ func onContent(r *Rule, c Content) (bool, error) {
 				matching++
 			}
 		}
-		// A document with several operations is executed in part, so an "allow" rule needs all of them.
+		// A document with several operations is executed in part, so for "allow" all operations must match.
 		return matching == len(list) || r.Then != ActionAllow && matching > 0, nil
 	}
 	for _, f := range r.Body {

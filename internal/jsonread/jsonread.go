@@ -84,6 +84,7 @@ func checkUTF8(text string) error {
 
 // unquote returns the value of a JSON string. Invalid UTF-8 and unpaired surrogates become U+FFFD.
 func unquote(raw string) string {
+	// Most strings have no escapes: return a part of the text without a copy.
 	if plain := raw[1 : len(raw)-1]; strings.IndexByte(plain, '\\') < 0 && utf8.ValidString(plain) {
 		return plain
 	}
@@ -117,6 +118,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 		}
 		err := scan(text, &s, func(e Event, at int) error {
 			shuts := e&(EndObject|EndList) != 0
+			// A number ends with the byte after it, which may also close the object or list.
 			if depth := s.Depth(); e&EndNumber != 0 && (depth == 1 && !shuts || depth == 0 && shuts) {
 				if err := end(at); err != nil {
 					return err
@@ -145,6 +147,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 // Decode reads one JSON value into a struct. It rejects unknown fields and any text after the value.
 func Decode(r io.Reader, to any) error {
 	d := json.NewDecoder(r)
+	// A misspelt field must not be ignored.
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
 		return err

@@ -100,6 +100,7 @@ type frame struct {
 }
 
 func (p *parser) take(e Event, at int) error {
+	// The number is added before the bracket or comma that ended it.
 	if e&EndNumber != 0 {
 		if err := p.add(Number, p.text[p.start:at], nil, p.line); err != nil {
 			return err
@@ -124,7 +125,9 @@ func (p *parser) take(e Event, at int) error {
 	case e&(EndObject|EndList) != 0:
 		f := p.frames[len(p.frames)-1]
 		p.frames = p.frames[:len(p.frames)-1]
+		// The stack is overwritten by the next object or list.
 		members := slices.Clone(p.stack[f.base:])
+		// The stack is reused, and must not keep the nodes in memory.
 		clear(p.stack[f.base:])
 		p.stack = p.stack[:f.base]
 		return p.add(f.kind, "", members, f.begin)
@@ -150,6 +153,7 @@ func (p *parser) setKey(key string) error {
 	if p.Fold == nil {
 		return nil
 	}
+	// Skipped values count too: another parser may read them.
 	folded := p.Fold(key)
 	if f.seen[folded] {
 		return &Error{Offset: p.start, Found: fmt.Sprintf("the key %q a second time", key), Want: "each key once"}

@@ -166,6 +166,7 @@ func (s *Scanner) step(c byte) Event {
 			return s.wrong(c)
 		}
 		s.state = s.after()
+		// The byte belongs to the text after the number.
 		return EndNumber | s.stepBetween(c)
 	}
 	return s.stepBetween(c)
@@ -317,6 +318,7 @@ func (s *Scanner) begin(c byte) Event {
 }
 
 func (s *Scanner) enter(isObject bool, want state, e Event) Event {
+	// A deep text could otherwise exhaust the memory of open.
 	if most := cmp.Or(s.MaxDepth, DefaultDepth); len(s.open) >= most {
 		return s.fail("values in values", fmt.Sprintf("at most %d levels", most))
 	}
@@ -337,6 +339,7 @@ func (s *Scanner) wrong(c byte) Event {
 		return s.fail("more text after the object", "one object and nothing else")
 	case s.state == wantKey && c == '}', s.state == wantAnother && c == ']':
 		s.fail("a trailing comma", "no comma after the last entry")
+		// Report the comma, not the bracket after it.
 		s.err.Offset = s.comma
 		return 0
 	case c == '/' || c == '#':

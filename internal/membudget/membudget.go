@@ -100,6 +100,7 @@ func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if a == nil {
 		return nil
 	}
+	// No holder can ever have that much: waiting would be in vain.
 	//defence:memory-budget
 	if n > a.budget.total/reserved/2 {
 		return ErrFull
@@ -123,11 +124,13 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	has := b.holds[a.holder] + n
+	// A small holder always gets its share, whatever it leaves for its other accounts.
 	//defence:memory-budget permits
 	leaves := has <= b.total/little || b.allows(has+rest, b.total-b.used-n-rest)
 	if leaves && a.takeLocked(n) {
 		return nil
 	}
+	// One channel serves all waiting callers.
 	if b.freed == nil {
 		b.freed = make(chan struct{})
 	}
@@ -166,6 +169,7 @@ func (a *Account) Close() {
 
 // giveLocked is Give for a caller that holds budget.mu.
 func (a *Account) giveLocked(n int64) {
+	// Nothing became free, so there is no reason to wake the others.
 	if n == 0 {
 		return
 	}
@@ -176,6 +180,7 @@ func (a *Account) giveLocked(n int64) {
 		delete(b.holds, a.holder)
 	}
 	if b.freed != nil {
+		// Every waiting caller tries again: the bytes may be enough for several of them.
 		close(b.freed)
 		b.freed = nil
 	}

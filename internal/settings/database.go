@@ -71,6 +71,7 @@ func (s *Settings) completeDatabase() {
 	q := u.Query()
 	address, err := netip.ParseAddr(u.Hostname())
 	isLoopback := u.Hostname() == "localhost" || err == nil && address.IsLoopback()
+	// The default of Postgres clients does not verify the certificate.
 	if !q.Has("sslmode") && !isLoopback {
 		q.Set("sslmode", "verify-full")
 	}

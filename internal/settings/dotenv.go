@@ -32,11 +32,13 @@ func ReadFile(path string) (map[string]string, error) {
 	if len(data) > maxDotenv {
 		return nil, fmt.Errorf("reading %s: larger than %d bytes", path, maxDotenv)
 	}
+	// Editors on Windows write CR LF and a byte order mark.
 	text := strings.TrimPrefix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\ufeff")
 	p := dotenv{rest: text, line: 1, vars: map[string]string{}}
 	for p.rest != "" {
 		if err := p.assignment(); err != nil {
 			p.errs = append(p.errs, fmt.Errorf("%s:%d: %w", path, p.at, err))
+			// Continue after a bad line, so that all bad lines are reported at once.
 			p.skipLine()
 		}
 	}
@@ -126,6 +128,7 @@ func comment(s string) int {
 func (p *dotenv) quoted(quote byte) (string, error) {
 	end := 1
 	for end < len(p.rest) && p.rest[end] != quote {
+		// An escaped quote does not end the value.
 		if p.rest[end] == '\\' && quote == '"' {
 			end++
 		}

@@ -51,6 +51,7 @@ func file(path string, set bool, read func(text string) (want string)) string {
 	if path == "" {
 		return ""
 	}
+	// Two values would leave open which of them is in force.
 	if set {
 		return "no value, because the setting itself has one: set only one of the two"
 	}
@@ -58,6 +59,7 @@ func file(path string, set bool, read func(text string) (want string)) string {
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
+			// The message names the variable; the path is already in it.
 			err = at.Err
 		}
 		return fmt.Sprintf("a file that this process (user %d) can read, but: %v", os.Getuid(), err)

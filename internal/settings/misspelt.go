@@ -14,6 +14,7 @@ func Misspelt(vars map[string]string) []Mistake {
 	names := Names()
 	var out []Mistake
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		// Only unknown names can be misspelt.
 		if slices.Contains(names, name) {
 			continue
 		}

@@ -44,9 +44,11 @@ func Parse(getenv func(string) string) (Settings, error) {
 		}
 	}
 	mistakes = append(mistakes, checkRemoved(getenv)...)
+	// The comparisons below need every value.
 	if mistakes != nil {
 		return s, mistakes
 	}
+	// After all variables are read: it needs DATABASE_CA_FILE too.
 	s.completeDatabase()
 	if s.Warm > s.Slots {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),

@@ -1,14 +1,14 @@
 // Package settings parses and validates the settings in .env and the environment.
 //
-//	YOLO_MODE=false            open hosts that are in no API too
+//	YOLO_MODE=false            also open hosts that are not in any API
 //	USER_AGENT=CodeForge/<v>   the User-Agent of every request that leaves
 //	REDACTING_STRINGS=         comma separated: replaced in every request
-//	REDACTING_STRINGS_FILE=    a file that holds them instead, one per line
+//	REDACTING_STRINGS_FILE=    a file with them instead, one per line
 //	DEBUG_MODE=false           log payloads and more
 //	MCP_PORT=8080              port of the MCP endpoint
-//	MCP_AUTH_TOKEN=            bearer token a client must send; empty: none
-//	MCP_AUTH_TOKEN_FILE=       a file that holds it instead
-//	MCP_TOKENS_FILE=           a file of tenants: clients with tokens, APIs, skills and limits of their own
+//	MCP_AUTH_TOKEN=            bearer token a client must send; empty: not needed
+//	MCP_AUTH_TOKEN_FILE=       a file with it instead
+//	MCP_TOKENS_FILE=           a file of tenants: clients with separate tokens, APIs, skills and limits
 //	MCP_ALLOWED_HOSTS=         comma separated: Host values besides localhost
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
 //	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
@@ -17,25 +17,25 @@
 //	SANDBOX_SERVERS=8          MCP servers running at the same time, 0 to 32
 //	SANDBOX_SERVER_MEMORY=512m memory of one MCP server with all its processes
 //	SANDBOX_SUBNET=10.77.0     Docker: the first three numbers of the sandbox's network
-//	SANDBOX_PROGRAMS=          folder of programs that MCP servers may be
+//	SANDBOX_PROGRAMS=          folder of programs for MCP servers
 //	PACKAGE_REGISTRY=          https URL of the registry that packages of MCP servers come from
-//	PACKAGE_REGISTRY_PRIVATE=  address ranges that the registry's name may lead to
-//	CANARIES=on                put values into the sandbox that no request may carry: on or off
+//	PACKAGE_REGISTRY_PRIVATE=  address ranges to which the registry's name may resolve
+//	CANARIES=on                put canaries, which a request may not contain, into the sandbox: on or off
 //	SKILLS_READONLY=false      code cannot write /skills
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
 //	TIMEOUT_DEFAULT=45         seconds a run may take
 //	TIMEOUT_MAX=300            seconds a run may ask for
 //	UPSTREAM_PROXY=            http, https or socks5 URL that requests leave through
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
-//	AUDIT=on                   the ledger of what left the machine: on, off, or required
-//	AUDIT_KEEP=90              days that its records are kept; 0: for ever
-//	AUDIT_SIZE=8g              what it may have on the disk: a number and k, m or g
+//	AUDIT=on                   the ledger of requests that left the machine: on, off, or required
+//	AUDIT_KEEP=90              days for which records are kept; 0: forever
+//	AUDIT_SIZE=8g              size of the ledger on the disk: a number and k, m or g
 //	AUDIT_ANCHOR=              a file or named pipe that gets each of its checkpoints
 //	TZ=UTC                     time zone in the sandbox
 //	LOG_FORMAT=text            text or json
-//	HISTORY=full               what is kept of runs: full, receipts or off
+//	HISTORY=full               the parts of runs that are kept: full, receipts or off
 //	DATABASE_URL=              URL of the Postgres that replaces mcp-server's files, for several replicas
-//	DATABASE_URL_FILE=         a file that holds it instead
+//	DATABASE_URL_FILE=         a file with it instead
 //	DATABASE_CA_FILE=          PEM of the authorities of that Postgres
 package settings
 

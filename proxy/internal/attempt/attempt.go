@@ -73,11 +73,13 @@ func (k *Keys) keep(a attempt) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := 0
+	// The list is sorted by the end, so expired attempts are first.
 	for first < len(k.open) && !now.Before(k.open[first].until) {
 		first++
 	}
 	k.open = slices.Delete(k.open, 0, first)
 	if len(k.open) >= most {
+		// One tenant must not push out the attempts of the others.
 		who := k.most()
 		i := slices.IndexFunc(k.open, func(o attempt) bool { return o.tenant == who })
 		k.open = slices.Delete(k.open, i, i+1)

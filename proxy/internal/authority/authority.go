@@ -90,6 +90,7 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	// Another user who can read the key could impersonate every host to the sandbox.
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, nil, fmt.Errorf("%s: mode %04o: want 0600", keyPath, info.Mode().Perm())
 	}
@@ -110,6 +111,7 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 		return nil, nil, fmt.Errorf("reading %s: %w", certFile, err)
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
+	// A crash between the two writes, or a copied file, leaves a pair that does not match.
 	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
 		return nil, nil, fmt.Errorf("%s does not belong to %s: remove both to create a new authority", keyFile, certFile)
 	}

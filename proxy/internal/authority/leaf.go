@@ -56,6 +56,7 @@ func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
 	if c := a.cached(name); c != nil {
 		return c, nil
 	}
+	// Parallel handshakes for one host share one signature.
 	c, err, _ := a.flight.Do(name, func() (any, error) {
 		// An earlier flight may have stored the leaf since the first look.
 		if c := a.cached(name); c != nil {
@@ -116,6 +117,7 @@ func (a *Authority) mint(name string) (*tls.Certificate, error) {
 	}
 	now := a.now()
 	until := now.Add(leafLife)
+	// A leaf that outlives its authority would fail the verification.
 	if until.After(a.cert.NotAfter) {
 		until = a.cert.NotAfter
 	}

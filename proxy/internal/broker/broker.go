@@ -73,6 +73,7 @@ func (b *Broker) replace(l *line) {
 	b.line = l
 	b.mu.Unlock()
 	if old != nil {
+		// Only the newest connection is used.
 		_ = old.conn.Close()
 	}
 }
@@ -81,6 +82,7 @@ func (b *Broker) replace(l *line) {
 func (b *Broker) remove(l *line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A newer connection may already have replaced this one.
 	if b.line == l {
 		b.line = nil
 	}
@@ -102,6 +104,7 @@ func (b *Broker) RoundTrip(r *http.Request) (*http.Response, error) {
 	if l == nil || l.conn.Err() != nil {
 		return nil, ErrNone
 	}
+	// The caller's request must not change.
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.Host = "http", controlapi.ServersHost, controlapi.ServersHost
 	resp, err := l.conn.RoundTrip(out)

@@ -63,6 +63,7 @@ func (l *Ledger) Load() error {
 	if err := json.Unmarshal(text, &l.spent); err != nil {
 		return err
 	}
+	// A damaged file must not cause a division by zero in part.
 	maps.DeleteFunc(l.spent, func(_ string, a *account) bool { return a == nil || a.Per < windowParts || a.Parts == nil })
 	return nil
 }
@@ -92,6 +93,7 @@ func (l *Ledger) store() error {
 		l.mu.Unlock()
 		return nil
 	}
+	// Before the write: a change during the write makes the counts dirty again.
 	l.dirty = false
 	for _, a := range l.spent {
 		a.forget(l.now())
@@ -103,6 +105,7 @@ func (l *Ledger) store() error {
 	}
 	if err != nil {
 		l.mu.Lock()
+		// Try again with the next tick.
 		l.dirty = true
 		l.mu.Unlock()
 	}
@@ -177,6 +180,7 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, e := range made {
+			// forget may have moved or dropped the part since.
 			if e.a.Parts[e.part] >= e.amount {
 				e.a.Parts[e.part] -= e.amount
 			}

@@ -55,6 +55,7 @@ func Parse(h http.Header) (Reading, error) {
 				return r, err
 			case enc == nil:
 				plain = true
+			// Two declared sets: clients differ in the one that they believe.
 			case r.enc != nil && r.enc != enc:
 				return r, ErrUnknown
 			default:
@@ -109,6 +110,7 @@ func labels(text, word string) []string {
 		}
 		i += at
 		at = i + len(word)
+		// Skip a longer word that ends like this one.
 		if i > 0 && isAlnum(lower[i-1]) {
 			continue
 		}

@@ -88,6 +88,7 @@ func (r *Reader) decide() error {
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return err
 	}
+	// A short body and a broken connection look the same: ask the source again.
 	if err == io.ErrUnexpectedEOF { //nolint:errorlint // as above
 		err = r.again()
 	}
@@ -119,6 +120,7 @@ func (r *Reader) again() error {
 }
 
 func (r *Reader) decode(src io.Reader, enc encoding.Encoding) {
+	// The raw bytes are searched too: the declared set may be a lie.
 	r.raw = r.before(src)
 	r.cur = enc.NewDecoder().Reader(r.raw)
 }

@@ -47,6 +47,7 @@ func (a *auditor) Read(p []byte) (int, error) {
 	ready := a.have
 	switch {
 	case a.err == nil:
+		// Keep one byte back until the verdict is known.
 		ready = a.have[:len(a.have)-1]
 	case a.err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
 		return 0, a.err
@@ -87,6 +88,7 @@ func (a *auditor) pass(piece []byte, err error) error {
 
 // Stop ends the copy and waits for the watcher.
 func (a *auditor) Stop() {
+	// Without this the goroutine of the copy would wait for more of the body forever.
 	if !a.asked {
 		_ = a.pipe.CloseWithError(http.ErrBodyReadAfterClose)
 		<-a.verdict //nolint:errcheck // nobody reads further

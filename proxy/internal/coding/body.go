@@ -79,6 +79,7 @@ func (b *Body) whole() (text []byte, ok bool, err error) {
 		if recover() != nil {
 			text, ok, err = nil, false, ErrBroken
 		}
+		// The text was returned as a whole, so a later Read must not return it again.
 		if b.err = err; ok && err == nil {
 			b.err = io.EOF
 		}
@@ -114,6 +115,7 @@ func (b *Body) fail(err error) {
 // For more than membudget.Free decoded bytes, Ahead takes memory of the request's account. A longer body streams, and
 // keeps its length unless changes is true.
 func Ahead(req *http.Request, body *Body, changes bool) error {
+	// GetBody would return the body before its change.
 	req.Body, req.GetBody = body, nil
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
 		data, whole, err := body.whole()
@@ -124,6 +126,7 @@ func Ahead(req *http.Request, body *Body, changes bool) error {
 			body.fail(err)
 			return err
 		}
+		// ReadAll stops at the bound, so a full buffer means that more may follow.
 		if whole || len(data) < 2*ExactUpTo {
 			exact(req, body, data)
 			return nil
@@ -146,6 +149,7 @@ func exact(req *http.Request, body io.Closer, data []byte) {
 		req.Header.Set("Content-Length", strconv.Itoa(len(data)))
 	}
 	req.Body = prefixed{bytes.NewReader(data), body}
+	// The rewritten bytes can be sent again after a failed connection.
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 

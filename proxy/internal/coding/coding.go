@@ -58,6 +58,7 @@ func parse(h http.Header, ignored string) ([]string, error) {
 	if len(list) > MaxStack {
 		return nil, ErrUnknown
 	}
+	// RFC 9110, section 8.4: the header lists encodings in the order in which they were applied.
 	slices.Reverse(list)
 	return list, nil
 }
@@ -144,6 +145,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	r.decoded += int64(n)
 	//nolint:errorlint // an io.Reader ends with io.EOF itself
 	switch {
+	// The ratio uses the bytes of the source, so that stacked encodings cannot multiply.
 	case len(r.layers) > 0 && r.decoded > RatioFrom && r.decoded/Ratio > r.src.n:
 		n, err = 0, ErrRatio
 	// A source that fails breaks the encoding too. The source's error is the real cause.

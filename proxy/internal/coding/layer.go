@@ -50,6 +50,7 @@ func (l *layer) Read(p []byte) (int, error) {
 
 // open chooses the decoder. It returns io.EOF if src is empty.
 func (l *layer) open() error {
+	// An empty body is valid in every encoding, also without the encoding's header.
 	head, err := l.src.Peek(1)
 	if len(head) == 0 {
 		return err
@@ -74,6 +75,7 @@ func (l *layer) open() error {
 
 // end returns io.EOF if no bytes follow the decoded data, or else ErrBroken.
 func (l *layer) end() error {
+	// Bytes after the end would be ignored by some servers and read by others.
 	if _, err := l.src.Peek(1); err != nil {
 		return err
 	}

@@ -90,6 +90,7 @@ type Guard struct {
 
 // Check returns nil if the address may be dialled.
 func (g Guard) Check(a netip.Addr) error {
+	// An IPv4 address inside an IPv6 address must be judged as IPv4.
 	inner, err := unwrap(a)
 	if err != nil {
 		return err
@@ -173,6 +174,7 @@ func isDatabase(to netip.AddrPort) bool {
 func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	switch network {
 	case "tcp4", "tcp6":
+	// Only TCP is expected. Another network would bypass the checks of addresses.
 	default:
 		return fmt.Errorf("%w: network %q", ErrRefused, network)
 	}
@@ -239,6 +241,7 @@ func own(a netip.Addr) bool {
 	defer machine.mu.Unlock()
 	if now := time.Now(); now.After(machine.until) {
 		machine.addrs, machine.err = list()
+		// Addresses of a machine change rarely.
 		machine.until = now.Add(5 * time.Second)
 	}
 	return machine.err != nil || machine.addrs[a]

@@ -6,7 +6,7 @@ import (
 )
 
 // The number of bytes that are compared at once: eight characters of a value, or six in base64. Public patterns that
-// are shorter than longPattern use half of it.
+// are shorter than longPattern use half of the size.
 const (
 	block       = 8
 	thinBlock   = 16 // of hexadecimal digits, or of the base64 of UTF-16

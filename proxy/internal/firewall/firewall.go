@@ -37,6 +37,7 @@ func Install(n slot.Network) (inside string, err error) {
 	if err := apply(iptables.ProtocolIPv4, Plan4(inside, n)); err != nil {
 		return "", fmt.Errorf("setting up the firewall: %w", err)
 	}
+	// Without IPv6 in the kernel, ip6tables fails.
 	if !ipv6() {
 		return inside, nil
 	}
@@ -156,6 +157,7 @@ func apply(proto iptables.Protocol, p Plan) error {
 		if first(t, j) {
 			continue
 		}
+		// The jump may exist further down, after a rule that another program inserted.
 		if err := t.DeleteIfExists(j.Table, j.Chain, j.Spec...); err != nil {
 			return err
 		}

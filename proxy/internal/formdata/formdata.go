@@ -90,6 +90,7 @@ func (r *Reader) next() error {
 	}
 	last, err := r.src.Peek(2)
 	switch {
+	// RFC 2046 allows white space after the boundary, but servers differ in accepting it.
 	case string(last) == "\r\n":
 	case string(last) == "--":
 		return r.end(read)
@@ -192,6 +193,7 @@ func (c *content) Read(p []byte) (int, error) {
 		if _, err := src.Peek(want); err != nil {
 			return 0, noEnd(err)
 		}
+		// Only buffered bytes: the content leaves as it arrives.
 		held, _ := src.Peek(src.Buffered())
 		n, err := c.plain(held)
 		if err != nil || c.done {
@@ -213,6 +215,7 @@ func (c *content) plain(held []byte) (int, error) {
 	dashes := delim[len("\r\n"):]
 	i := bytes.Index(held, dashes)
 	if i < 0 {
+		// The end of the buffer may be the beginning of a boundary.
 		return len(held) - max(overlap(held, delim), overlap(held, dashes)), nil
 	}
 	if i >= 2 && string(held[i-2:i]) == "\r\n" {

@@ -37,6 +37,7 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 		if n += len(line); err != nil && err != bufio.ErrBufferFull { //nolint:errorlint // the reader's own value
 			return nil, n, noEnd(err)
 		}
+		// The buffer is longer than maxHead, so a full buffer is also too long.
 		if n > maxHead || err != nil {
 			return nil, n, &Error{"a part's head is longer than 4 KiB"}
 		}
@@ -120,6 +121,7 @@ func (p *Part) disposition(value string) error {
 	case strings.ContainsAny(p.Name, `;=,<>`), p.form && !bracketed(p.Name),
 		strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
 		return &Error{"a part's name, or its file's, has characters that servers read in different ways"}
+	// In HTML, such a field names the charset of the form.
 	case strings.EqualFold(p.Name, "_charset_"):
 		return &Error{"a field chooses the charset of the others"}
 	}

@@ -136,6 +136,7 @@ func (v *Values) Add(values ...Value) error {
 		v.set(n)
 	}
 	want := v.version
+	// The build waits for a lock of its own, so that readers of mu do not wait for it.
 	v.mu.Unlock()
 	v.build(want)
 	return nil
@@ -155,6 +156,7 @@ func (v *Values) set(n Value) {
 		id := ^v.ids[k.shown()]
 		known.all, known.lower = engine.Forms(k.value, id), engine.LowerForms(k.value, id)
 	}
+	// Only the time changes for a known value: its patterns stay compiled.
 	known.until = n.Until
 	v.live[k] = known
 }
@@ -193,6 +195,7 @@ func (v *Values) forget() {
 func (v *Values) build(want int) {
 	v.building.Lock()
 	defer v.building.Unlock()
+	// Another caller has built this version, or a later one, while this one waited.
 	if v.built >= want {
 		return
 	}
@@ -278,5 +281,6 @@ func (v *Values) Name(id int) (string, bool) {
 	if v == nil || id >= 0 {
 		return "", false
 	}
+	// names only grows, so an id of an older layer is valid in a newer one.
 	return v.current.Load().names[^id], true
 }

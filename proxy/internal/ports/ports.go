@@ -59,10 +59,12 @@ func (p *Ports) Set(ports []uint16) {
 	p.want = slices.Clone(ports)
 	for d, remove := range p.open {
 		if !slices.Contains(p.want, d.port) {
+			// A port that no API uses must not stay open in the sandbox.
 			remove()
 			delete(p.open, d)
 		}
 	}
+	// A new list is a new attempt: failures are logged again.
 	clear(p.failed)
 	p.fill()
 }
@@ -81,6 +83,7 @@ func (p *Ports) fill() {
 				delete(p.failed, d)
 				continue
 			}
+			// Log a failure once, not at every retry.
 			if !p.failed[d] {
 				p.failed[d] = true
 				p.conf.Log.LogAttrs(context.Background(), slog.LevelWarn, "a port of the catalog is not open yet",

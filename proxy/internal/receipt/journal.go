@@ -77,8 +77,10 @@ func (j *Journal) Metrics() *Metrics { return j.metrics }
 func (j *Journal) Record(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
+	// Clean before cutting: a cut credential would not be found.
 	e.Method = visible.Cut(e.Method, maxMethod, "...")
 	if e.CausedBy != nil {
+		// Copy before the change: the caller's value is shared.
 		cause := *e.CausedBy
 		cause.Call = j.conf.Clean(cause.Call)
 		e.CausedBy = &cause

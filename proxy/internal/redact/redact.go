@@ -31,6 +31,7 @@ func New(list []string) *Redactor {
 	for _, s := range list {
 		all = append(all, engine.Pattern{Text: s, Escaped: true})
 		if strings.Contains(s, " ") {
+			// Forms and queries write a space as a plus sign.
 			all = append(all, engine.Pattern{Text: strings.ReplaceAll(s, " ", "+"), Escaped: true})
 		}
 		lower = append(lower, engine.Pattern{Text: strings.ToLower(s)})
@@ -131,6 +132,7 @@ func (r *Redactor) body(req *http.Request, how framing.Kind, report *Report) {
 	redacted := func(src io.Reader) io.Reader {
 		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return Mark, nil })
 	}
+	// Decode first: a string in an encoded body would not be found.
 	b.Through(func(src io.Reader) io.Reader { return how.Through(src, redacted) })
 	if err := coding.Ahead(req, b, true); err != nil {
 		req.ContentLength = -1

@@ -131,6 +131,7 @@ func (r *Reloader) load(soon bool) {
 	}
 	c, problems := catalog.Load(r.conf.Dir, options)
 	r.report(problems)
+	// An unchanged catalog keeps its Snapshot, and Changed is not called.
 	if old.Unread == nil && old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&
 		problems.String() == old.Problems.String() {
 		return
@@ -155,6 +156,7 @@ func (r *Reloader) load(soon bool) {
 	}
 	r.current.Store(next)
 	if old.Unread != nil {
+		// After the swap: a waiting reader gets the new Snapshot.
 		close(old.Unread)
 	}
 	active := 0
@@ -384,6 +386,7 @@ func (r *Reloader) Watch(ctx context.Context) {
 			r.watched(w)
 			r.Load()
 		case <-events:
+			// Each further event restarts the wait.
 			soon.Reset(quiet)
 		case err := <-errs: // events were lost
 			r.log.LogAttrs(ctx, slog.LevelWarn, "watching apis/", logline.Tag("catalog"), slog.String("error", err.Error()))

@@ -30,6 +30,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if who, ok := b.enter(c); ok {
+			// Close may be called more than once.
 			return &stream{Conn: c, leave: sync.OnceFunc(func() { b.leave(who) })}, nil
 		}
 		_ = c.Close()
@@ -46,6 +47,7 @@ func (b *bounded) enter(c net.Conn) (who netip.Addr, ok bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A slot must not use up the file descriptors of the others.
 	if b.open[who] >= maxStreams {
 		return who, false
 	}

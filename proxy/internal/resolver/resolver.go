@@ -90,6 +90,7 @@ func (r *Resolver) Serve(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.conf.Packets {
+		// Closing the sockets ends the servers.
 		_ = c.Close()
 	}
 	for _, l := range r.conf.Streams {
@@ -131,6 +132,7 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if r.conf.Allow != nil && (err != nil || !r.conf.Allow(from)) {
 		return
 	}
+	// Report names that do not resolve, too: code could encode a credential in a name.
 	if r.conf.Asked != nil {
 		for _, question := range q.Question {
 			r.conf.Asked(r.seat, from, question.Name)
@@ -150,6 +152,7 @@ func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
 	switch {
 	case q.Opcode != dns.OpcodeQuery:
 		return a.SetRcode(q, dns.RcodeNotImplemented)
+	// Servers disagree about several questions in one query.
 	case len(q.Question) != 1:
 		return a.SetRcode(&dns.Msg{MsgHdr: q.MsgHdr}, dns.RcodeFormatError)
 	}

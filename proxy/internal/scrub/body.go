@@ -21,6 +21,7 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 	b.text = charset.NewReader(b.decoded, how, scrubbed)
 	b.scrubbed = x.options.Framing.Through(b.text, scrubbed)
 	resp.Header.Del("Content-Encoding")
+	// The body leaves in UTF-8, so the head must not name the former character set.
 	how.Label(resp.Header)
 	// swap.DropRange removes Range from a request with a credential, so the server must not offer ranges.
 	if len(x.options.Sent) > 0 {
@@ -53,6 +54,7 @@ func (x *response) exact(b *body, encodings []string) error {
 	before := x.report.Count()
 	b.buffer = buffers.Get().(*bytes.Buffer)
 	b.buffer.Reset()
+	// The decoded body may be longer than its announced length: stop at a bound.
 	_, err := io.CopyN(b.buffer, b, 2*coding.ExactUpTo)
 	b.ahead = b.buffer.Bytes()
 	if err == nil {
@@ -64,6 +66,7 @@ func (x *response) exact(b *body, encodings []string) error {
 	}
 	x.resp.ContentLength = int64(len(b.ahead))
 	x.resp.Header.Set("Content-Length", strconv.Itoa(len(b.ahead)))
+	// Without a replacement, identical bytes leave, and the digests stay valid.
 	if changed := x.report.Count() != before; changed || len(encodings) > 0 || b.text.Decodes() {
 		x.dropDigests(x.resp.Header, changed)
 	}
@@ -100,6 +103,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.scrubbed.Read(p)
 	if err != nil {
 		b.err = err
+		// The trailers are complete only after the last byte of the body.
 		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 			b.x.trailer()
 		}
@@ -109,6 +113,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close closes the source first, which ends a waiting Read. Then it returns the buffers to their pools.
 func (b *body) Close() error {
+	// Closing before locking: a waiting Read holds mu.
 	err := b.src.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()

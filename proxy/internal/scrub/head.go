@@ -100,6 +100,7 @@ func hasPrefixFold(s, prefix string) bool {
 
 // noBody corrects the head of a response without a body. Its Content-Length and digests describe the encoded body.
 func (x *response) noBody() {
+	// A response to HEAD announces the length of the encoded body, but the proxy would send a decoded one.
 	if encodings, err := coding.ParseResponse(x.resp.Header); err != nil || len(encodings) > 0 {
 		x.resp.Header.Del("Content-Length")
 		x.resp.ContentLength = -1

@@ -84,6 +84,7 @@ func (s *Scrubber) With(values *minted.Values) *Scrubber {
 
 // name returns the token name that replaces a value.
 func (s *Scrubber) name(id int, sent []string) string {
+	// The ids of minted values are negative, so both kinds share one space.
 	if name, ok := s.minted.Name(id); ok {
 		return name
 	}
@@ -112,6 +113,7 @@ func (s *Scrubber) Loggable(text string) string {
 	if s == nil {
 		return text
 	}
+	// The values in their original case come first: their replacement is in the right case.
 	text, _ = s.lower.Replace(s.String(text), func(id int) string { return s.name(id, nil) })
 	return text
 }
@@ -194,12 +196,14 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 		return report, nil
 	}
 	x := &response{scrubber: s, options: o, report: report, resp: resp}
+	// The head leaves before the body, so it is scrubbed even if the body is refused.
 	x.head()
 	if !hasBody(resp, o.Method) {
 		x.noBody()
 		return report, nil
 	}
 	encodings, err := coding.ParseResponse(resp.Header)
+	// Text that cannot be decoded cannot be searched.
 	if err != nil || packed(resp.Header) {
 		return report, ErrEncoding
 	}

@@ -76,6 +76,7 @@ func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 	}
 	id := s.pods[oldest].id
 	delete(s.pods, oldest)
+	// Before the new pod gets the slot: no state of the former pod may remain.
 	s.conf.Forget(id)
 	s.pods[pod] = &seat{id, now}
 	return id, nil
@@ -84,6 +85,7 @@ func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 // oldest returns the pod that has been idle for the longest time, if it may lose its slot. The caller holds mu.
 func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
 	for pod, own := range s.pods {
+		// A registration may be under way for a run that is not known yet.
 		if now.Sub(own.used) < idle || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {
 			continue
 		}
@@ -96,6 +98,7 @@ func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
 func (s *Seats) Find(pod netip.Addr) (slot.ID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// An IPv4 address may arrive as IPv6.
 	own := s.pods[pod.Unmap()]
 	if own == nil {
 		//defence:pod-address permits

@@ -92,6 +92,7 @@ func parseHead(raw []byte) (head, error) {
 		return head{}, errLength
 	case codings > 1:
 		return head{}, errCoding
+	// RFC 9112, section 6.3: such a request may be an attempt at request smuggling.
 	case lengths+codings > 1:
 		return head{}, errAmbiguous
 	}
@@ -101,6 +102,7 @@ func parseHead(raw []byte) (head, error) {
 // splitLines splits at CR LF. It rejects every other control character except tab. It drops the empty line at the end.
 func splitLines(raw []byte) ([]string, error) {
 	body := bytes.TrimSuffix(raw, []byte("\r\n\r\n"))
+	// The head must end with exactly one empty line.
 	if len(body) == len(raw) || len(body) == 0 {
 		return nil, errLine
 	}
@@ -151,6 +153,7 @@ func parseField(line string) (name, value string, err error) {
 	if line == "" {
 		return "", "", errField
 	}
+	// RFC 9112, section 5.2: a folded line is obsolete, and parsers disagree about it.
 	if line[0] == ' ' || line[0] == '\t' {
 		return "", "", errFold
 	}

@@ -148,6 +148,7 @@ func (s *Conn) step() error {
 func (s *Conn) head() (int, error) {
 	end, err := s.find([]byte("\r\n\r\n"), MaxHead)
 	if errors.Is(err, errTooLong) {
+		// net/http has a limit too, but would answer without a record of the refusal.
 		return s.refuse(errHeadTooLong)
 	}
 	if err != nil {
@@ -171,6 +172,7 @@ func (s *Conn) head() (int, error) {
 func (s *Conn) refuse(why error) (int, error) {
 	s.heads++
 	s.bad.Store(&badRequest{at: s.heads, err: why})
+	// The end of the refused request is unknown, so the connection cannot be used further.
 	s.state = stateEnd
 	s.buf = []byte(refusedHead)
 	return len(s.buf), nil
@@ -189,6 +191,7 @@ func (s *Conn) chunkSize() (int, error) {
 	var size int64
 	for _, b := range digits {
 		d := unhex(b)
+		// Another digit would overflow size.
 		if d < 0 || size > 1<<55 {
 			return 0, errFraming
 		}
@@ -268,6 +271,7 @@ func (s *Conn) find(sep []byte, limit int) (int, error) {
 		if len(window) >= limit {
 			return 0, errTooLong
 		}
+		// The separator may be split over two reads.
 		from = max(0, len(window)-len(sep)+1)
 		if err := s.more(); err != nil {
 			return 0, err
@@ -278,6 +282,7 @@ func (s *Conn) find(sep []byte, limit int) (int, error) {
 // more reads at least one byte. Errors are not sticky: an error may be a deadline that the server extends.
 func (s *Conn) more() error {
 	if len(s.buf) == 0 {
+		// All bytes were passed on: use the memory again from its beginning.
 		s.buf = s.store[:0]
 	}
 	if cap(s.buf)-len(s.buf) < firstBuffer/2 {

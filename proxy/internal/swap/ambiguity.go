@@ -11,7 +11,7 @@ type Ambiguity struct {
 // Error implements error.
 func (a *Ambiguity) Error() string { return "ambiguous request: " + a.Reason }
 
-// The reasons. The refusal that the model reads contains one of these sentences.
+// The reasons. The refusal that the model reads contains such a sentence.
 var (
 	errTypes   = &Ambiguity{"The request has more than one Content-Type, or one that is malformed."}
 	errCharset = &Ambiguity{"The Content-Type has a charset other than UTF-8."}

@@ -69,7 +69,7 @@ func Ranges(req *http.Request) (out []string) {
 		words := strings.FieldsFunc(strings.ToLower(name), separator)
 		switch {
 		case !slices.Contains(words, "range") && !slices.Contains(words, "ranges"):
-		// Content-Range, and the range of a copy's source, describe what to write. The answer to such a request has no
+		// Content-Range, and the range of a copy's source, describe a write. The answer to such a request has no
 		// ranges.
 		case slices.Contains(words, "source"), words[0] == "content":
 		// A PUT may say with a name such as X-Ms-Range which bytes to write.

@@ -77,7 +77,7 @@ type nameScan struct {
 	s    *Swapper
 	text []byte
 	next int // the beginning of the next word that may be a name
-	then int // the end of that word
+	then int // the end of next
 	end  int // the beginning of the last word, which may continue in the next piece
 }
 

@@ -42,6 +42,7 @@ func (a *ahead) buffer() []byte {
 	switch {
 	case a.own == nil:
 		a.own = make([]byte, aheadSize)
+	// A full read means that bytes arrive faster than they are read.
 	case a.bulk == nil && a.last == aheadSize:
 		a.bulk = bulks.Get().(*[bulkSize]byte)
 	case a.bulk != nil && a.last < aheadSize:

@@ -63,6 +63,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	var last netip.AddrPort
+	// An address may be unreachable from here although another one works, such as IPv6.
 	for i, a := range addrs {
 		var c net.Conn
 		last = netip.AddrPortFrom(a, uint16(port))
@@ -114,6 +115,7 @@ func (d *dialer) addresses(ctx context.Context, host string, port uint16) ([]net
 	var open []netip.Addr
 	var refused error
 	for _, a := range all {
+		// One forbidden address does not close a host that also has allowed ones.
 		if err := d.guard.CheckPort(netip.AddrPortFrom(a, port)); err != nil {
 			refused = err
 			continue
@@ -140,6 +142,7 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net
 	if d.pool.conf.Connect != nil {
 		return d.pool.conf.Connect(ctx, to)
 	}
+	// Control checks the address of the socket itself: the last possible moment.
 	return (&net.Dialer{Control: d.guard.Control}).DialContext(ctx, "tcp", to.String())
 }
 

@@ -61,7 +61,7 @@ func (f Failure) Refusal() controlapi.Refusal {
 	return r
 }
 
-// texts returns what happened, and a hint in the syntax of voice.Say. Both are empty for CodeBroken.
+// texts returns the error text, and a hint in the syntax of voice.Say. Both are empty for CodeBroken.
 func (f Failure) texts() (what, hint string) {
 	switch f.Code {
 	case CodeResolve:

@@ -44,6 +44,7 @@ var errNoOwner = errors.New("the request has no owner")
 // RoundTrip sends a request and returns the response head. A request body over HTTP/1 is the last use of its
 // connection: even the response does not show whether the server has read the body.
 func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
+	// Without an owner, the connection could be shared by runs.
 	if w.Owner == nil {
 		return nil, errNoOwner
 	}
@@ -54,6 +55,7 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 	body := &retriableBody{}
 	if hasBody(req) {
 		body.ReadCloser = req.Body
+		// http.Transport closes the body of a failed attempt, but the second attempt needs it.
 		req.Body = body
 	}
 	resp, err := p.send(k, req, w)
@@ -120,6 +122,7 @@ func (p *Pool) route(req *http.Request, w Want) kind {
 		return single
 	case w.HTTP2:
 		return shared2
+	// A connection that a request has authenticated must not be shared, and HTTP/2 needs TLS here.
 	case w.Login, req.URL.Scheme != "https":
 		return only1
 	}
@@ -150,6 +153,7 @@ func (p *Pool) learn(host string, what protocol) {
 	if p.speaks[host] == wants1 && what == speaks2 {
 		return
 	}
+	// The map only saves handshakes, so it may start over.
 	if len(p.speaks) >= maxHosts {
 		clear(p.speaks)
 	}

@@ -57,6 +57,7 @@ func (s *sealed) Write(p []byte) (int, error) {
 		timer := time.NewTimer(answerTime)
 		defer timer.Stop()
 		select {
+		// The reader has the answer, or the connection has ended.
 		case <-s.over:
 		case <-timer.C:
 		}

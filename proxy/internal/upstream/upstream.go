@@ -79,6 +79,7 @@ type Pool struct {
 func New(c Config) (*Pool, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
+		// A container may have no system certificates; Config.CAs may still be enough.
 		roots = x509.NewCertPool()
 	}
 	if len(c.CAs) > 0 && !roots.AppendCertsFromPEM(c.CAs) {
@@ -138,6 +139,7 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 	text := appendKey(space[:0], w, k, r.private, r.cas)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Before the lookup: a transport from before the sleep must not be returned.
 	p.wake()
 	pools := p.pools
 	if !k.shared() {
@@ -153,6 +155,7 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 		return t
 	}
 	p.order = append(p.order, key)
+	// A new version of the catalog makes new keys; old pools would stay forever.
 	if len(p.order) > maxPools {
 		p.pools[p.order[0]].CloseIdleConnections()
 		delete(p.pools, p.order[0])
@@ -173,6 +176,7 @@ func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
 		pools = map[string]*http.Transport{}
 		p.owned[o] = pools
 		if o != nil {
+			// A run that has ended never asks again, so its connections would stay until idleTime.
 			context.AfterFunc(o.Context(), func() { p.release(o) })
 		}
 	}
@@ -238,6 +242,7 @@ func (p *Pool) retire() {
 func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Transport {
 	roots := p.roots
 	if len(r.cas) > 0 {
+		// The pool's roots are shared by all APIs: an API's authority must not get into them.
 		roots = roots.Clone()
 		roots.AppendCertsFromPEM(r.cas)
 	}
@@ -258,7 +263,8 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 			VerifyConnection:   func(s tls.ConnectionState) error { return agreed(k, s) },
 			InsecureSkipVerify: unverified,
 		},
-		TLSHandshakeTimeout:    handshakeTime,
+		TLSHandshakeTimeout: handshakeTime,
+		// The proxy decides itself whether responses may be compressed.
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    idlePerHost,
 		MaxIdleConns:           idlePerHost,
@@ -303,6 +309,7 @@ func common(apis []*catalog.API) (r rules) {
 			return !slices.Contains(a.AllowPrivate, x)
 		})
 		if string(r.cas) != string(a.CAs) {
+			// An authority of one API must not be trusted for the credentials of another.
 			r.cas = nil
 		}
 		if !r.cert.Equal(a.ClientCert) {

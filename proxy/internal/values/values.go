@@ -25,6 +25,7 @@ func New(list []secret.Value) *Known {
 	var all, lower []engine.Pattern
 	for _, s := range list {
 		text := s.Reveal()
+		// Several credentials may have one value: its patterns are compiled once.
 		if _, twice := v.ids[text]; twice || text == "" {
 			continue
 		}

@@ -117,6 +117,7 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 	if p.closed {
 		return nil
 	}
+	// RFC 6455, section 5.5.1: no frame follows a close frame.
 	p.closed = op == opClose
 	b := append(p.out[:0], op)
 	if fin {
@@ -135,6 +136,7 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 	} else {
 		b[1] |= 0x80
 		var mask [4]byte
+		// RFC 6455, section 5.3: each frame needs a fresh, unpredictable mask.
 		_, _ = rand.Read(mask[:]) // never fails
 		b = append(append(b, mask[:]...), payload...)
 		unmask(b[len(b)-len(payload):], mask, 0)

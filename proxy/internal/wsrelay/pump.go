@@ -18,6 +18,7 @@ func (r *relay) pump(from, to *peer, pass func(*message) error) error {
 			}
 			continue
 		}
+		// A message cannot begin with a continuation (RFC 6455, section 5.4).
 		if h.op == opContinuation {
 			return ErrProtocol
 		}
@@ -57,6 +58,7 @@ func (m *message) Read(p []byte) (int, error) {
 			return 0, m.err
 		}
 	}
+	// The announced length is enough to refuse: no byte over the limit is read.
 	if m.head.length-m.at > m.left {
 		m.err = ErrTooBig
 		return 0, m.err
@@ -111,6 +113,7 @@ func (r *relay) up(m *message) error {
 	var buf bytes.Buffer
 	_, err := io.CopyN(&buf, m, smallUp)
 	if err == nil {
+		// The final size is unknown, so take the memory for the largest message at once.
 		size := copies * r.o.MaxUp
 		// Stop waiting for memory if the other direction has ended. Other messages may wait for this message's memory.
 		if err := r.o.Held.Acquire(r.over, size); err != nil {
@@ -125,6 +128,7 @@ func (r *relay) up(m *message) error {
 		return err
 	}
 	text, n := r.o.Redact.Replace(buf.String())
+	// Names are swapped only in text; binary messages are only searched.
 	text, report, err := r.o.Swap.Message(text, m.op == opText, r.o.SwapOptions)
 	r.o.Report.message(report, n, len(text))
 	if err != nil {

@@ -144,6 +144,7 @@ func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) 
 	if o.Report == nil {
 		o.Report = &Report{}
 	}
+	// over must outlive ctx: wait sends the close frames after ctx has ended.
 	over, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	r := &relay{o: o, end: end, client: newPeer(client, false), upstream: newPeer(upstream, true), over: over}
@@ -187,6 +188,7 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 		<-ends //nolint:errcheck // the first error counts
 	}
 	ended := false // whether the second pump has ended too
+	// A failed write to the upstream does not end the upstream's own messages.
 	if first == nil || r.upstream.gone.Load() {
 		timer := time.NewTimer(goodbye)
 		defer timer.Stop()
@@ -213,6 +215,7 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 
 // stop sends a close frame to both peers. It does not wait long for a peer that does not read.
 func (r *relay) stop(code uint16) {
+	// Writing blocks if a peer does not read. Closing ends the write.
 	timer := time.AfterFunc(goodbye/5, func() { _, _ = r.client.rw.Close(), r.upstream.rw.Close() })
 	defer timer.Stop()
 	r.client.bye(code)
