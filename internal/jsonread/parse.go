@@ -57,6 +57,7 @@ type Options struct {
 // Parse reads a text with one value. The tree shares memory with the text. Every error is an *Error with a line and a
 // column.
 func Parse(text string, o Options) (*Node, error) {
+	// Before parsing: unquote would replace the bytes silently.
 	if !o.AnyUTF8 {
 		if err := checkUTF8(text); err != nil {
 			return nil, locate(err, text)
@@ -140,6 +141,7 @@ func (p *parser) push(kind Kind) {
 	outer := p.frames[len(p.frames)-1]
 	f := frame{kind: kind, around: outer.around, keep: outer.keep, all: outer.keep, begin: p.scanner.Line(),
 		base: len(p.stack)}
+	// A list has no key, so its elements see the key of the surrounding object.
 	if outer.kind == Object {
 		f.around = outer.key
 	}

@@ -308,6 +308,7 @@ func (s *Scanner) begin(c byte) Event {
 		s.state = inInteger
 		return BeginNumber
 	}
+	// Other words, such as NaN, are not in RFC 8259.
 	for _, word := range [...]string{"true", "false", "null"} {
 		if c == word[0] {
 			s.state, s.word = inWord, word[1:]

@@ -71,6 +71,7 @@ func (p *dotenv) expand(s string) (string, error) {
 			for n < len(after) && validName(after[:n+1]) {
 				n++
 			}
+			// A dollar without a name stands for itself.
 			if n == 0 {
 				b.WriteByte('$')
 			}
@@ -94,6 +95,7 @@ func (p *dotenv) braced(inner string) (string, error) {
 		return value, nil
 	case strings.HasPrefix(rest, ":-"):
 		if value == "" {
+			// A default may contain variables, too.
 			return p.expand(rest[2:])
 		}
 		return value, nil

@@ -73,6 +73,7 @@ func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Se
 // found quotes a shortened value. It does not quote a setting that may be secret.
 func found(name, text string) string {
 	switch name {
+	// URLs may contain a password.
 	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "DATABASE_URL":
 		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
 	}
@@ -210,6 +211,7 @@ func hostPort(s string) (string, bool) {
 		port = ":" + strconv.Itoa(n)
 	}
 	if inner, ok := strings.CutPrefix(name, "["); ok {
+		// Normalise the spelling, because the Host header is compared as text.
 		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
 		return "[" + a.String() + "]" + port, err == nil && a.Is6() && a.Zone() == "" && strings.HasSuffix(inner, "]")
 	}
@@ -256,6 +258,7 @@ func registryURL(t string, to **url.URL) string {
 	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" {
 		return want
 	}
+	// The host becomes a rule of the proxy, which knows only normalised names.
 	if _, err := hostname.Parse(u.Hostname()); err != nil {
 		return want
 	}
@@ -306,6 +309,7 @@ func zone(t string, to *string) string {
 			return want
 		}
 	}
+	// "Local" would be the zone of this machine, not of the sandbox.
 	if _, err := time.LoadLocation(t); t == "Local" || err != nil && haveZones() {
 		return want
 	}

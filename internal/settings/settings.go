@@ -186,6 +186,7 @@ func variables() []variable {
 		{"AUDIT", "on", func(s *Settings, t string) string { return oneOf(t, &s.Audit, "on", "off", "required") }},
 		{"AUDIT_KEEP", "90", func(s *Settings, t string) string {
 			days := 0
+			// A hundred years, which is far from overflow.
 			want := integer(t, 0, 36500, &days)
 			s.AuditKeep = time.Duration(days) * 24 * time.Hour
 			return want

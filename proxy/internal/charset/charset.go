@@ -63,6 +63,7 @@ func Parse(h http.Header) (Reading, error) {
 			}
 		}
 	}
+	// One header declares a superset of ASCII and another one does not.
 	if plain && r.enc != nil {
 		return r, ErrUnknown
 	}
@@ -219,6 +220,7 @@ func decoded(enc encoding.Encoding) encoding.Encoding {
 	if !ok && enc != charmap.XUserDefined {
 		return enc
 	}
+	// EBCDIC, for example, has single bytes but is not ASCII.
 	for b := byte(0); ok && b < 0x80; b++ {
 		if single.DecodeByte(b) != rune(b) {
 			return enc

@@ -137,6 +137,7 @@ func mayMark(head []byte) bool {
 // choose returns the set of a body, by the head and the first bytes. Nil means a superset of ASCII.
 func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	has := func(mark string) bool { return strings.HasPrefix(string(head), mark) }
+	// These sets cannot be decoded here.
 	if has("\x2b\x2f\x76") || has("\xdd\x73\x66\x73") || has("\x0e\xfe\xff") || has("\xfb\xee\x28") {
 		return nil, ErrUnknown // UTF-7, UTF-EBCDIC, SCSU, BOCU-1
 	}
@@ -162,6 +163,7 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 		return nil, ErrUnknown
 	case r.marked:
 		return mark, nil
+	// Clients differ: some believe the mark, others the header.
 	case mark != nil && mark != r.enc:
 		return nil, ErrUnknown
 	}

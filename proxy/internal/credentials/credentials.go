@@ -96,6 +96,7 @@ func Handler(m Minter, room Room, plans Plans, records ledger.Dir) http.Handler 
 func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in T
+		// The error of the decoder could quote a secret.
 		if jsonread.Decode(http.MaxBytesReader(w, r.Body, maxBody), &in) != nil {
 			answer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
 			return
@@ -110,6 +111,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 		rpc.Answer(w, http.StatusOK, v)
 		return
 	}
+	// An unexpected error could quote a secret, so only an *rpc.Error is shown.
 	r := &rpc.Error{Code: "failed", Text: "It could not be done."}
 	_ = errors.As(err, &r)
 	rpc.Answer(w, http.StatusConflict, r)
@@ -132,6 +134,7 @@ func (l *own) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		// The kernel reports the user of the peer, regardless of the mode of the socket's file.
 		uid, err := unixsocket.PeerUID(c)
 		if err == nil && (uid == os.Geteuid() || uid == 0) {
 			return c, nil

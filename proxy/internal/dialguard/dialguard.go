@@ -187,6 +187,7 @@ func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 
 // unwrap returns the IPv4 address inside an IPv6 address, if there is one.
 func unwrap(a netip.Addr) (netip.Addr, error) {
+	// A zone selects an interface of this machine.
 	if !a.IsValid() || a.Zone() != "" {
 		return a, fmt.Errorf("%w: %s is not a plain address", ErrRefused, a)
 	}

@@ -92,6 +92,7 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		// One value may be the hexadecimal digits of another.
 		if i, twice := seen[p.Text]; twice {
 			first := &s.pats[i]
+			// The looser options find everything that either pattern would find.
 			first.Escaped, first.Word = first.Escaped || p.Escaped, first.Word && p.Word
 			continue
 		}
@@ -112,6 +113,7 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		}
 		s.pats = append(s.pats, p)
 		s.least = min(s.least, len(p.Text))
+		// If no pattern has a line feed, no match crosses one, and a Reader can release whole lines.
 		s.lines = s.lines && !strings.Contains(p.Text, "\n")
 	}
 	if len(s.pats) == 0 {
@@ -140,6 +142,7 @@ func holdOf(patterns []Pattern) int {
 	for _, p := range patterns {
 		n := len(p.Text) + 2
 		if p.Escaped {
+			// The two bytes are for the edges.
 			n = len(p.Text)*stretch + 2
 		}
 		longest = max(longest, n)
@@ -175,6 +178,7 @@ func (s *Set) Beside(other *Set) *Set {
 // may ever return. The sets of top have no pattern with a line feed. Of two matches at one place the longer wins, then
 // the match of s.
 func (s *Set) Layered(longest int, top func() *Set) *Set {
+	// s may be nil: the layer above it still needs buffers.
 	l := &Set{least: 1 << 30, lines: true}
 	if s != nil {
 		l.pats, l.tables, l.sparse, l.esc = s.pats, s.tables, s.sparse, s.esc
@@ -234,6 +238,7 @@ func (m match) better(o match) bool {
 func (s *Set) widen(buf []byte, m match) match {
 	p := &s.pats[m.pat]
 	if p.left.known != 0 && m.core > 0 {
+		// The character belongs to the value only if the known bits match.
 		if v := sextet(buf[m.core-1]); v != noSextet && v&(1<<p.left.known-1) == p.left.bits {
 			m.start--
 		}
@@ -262,6 +267,7 @@ func (s *Set) Find(text string) (id int, ok bool) {
 	if s == nil {
 		return 0, false
 	}
+	// Most strings are shorter than every pattern.
 	if s.tooShort(s.newest(), len(text)) {
 		return 0, false
 	}

@@ -204,6 +204,7 @@ func (x *search) tryAll(q int) {
 				x.try(q, pl)
 			}
 		}
+		// Another layer exists only if the character begins an escape itself.
 		if d == depth || alone || !c.starts() {
 			return
 		}
@@ -219,6 +220,7 @@ func (x *search) peel(p int) char {
 	if c, ok := simple(x.buf[p:]); ok {
 		return c
 	}
+	// A position may be peeled several times; the cache has the recent ones.
 	m := &x.need().peeled[p%len(x.notes.peeled)]
 	if m.at != p+1 {
 		*m = peeledChar{p + 1, read(x.buf[p:min(len(x.buf), p+x.set.hold)], depth)}
@@ -268,6 +270,7 @@ func (x *search) oddEnd(limit, p int, text string) int {
 // longestEscaped returns the end of the longest occurrence of text at buf[p:], or -1. steps bounds the recursion.
 func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	for text != "" {
+		// Code could otherwise make the search take exponential time.
 		if *steps--; *steps < 0 || p >= len(buf) {
 			return -1
 		}
@@ -281,6 +284,7 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 		best := -1
 		c, last := byteChar(buf[p], 1), int32(0)
 		for d := 0; ; d++ {
+			// A layer that changed nothing would be tried twice.
 			if c.n != last && strings.HasPrefix(text, string(c.val[:c.len])) {
 				best = max(best, longestEscaped(buf, p+int(c.n), text[c.len:], steps))
 			}

@@ -25,6 +25,7 @@ func Forms(value string, id int) []Pattern {
 	}
 	h := hex.EncodeToString([]byte(value))
 	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
+	// The value may begin at any of the three positions of a base64 group.
 	for align := range 3 {
 		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding))
 		ps = append(ps, base64Form(value, id, align, base64.RawURLEncoding))
@@ -82,6 +83,7 @@ func isASCII(text string) bool {
 // base64Form returns the part of value's base64 that does not depend on the surrounding text, if the value begins align
 // bytes into a group of three. The characters with bits of both become edges.
 func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
+	// The zeros stand for unknown bytes before the value.
 	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
 	bits := 8 * (align + len(value))
 	first, last := (8*align+5)/6, bits/6

@@ -223,6 +223,7 @@ func (r *reader) utf16() (char, bool) {
 	if !ok || v < 0xD800 || v > 0xDFFF {
 		return runeChar(v), ok
 	}
+	// A high surrogate needs an escaped low one behind it.
 	if v > 0xDBFF || r.next() != '\\' || r.next() != 'u' {
 		return char{}, false
 	}
@@ -246,6 +247,7 @@ func (r *reader) entity() (char, bool) {
 			break
 		}
 		alnum := '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z'
+		// Not an entity: the text before the semicolon is too long or has another character.
 		if n == maxEntity || !alnum && (b != '#' || n > 0) {
 			return char{}, false
 		}

@@ -42,6 +42,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	// As bufio does: a source may return no bytes and no error a few times.
 	for empty := 0; empty < 100; {
 		if n := r.drain(p); n > 0 {
 			return n, nil
@@ -96,6 +97,7 @@ func (r *Reader) drain(p []byte) int {
 		name, err := r.with(r.of.pats[r.m.pat].ID)
 		if err != nil {
 			r.err = err
+			// No byte from the match on may leave.
 			r.cut, r.scan, r.found = r.emit, r.emit, false
 			break
 		}
@@ -141,6 +143,7 @@ func (r *Reader) fill() int {
 	r.zero = r.all[0].zero
 	// One byte is kept, to recognise the beginning of a word.
 	gone := r.emit - 1
+	// Moving costs time, so it waits until half of the buffer is used up.
 	if gone > 0 && (r.emit == r.end || len(buf)-r.end < bufferSize/2) {
 		copy(buf, buf[gone:r.end])
 		r.emit, r.scan, r.cut, r.end = r.emit-gone, r.scan-gone, r.cut-gone, r.end-gone
@@ -166,6 +169,7 @@ func (r *Reader) fill() int {
 	case nil:
 		r.cut = max(r.scan, r.line, r.end-r.set.held())
 	case io.EOF:
+		// No later byte can complete a match.
 		r.err, r.final, r.cut = err, true, r.end
 	default:
 		r.err = err

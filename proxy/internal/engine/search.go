@@ -50,6 +50,7 @@ func (all *searches) next(from int) (m match, of *Set, ok bool) {
 			continue
 		}
 		n, found := x.next(from, cut)
+		// cut has limited the search to cores that are not after m's.
 		if found && (!ok || n.core < m.core || n.end > m.end) {
 			m, of, ok, cut = n, x.set, true, n.core+1
 		}
@@ -114,6 +115,7 @@ func (x *search) zeros() bool {
 func (x *search) need() *notes {
 	if x.notes == nil {
 		n := notesPool.Get().(*notes)
+		// The pooled slices are kept, but not their contents.
 		*n = notes{matches: n.matches[:0], ends: n.ends[:0]}
 		x.notes = n
 	}
@@ -122,6 +124,7 @@ func (x *search) need() *notes {
 
 // record notes a match if it is the best match with its core.
 func (x *search) record(m match) {
+	// Before widening: an edge is not part of a word.
 	if p := &x.set.pats[m.pat]; p.Word && !isWord(x.buf, m) {
 		return
 	}

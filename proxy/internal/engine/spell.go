@@ -128,6 +128,7 @@ func (x *search) words(from, to int) {
 	}
 	for i, w := range words[:len(buf)] {
 		w &= s.mask
+		// Nearly all words end here, in time that does not depend on the patterns.
 		if h := hash(w, s.shift); s.filter[h>>6]>>(h&63)&1 == 0 {
 			continue
 		}
@@ -223,6 +224,7 @@ func (x *search) readEscapes(p int) {
 		if c.n == 1 {
 			continue
 		}
+		// Drop escapes that no match can reach before the slice grows.
 		if len(n.ends) == cap(n.ends) {
 			if gone := endsBefore(n.ends, p-x.set.hold); gone > len(n.ends)/2 {
 				n.ends = slices.Delete(n.ends, 0, gone)

@@ -121,6 +121,7 @@ func (t *table) known(block uint64) bool {
 	if t.filter[h>>6]>>(h&63)&1 == 0 {
 		return false
 	}
+	// The second filter makes false hits rare, and a false hit takes long.
 	g := otherHash(block, t.shift)
 	return t.second[g>>6]>>(g&63)&1 != 0
 }
@@ -163,6 +164,7 @@ func (t *table) find(x *search, next *int, cut int) {
 func (t *table) skipWide(buf []byte, p, last int) int {
 	const even, odd = 0x00FF00FF00FF00FF, 0xFF00FF00FF00FF00
 	for ; p <= last; p += t.stride {
+		// Text without NULs needs no hash.
 		if b := binary.LittleEndian.Uint64(buf[p:]); b&even != 0 && b&odd != 0 {
 			continue
 		}

@@ -115,6 +115,7 @@ func (s *Scanner) nextJSON(p []byte) (n int, ended bool) {
 
 // endsJSON takes one byte and reports whether it ends a message.
 func (s *Scanner) endsJSON(c byte) bool {
+	// A message is a value at the top level, or an element of the outermost array.
 	isElement := func() bool { return s.depth == 0 || s.depth == 1 && s.array }
 	if s.quoted {
 		switch {
@@ -180,6 +181,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		n, err := r.current.Read(p)
 		// The end of a message is not the end of the body: the next message gets a new reader.
 		if err == io.EOF && r.message.next() { //nolint:errorlint // an io.Reader ends with this value itself
+			// Each message has its own reader, with buffers to return.
 			r.stopCurrent()
 			err = nil
 		}
@@ -221,6 +223,7 @@ func (m *message) Read(p []byte) (int, error) {
 	if m.part == 0 && m.ended {
 		return 0, io.EOF
 	}
+	// Only one read at a time: the next message may come much later.
 	if len(m.rest) == 0 {
 		if m.err != nil {
 			return 0, m.err

@@ -87,6 +87,7 @@ func parseRole(answer *Answer, now time.Time) (grant, error) {
 		return grant{}, unavailable(detailNotXML)
 	case role.Keys.ID == "" || role.Keys.Secret == "" || role.Keys.Token == "":
 		return grant{}, unavailable(detailNoToken)
+	// The clock of this machine may be wrong, or the answer is old.
 	case !role.Keys.Expires.After(now):
 		return grant{}, unavailable(detailLifetime)
 	}
@@ -135,6 +136,7 @@ var errTooLong = errors.New("the body is too long to be signed")
 func awsScope(a *catalog.AWS, host string) (sigv4.Scope, bool) {
 	service, region, ok := catalog.AWSHost(host)
 	switch {
+	// The host is not AWS's: only the configuration can name the service.
 	case !ok && len(a.Services) == 1:
 		return sigv4.Scope{Service: a.Services[0], Region: a.Region}, true
 	case !ok:
@@ -161,16 +163,19 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	if scope.Service != "s3" || k.Token != "" {
 		swap.DropRange(req)
 	}
+	// Before the body is read: a request that cannot be signed needs no memory.
 	if err := sigv4.Check(req); err != nil {
 		return err
 	}
 	if scope.Service == "s3" && !copiesWithin(req.Header, host) {
 		return errScope
 	}
+	// The client has decided not to sign the body, so it need not be buffered.
 	given := req.Header.Get(sigv4.PayloadHeader)
 	if given == sigv4.Unsigned || given == sigv4.UnsignedTrailer {
 		return sigv4.Sign(req, scope, k, given, now)
 	}
+	// S3 also accepts an unsigned body, so a long one need not be buffered there.
 	limit := maxOther
 	if scope.Service == "s3" {
 		limit = maxSigned

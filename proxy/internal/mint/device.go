@@ -55,6 +55,7 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 	}
 	l.next, l.deadline = m.now().Add(l.interval), m.now().Add(loginTime)
 	if d.Life >= 1 && d.Life < loginTime.Seconds() {
+		// The server may end the code earlier than loginTime, but never later.
 		l.deadline = m.now().Add(time.Duration(d.Life * float64(time.Second)))
 	}
 	return credentialapi.Started{ID: l.id, URL: d.URL, Code: d.User, Interval: int(l.interval.Seconds())}, nil
@@ -107,6 +108,7 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := m.now()
+	// Ask no further: the server has forgotten the code.
 	if now.After(l.deadline) {
 		m.logins.end(id)
 		return credentialapi.Progress{}, said(unavailable("expired_token"))

@@ -81,6 +81,7 @@ func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer st
 			return "", nil, unavailable(detailIdentity)
 		}
 		for _, s := range p.Scopes {
+			// The scopes become part of the address that the operator sees.
 			if !plain(s, 256) {
 				return "", nil, unavailable(detailIdentity)
 			}
@@ -118,6 +119,7 @@ func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, e
 		if strings.TrimSuffix(s.Issuer, "/") != strings.TrimSuffix(issuer, "/") || !slices.Contains(s.Challenges, "S256") {
 			return nil, unavailable(detailIdentity)
 		}
+		// The document chooses where secrets are sent: only over TLS, and to no user in the URL.
 		for _, endpoint := range []string{s.Auth, s.Token, s.Device, s.Register} {
 			e, err := url.Parse(endpoint)
 			if endpoint != "" && (err != nil || e.Scheme != "https" || e.Host == "" || e.User != nil) {
@@ -168,6 +170,7 @@ func (r *requester) register(ctx context.Context, s *issuerMeta, c *client) erro
 		return unavailable(detailStatus)
 	case err != nil:
 		return unavailable(detailNotJSON)
+	// The id becomes part of the address that the operator sees.
 	case !plain(answer.ID, 1024) || answer.Secret != "" && !plain(answer.Secret, 1024):
 		return unavailable(detailUnusable)
 	}

@@ -72,6 +72,7 @@ var ended = []string{
 }
 
 func shownCode(code string) string {
+	// A server could put a secret into the code.
 	if slices.Contains(shown, code) {
 		return code
 	}

@@ -109,10 +109,12 @@ func (f *fetched) authenticate(
 	var used []catalog.Credential
 	for _, name := range f.Uses {
 		c, api := f.m.credential(name)
+		// A word that only looks like a token name.
 		if api == nil {
 			continue
 		}
 		if used == nil {
+			// The API of the credential decides how its host is reached.
 			other := *r
 			other.api, r = api, &other
 		}
@@ -121,6 +123,7 @@ func (f *fetched) authenticate(
 	if used == nil {
 		return r, nil, nil
 	}
+	// Before the swap: a name that asks for a signature must not be replaced.
 	signer := Claim(req, used)
 	var failed *Error
 	o := swap.Options{Allowed: used, Obtain: func(c catalog.Credential) (string, error) {

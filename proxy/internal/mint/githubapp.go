@@ -35,6 +35,7 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 	}
 	now := g.now()
 	jwt, err := signJWT(key, "", map[string]any{
+		// GitHub rejects a JWT from the future.
 		"iss": g.AppID, "iat": now.Add(-githubBack).Unix(), "exp": now.Add(githubAhead).Unix(),
 	})
 	if err != nil {

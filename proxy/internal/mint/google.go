@@ -46,6 +46,7 @@ func (g *google) obtain(ctx context.Context, r *requester, _ kept) (grant, error
 		return grant{}, err
 	}
 	t, err := parseToken(a)
+	// A new assertion gets the next token, so a refresh token would only be one more secret.
 	t.Refresh = ""
 	return t, err
 }

@@ -25,6 +25,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 	if err != nil {
 		return nil, errKey
 	}
+	// A range of an echo could contain a part of the signature.
 	swap.DropRange(req)
 	var body []byte
 	if strings.Contains(h.Message, "{body") {
@@ -32,6 +33,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 		if body, whole, err = buffer(req, maxSigned); err != nil {
 			return nil, err
 		}
+		// The signature needs the whole body before the head leaves.
 		if !whole {
 			return nil, errTooLong
 		}

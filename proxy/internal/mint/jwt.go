@@ -54,6 +54,7 @@ func signJWT(key crypto.Signer, kid string, claims map[string]any) (string, erro
 	case *rsa.PrivateKey:
 		header["alg"] = "RS256"
 	case *ecdsa.PrivateKey:
+		// ES256 is defined only for P-256 (RFC 7518, section 3.4).
 		if k.Curve != elliptic.P256() {
 			return "", errKey
 		}

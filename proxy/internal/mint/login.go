@@ -146,6 +146,7 @@ func (m *Minter) clientFor(ctx context.Context, s *state, o *oauth2, redirect st
 		switch {
 		case err != nil:
 			return nil, err
+		// The proxy would mask this text in all responses, so it must not be a common word.
 		case o.ClientID == "" && c.Secret != "" && !m.fits(c.Secret):
 			return nil, unavailable(detailUnusable)
 		// The secret of the configured client must not go to a new authorization server.
@@ -200,6 +201,7 @@ func (ls *logins) add(l *login, now time.Time) {
 			oldest = o
 		}
 	}
+	// An abandoned login must not block a new one.
 	if len(ls.byID) >= maxLogins {
 		delete(ls.byID, oldest.id)
 	}
@@ -238,6 +240,7 @@ func (ls *logins) take(id, state string, now time.Time) (*login, error) {
 		}
 		return nil, errState
 	}
+	// Delete before the exchange: a second redirect with the same state fails.
 	delete(ls.byID, id)
 	return l, nil
 }

@@ -184,6 +184,7 @@ func (m *Minter) credential(name string) (catalog.Credential, *catalog.API) {
 func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
+	// All values are added at once: each Add compiles the patterns again.
 	next, loaded, values := map[string]*state{}, []*state{}, []minted.Value{}
 	st, err := m.opened(c.Mints(), m.patience)
 	m.patience = 0
@@ -263,6 +264,7 @@ func (m *Minter) ahead(next, old map[string]*state) {
 	var files []*flight
 	for name, s := range next {
 		_, isCommand := s.conf.Mint.(*catalog.Command)
+		// An unchanged state has its value already. A stored value was loaded, and only a feeder supplies a command.
 		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.stored() || isCommand {
 			continue
 		}
@@ -285,6 +287,7 @@ func (m *Minter) opened(needed bool, patience time.Duration) (*store, error) {
 	if m.store != nil || !needed {
 		return m.store, nil
 	}
+	// A renewal that starts now could open the folder after Close has left it.
 	if m.closed {
 		return nil, errors.New("the proxy ends")
 	}
@@ -337,6 +340,7 @@ func (m *Minter) Close() {
 	case <-done:
 	case <-timer.C:
 	}
+	// The time is over: cancel the requests that are still under way.
 	m.end()
 	<-done
 	m.mu.Lock()

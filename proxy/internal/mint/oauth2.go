@@ -76,6 +76,7 @@ func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, err
 			form.Set("scope", o.scope(o.Scopes))
 		}
 		for name, value := range o.Params {
+			// The configuration must not replace the grant type or the scope.
 			if !form.Has(name) {
 				form.Set(name, value)
 			}
@@ -103,6 +104,7 @@ func (o *oauth2) token(ctx context.Context, r *requester, c *client, form url.Va
 	}
 	user, password := "", ""
 	switch {
+	// RFC 6749, section 2.3: a client uses one way to authenticate in a request.
 	case c.Basic && c.Secret != "":
 		user, password = c.ID, c.Secret
 	default:
@@ -137,6 +139,7 @@ func parseToken(a *Answer) (grant, error) {
 		}
 		return grant{}, unavailable(detailNotJSON)
 	}
+	// Also with status 200, with which some servers report errors.
 	if t.Error != "" {
 		code := shownCode(t.Error)
 		if isEnded(code) {
@@ -150,6 +153,7 @@ func parseToken(a *Answer) (grant, error) {
 		return grant{}, unavailable(detailStatus)
 	case t.Access == nil || *t.Access == "":
 		return g, unavailable(detailNoToken)
+	// Such a token needs a proof with every request, which swap cannot add.
 	case strings.EqualFold(t.Type, "dpop"), strings.EqualFold(t.Type, "mac"):
 		return g, unavailable(detailUnusable)
 	}

@@ -14,6 +14,7 @@ import (
 // Logout forgets the stored value and the value in memory of a credential. The name may belong to a credential that no
 // API has any more.
 func (m *Minter) Logout(name string) error {
+	// The name becomes a file name.
 	if !catalog.ValidTokenName(name) {
 		return errNoCredential
 	}
@@ -35,6 +36,7 @@ func (m *Minter) Logout(name string) error {
 		m.notifyLogin(name, true)
 		return nil
 	}
+	// No renewal may store a new token between the removal and the new serial.
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	s.mu.Lock()
@@ -84,6 +86,7 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 		return errSupply
 	}
 	s.mu.Lock()
+	// An older value under way must not replace this one.
 	s.serial++
 	serial := s.serial
 	s.mu.Unlock()

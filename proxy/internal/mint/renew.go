@@ -42,6 +42,7 @@ func (m *Minter) current(ctx context.Context, c catalog.Credential) (string, err
 		s.mu.Unlock()
 		return v, nil
 	}
+	// During the pause, fail at once instead of asking the server for every request.
 	if s.flight == nil && !s.mayTry(now) {
 		defer s.mu.Unlock()
 		return "", s.failed
@@ -58,6 +59,7 @@ func (m *Minter) current(ctx context.Context, c catalog.Credential) (string, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The value may be too short-lived, or a logout came in between.
 	if !s.usable(m.now()) {
 		return "", &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailLifetime}
 	}
@@ -98,6 +100,7 @@ func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string
 	}
 	f := s.flight
 	if f == nil {
+		// If the clock went back, the last refusal is in the future and does not count.
 		soon := now.Sub(s.refused) < refusedAgain && !now.Before(s.refused)
 		// A credential without an end has no refresh token, so no other value can be obtained.
 		endless := s.kept.Expires == nil
@@ -148,6 +151,7 @@ func (m *Minter) renew(s *state) *flight {
 
 // fly runs one renewal from the first step to the last.
 func (m *Minter) fly(s *state, f *flight) {
+	// Not the context of a request: other requests wait for this renewal, too.
 	ctx, cancel := context.WithTimeout(m.owner.ctx, requestTime)
 	defer cancel()
 	err := m.attempt(ctx, s)
@@ -162,6 +166,7 @@ func (m *Minter) fly(s *state, f *flight) {
 	m.mu.Unlock()
 	if err == nil {
 		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
+		// After the state is set: waiting requests look at it.
 		close(f.done)
 		return
 	}
@@ -268,6 +273,7 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 	case life < minLife:
 		return kept{}, unavailable(detailLifetime)
 	default:
+		// A longer life could overflow a time.
 		life = min(life, maxLife)
 		next.Expires, next.Forget = end(began, life), end(began, life+after)
 	}
@@ -336,6 +342,7 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	// A login, a logout or a new configuration has overtaken this value.
 	case s.gone || s.serial != serial:
 		return unavailable(detailChanged)
 	// The login continues with the new refresh token, but without an access token.
@@ -365,6 +372,7 @@ func (m *Minter) save(s *state, serial int, next kept, commit func(kept) error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The server has already used up the old refresh token, so keep the new one for the next attempt.
 	if s.unstored = nil; err != nil {
 		s.unstored = &next
 		return unavailable(detailStorage)

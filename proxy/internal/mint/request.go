@@ -57,6 +57,7 @@ func (r *requester) send(req *http.Request) (*Answer, error) {
 		return nil, unavailable(detailUnreachable)
 	}
 	req.Header.Set("User-Agent", r.userAgent)
+	// The answer is read without a decoder, so it must not be compressed.
 	req.Header.Set("Accept-Encoding", "identity")
 	w := upstream.Want{APIs: []*catalog.API{r.reaching(req.URL)}, Version: "mint", Owner: r.owner}
 	if err := r.transport.Check(req.Context(), w, req.URL); err != nil {
@@ -70,9 +71,11 @@ func (r *requester) send(req *http.Request) (*Answer, error) {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return nil, unavailable(detailRedirect)
 	}
+	// The server has ignored Accept-Encoding.
 	if resp.Header.Get("Content-Encoding") != "" {
 		return nil, unavailable(detailNotJSON)
 	}
+	// One byte more than allowed shows that the answer is too long.
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:

@@ -47,6 +47,7 @@ func Claim(req *http.Request, allowed []catalog.Credential) *catalog.Credential 
 
 func claimAWS(req *http.Request, name string) bool {
 	asked, asks := sigv4.Asks(req.Header)
+	// Servers join or pick from two Authorization headers.
 	if !asks || asked != name || len(req.Header["Authorization"]) != 1 {
 		return false
 	}

@@ -67,6 +67,7 @@ func (s *state) load(st *store, now time.Time) []minted.Value {
 		s.unload()
 		return nil
 	}
+	// Values of another configuration are known, but not used.
 	if k.Digest == s.conf.MintDigest() {
 		s.kept, s.renewAt = k, renewal(k)
 	}

@@ -87,6 +87,7 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
+		// A process that was killed has left its draft. The lock shows that no other process writes.
 		if strings.HasSuffix(e.Name(), draftSuffix) {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, err
@@ -163,6 +164,7 @@ func (s *store) begin(name string) (*draft, error) {
 		return nil, err
 	}
 	d := &draft{f, s, to}
+	// Written zeros take the room; an empty file would not.
 	_, err = f.Write(make([]byte, reserved))
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
@@ -184,10 +186,12 @@ func (d *draft) commit(k kept) error {
 	if _, err := d.Write(data); err != nil {
 		return err
 	}
+	// Cut off the reserved zeros.
 	if err := d.Truncate(int64(len(data))); err != nil {
 		return err
 	}
 	step("sync")
+	// Without this, a power failure after the rename could leave an empty file.
 	if err := d.Sync(); err != nil {
 		return err
 	}
@@ -196,6 +200,7 @@ func (d *draft) commit(k kept) error {
 		return err
 	}
 	step("sync folder")
+	// The rename survives a power failure only after this.
 	err = atomicfile.SyncDir(d.store.dir)
 	step("stored")
 	return err

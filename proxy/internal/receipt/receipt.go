@@ -41,6 +41,7 @@ func NewRecorder(run, tenant string, generation uint64) *Recorder {
 func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Before the bound: the counts are complete even if the list is not.
 	r.r.Count.Add(e)
 	for _, h := range hints {
 		r.hint(h)

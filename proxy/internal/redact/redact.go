@@ -134,6 +134,7 @@ func (r *Redactor) body(req *http.Request, how framing.Kind, report *Report) {
 	}
 	// Decode first: a string in an encoded body would not be found.
 	b.Through(func(src io.Reader) io.Reader { return how.Through(src, redacted) })
+	// Reading the body later returns the same error.
 	if err := coding.Ahead(req, b, true); err != nil {
 		req.ContentLength = -1
 		req.Header.Del("Content-Length")

@@ -130,6 +130,7 @@ func (r *Reloader) load(soon bool) {
 		options.Previous = nil
 	}
 	c, problems := catalog.Load(r.conf.Dir, options)
+	// Before the comparison below: a problem may appear or vanish without a new version.
 	r.report(problems)
 	// An unchanged catalog keeps its Snapshot, and Changed is not called.
 	if old.Unread == nil && old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&

@@ -100,6 +100,7 @@ func (s *Conn) Read(p []byte) (int, error) {
 			s.pass = len(s.buf)
 		case stateFixed:
 			if len(s.buf) == 0 { // directly into the reader's buffer
+				// Not beyond the body: the next head must be checked first.
 				n, err := s.Conn.Read(p[:min(int64(len(p)), s.left)])
 				s.count(n)
 				return n, err
@@ -285,6 +286,7 @@ func (s *Conn) more() error {
 		// All bytes were passed on: use the memory again from its beginning.
 		s.buf = s.store[:0]
 	}
+	// Most heads fit into the first buffer; a longer one grows it step by step.
 	if cap(s.buf)-len(s.buf) < firstBuffer/2 {
 		s.store = make([]byte, max(firstBuffer, 2*len(s.buf)))
 		s.buf = s.store[:copy(s.store, s.buf)]
