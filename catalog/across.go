@@ -42,6 +42,7 @@ func (l *loader) sorted() []*API {
 func (l *loader) across() {
 	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() || l.sources() {
 	}
+	// The warnings come last: they must describe the final set of APIs.
 	l.duplicates()
 	l.servers()
 }
@@ -59,6 +60,7 @@ func (l *loader) conflict() (found bool) {
 				continue
 			}
 			keeps, loses := first, a
+			// Otherwise a new API could take a credential's name away from an API in use.
 			if l.had(a.Name, c.Name) {
 				keeps, loses = a, first
 			}
@@ -178,6 +180,7 @@ func (l *loader) sources() (found bool) {
 	}
 	for _, c := range l.credentials() {
 		f, ok := c.Mint.(*Fetch)
+		// An earlier step of this pass may have replaced the API.
 		if !ok || l.fresh[c.api.Name] != c.api {
 			continue
 		}
@@ -200,6 +203,7 @@ func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
 	for _, name := range f.Uses {
 		used, known := byName[name]
 		switch {
+		// With an underscore the word is most likely a misspelt token name.
 		case !known && strings.Contains(name, "_"):
 			return "the token name " + strictjson.Cut(name) + ", which no API has",
 				"the name of a credential of an API with the host"
@@ -275,6 +279,7 @@ func (l *loader) disclosure() (found bool) {
 // unchanged reports whether an API is as before this load: its folder did not change, or the API is stale.
 func (l *loader) unchanged(a *API) bool {
 	old := l.o.Previous.API(a.Name)
+	// The digest includes the credentials, so that a new value counts as a change.
 	return a.Stale != "" || old != nil && old.digest == a.digest
 }
 
@@ -282,6 +287,7 @@ func (l *loader) unchanged(a *API) bool {
 func (l *loader) duplicates() {
 	first := map[string]string{}
 	for _, c := range l.credentials() {
+		// A minted credential has no fixed value to compare.
 		if c.Value.Empty() {
 			continue
 		}

@@ -24,6 +24,7 @@ func keyLines(key secret.Value) []secret.Value {
 	var out []secret.Value
 	for line := range strings.Lines(key.Reveal()) {
 		line = strings.TrimSpace(line)
+		// Responses contain short texts by chance, and PEM headers are not secret.
 		if len(line) >= shortest && !strings.HasPrefix(line, "-----") && !strings.Contains(line, ":") {
 			out = append(out, secret.New(line))
 		}

@@ -72,6 +72,7 @@ func (d *decoder) decode(data []byte) (config, bool) {
 		return c, false
 	}
 	has, misspelt := topFields().decode(d, "", root, &c)
+	// A misspelt field is already reported; it should not be reported as missing, too.
 	if maps.Copy(has, misspelt); !has["domains"] && !has["mcp"] {
 		d.Bad("domains", "missing", `at least one host name, e.g. ["api.example.com"]`)
 	}
@@ -116,6 +117,7 @@ func (d *decoder) credentials(n *node) []rawCredential {
 // badName reports a bad token name without quoting it, because it may be a misplaced credential.
 func (d *decoder) badName(m jsonread.Member, problem string) {
 	field := fmt.Sprintf("credentials (line %d)", m.Node.Line)
+	// The name and the credential are swapped: a common mistake.
 	if m.Node.Kind == jsonread.String && nameProblem(m.Node.Text) == "" {
 		d.Bad(field, "a token name where the credential belongs", `the token name first: "EXAMPLE_TOKEN": "the credential"`)
 		return
@@ -177,6 +179,7 @@ func (d *decoder) credential(m jsonread.Member) (rawCredential, bool) {
 	switch {
 	case sources+c.kinds > 1:
 		d.Bad(c.path(), fmt.Sprintf("%d of %s", sources+c.kinds, kindList()), "exactly one of them")
+	// After another mistake in the entry, the source may be there in a bad form.
 	case sources+c.kinds == 0 && d.Count == before:
 		d.Bad(c.path(), "none of "+kindList(), "exactly one of them")
 	}

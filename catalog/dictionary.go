@@ -71,11 +71,13 @@ func (d *dictionary) link() {
 			queue = append(queue, n)
 		}
 	}
+	// Breadth first: the failure node of a child is nearer to the root, so it is already linked.
 	for i := 0; i < len(queue); i++ {
 		at := queue[i]
 		for n := d.nodes[at].child; n != 0; n = d.nodes[n].sibling {
 			failure := d.follow(d.nodes[at].failure, d.nodes[n].b)
 			d.nodes[n].failure, d.nodes[n].output = failure, failure
+			// Skip nodes without a word, so that next visits only words.
 			if d.nodes[failure].word == 0 {
 				d.nodes[n].output = d.nodes[failure].output
 			}

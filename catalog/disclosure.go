@@ -42,6 +42,7 @@ type finding struct {
 func (x *credentialIndex) disclosedBy(a *API) []finding {
 	out := map[int]Problem{}
 	note := func(i int, file, field, found, want string) {
+		// One place is enough for a message.
 		if _, known := out[i]; known {
 			return
 		}
@@ -94,6 +95,7 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 	for i, p := range out {
 		list = append(list, finding{x.all[i], p, i})
 	}
+	// A map has no order, but messages need a stable one.
 	slices.SortFunc(list, func(p, q finding) int { return p.at - q.at })
 	return list
 }

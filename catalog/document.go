@@ -89,9 +89,11 @@ func (v *validator) unread(o *Operations) *Document {
 		return nil
 	case !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxDocument || info.Size() > v.budget.documents:
 		return nil
+	// The first small files are read at once.
 	case info.Size() <= v.budget.documents-(maxDocuments-soonDocuments):
 		return nil
 	}
+	// The size counts now, although the file is read by a later Load.
 	v.budget.documents -= info.Size()
 	d.size = info.Size()
 	return d
@@ -134,6 +136,7 @@ func (v *validator) readDocument(path string, old *Document, read func(io.Reader
 
 // newDocument reads a text, checks that it is UTF-8 without NUL, and passes it to check.
 func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*Document, error) {
+	// A write within the resolution of the file system's clock would keep the same time.
 	d := &Document{info: info, settled: time.Since(info.ModTime()) > racy}
 	var packed bytes.Buffer
 	pack, err := flate.NewWriter(&packed, flate.BestSpeed)
@@ -145,9 +148,11 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 	if err := check(text); err != nil {
 		return nil, err
 	}
+	// check may not read to the end, but the digest needs every byte.
 	if _, err := io.Copy(io.Discard, text); err != nil {
 		return nil, err
 	}
+	// The file may have grown since the Stat.
 	if count.n > maxDocument {
 		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, maxDocument)
 	}
@@ -234,6 +239,7 @@ func (v *validator) documents(a, old *API) {
 		bad("another digest than operations.sha256")
 	case a.OperationsFile == nil && o.Only && !v.Failed:
 		bad("no file, though operations.only is set")
+	// The unchanged file was not read again, so its routes come from the old version.
 	case a.OperationsFile != nil && o.Only && a.OperationsFile == before:
 		a.Only = old.Only
 	}
@@ -304,12 +310,14 @@ func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, foun
 		for {
 			line, err := lines.ReadSlice('\n')
 			at = next(raw, at, line, found)
+			// Only lines with escapes differ from their decoded form.
 			if d == a.OperationsFile && bytes.IndexByte(line, '\\') >= 0 {
 				var v any
 				if json.Unmarshal(line, &v) == nil {
 					scanStrings(v, func(s string) { read.scan(s, found) })
 				}
 			}
+			// types.d.ts may have longer lines. They are searched in pieces.
 			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 				break
 			}

@@ -71,6 +71,7 @@ func (o opener) read(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Opening a pipe would block the load.
 	if !info.Mode().IsRegular() {
 		return nil, errNotRegular
 	}
@@ -104,6 +105,7 @@ func reason(err error) string {
 	case errors.Is(err, errNotRegular), errors.Is(err, errTooLarge), errors.Is(err, errAPIBytes), errors.Is(err, errBytes),
 		errors.Is(err, errDocuments):
 		return err.Error()
+	// os.Root has no error value for a path that leaves it.
 	case errors.As(err, &path) && strings.Contains(path.Err.Error(), "escapes"):
 		return "a path or symbolic link that leads out of apis/"
 	case errors.As(err, &path):

@@ -17,6 +17,7 @@ const (
 // must not change how a server reads the request.
 func (d *decoder) idempotency(c *config, n *node) {
 	d.Str("idempotency", n, &c.idempotency)
+	// Header names are case-insensitive.
 	name := strings.ToLower(c.idempotency)
 	known := strings.HasSuffix(name, "idempotency-key") || strings.HasSuffix(name, "-request-id")
 	if n.Kind == jsonread.String && (!known || !isToken(name) || len(name) > maxIdempotency) {

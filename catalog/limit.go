@@ -72,6 +72,7 @@ func Millionths(text string) (int64, bool) {
 		return 0, false
 	}
 	n.Mul(n, big.NewRat(1_000_000, 1))
+	// More than six decimals, or too large to be counted.
 	if !n.IsInt() || !n.Num().IsInt64() {
 		return 0, false
 	}
@@ -142,6 +143,7 @@ func (d *decoder) limit(at string, n *node, parts int64) *Limit {
 	d.Str(at, n, &text)
 	amount, unit, _ := strings.Cut(text, "/")
 	most, ok := Millionths(amount)
+	// A limit on requests must be whole; a sum may have decimals.
 	if per := perUnits[unit]; ok && per != 0 && most > 0 && (parts > 1 || most%1_000_000 == 0) {
 		return &Limit{Most: most / (1_000_000 / parts), Per: per, text: text}
 	}

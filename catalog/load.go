@@ -61,8 +61,10 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 		return l.keepAll(err)
 	}
 	l.folders(names)
+	// All folders are loaded first, because conflicts are between APIs.
 	l.across()
 	c := l.finish()
+	// Stable: the problems of one API stay in the order of its file.
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
 	if more := len(l.problems) - maxReported; more > 0 {
 		l.problems = append(l.problems[:maxReported:maxReported], strictjson.MoreMistakes(Problem{File: "apis"}, more))
@@ -106,6 +108,7 @@ func (l *loader) folders(names []string) {
 			continue
 		}
 		apis++
+		// One API must not use up the budget of the others.
 		l.budget.api = maxAPIBytes
 		switch {
 		case apis <= maxAPIs:
@@ -126,6 +129,7 @@ func (l *loader) folders(names []string) {
 // configured reports whether a folder has a config.json, or an unreadable file at that place.
 func (l *loader) configured(name string) bool {
 	_, err := l.root.Stat(name + "/config.json")
+	// An unreadable config.json still belongs to an API, whose hosts must be closed.
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
@@ -136,6 +140,7 @@ func (l *loader) surplus(name string) {
 	if data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decode(data); ok {
 			a = &API{Name: name, Hosts: v.hosts(c.domains)}
+			// A remote server's host also belongs to the API.
 			if c.server != nil && c.server.URL != "" {
 				if h, err := serverHost(c.server.URL); err == nil {
 					a.Hosts = append(a.Hosts, h)
@@ -143,6 +148,7 @@ func (l *loader) surplus(name string) {
 			}
 		}
 	}
+	// The file could not be parsed, so its hosts are unknown.
 	if a == nil {
 		l.closed["*"] = name
 	}
@@ -183,6 +189,7 @@ func (l *loader) api(name string) {
 	a := v.validate(c)
 	v.documents(a, l.o.Previous.API(name))
 	v.permissions(c)
+	// After all checks: no later message may quote a credential.
 	v.mask(c)
 	l.fits(a, v)
 	l.settle(name, a, v)
@@ -191,6 +198,7 @@ func (l *loader) api(name string) {
 // fits counts an API's hosts and ports. It refuses the API if all APIs together would have too many.
 func (l *loader) fits(a *API, v *validator) {
 	n, size := 0, 0
+	// A copy, because the API may still be refused.
 	ports := maps.Clone(l.ports)
 	for _, h := range a.Hosts {
 		if h.Port() != 0 {
@@ -279,6 +287,7 @@ func (l *loader) keep(name, why string) bool {
 	if old == nil {
 		return false
 	}
+	// A copy: the previous catalog is immutable and may be in use.
 	stale := *old
 	stale.Stale = why
 	l.count(old)
@@ -304,6 +313,7 @@ func (l *loader) finish() *Catalog {
 	for p := range l.closed {
 		closed = append(closed, p)
 	}
+	// The version must not depend on the order of a map.
 	slices.Sort(closed)
 	c.version = versionOf(c.apis, closed)
 	c.index()

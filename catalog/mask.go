@@ -12,6 +12,7 @@ import (
 func (v *validator) permissions(c config) {
 	inline := len(c.inline()) > 0
 	info, err := v.root.Stat(v.API + "/config.json")
+	// Windows has no such modes, and a config.json without secrets may be readable.
 	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
 	}
@@ -47,6 +48,7 @@ func (c config) inline() []string {
 // mask replaces the file's credentials in its problems. It is the last step, so that no message quotes a credential.
 func (v *validator) mask(c config) {
 	for _, secret := range c.inline() {
+		// Short texts occur in messages by chance.
 		if len(secret) < minValue {
 			continue
 		}

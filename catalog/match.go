@@ -14,6 +14,7 @@ func (c *Catalog) Match(h Host) []*API {
 	if c == nil || h.IsZero() {
 		return nil
 	}
+	// An exact name is more specific, even if its API is inactive: a wildcard must not open its host.
 	if exact, ok := c.byPattern[keyOf(h)]; ok {
 		return exact
 	}
@@ -63,6 +64,7 @@ func (c *Catalog) Elsewhere(h Host) []HostPattern {
 	var out []HostPattern
 	for _, port := range append([]uint16{0}, c.ports...) {
 		at := h.At(port)
+		// Only other ports help the user.
 		if at == h || len(c.Match(at)) == 0 {
 			continue
 		}
@@ -144,11 +146,13 @@ func (c *Catalog) index() {
 	for _, a := range c.apis {
 		c.byName[a.Name] = a
 		for _, p := range a.Hosts {
+			// Inactive APIs count, too: YOLO_MODE must not open their hosts.
 			c.named[p.Name()] = true
 			if a.Active {
 				c.patterns = append(c.patterns, p)
 				c.names.Add(p.Name())
 			}
+			// Only the proxy itself uses an internal API.
 			open := a.Active && !a.Internal
 			if port := p.Port(); port != 0 && open {
 				c.ports = append(c.ports, port)

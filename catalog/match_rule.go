@@ -41,12 +41,14 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	var p way
 	for i := range rules {
 		r := &rules[i]
+		// The cheapest condition comes first.
 		if r.Methods != nil && !slices.Contains(r.Methods, method) {
 			continue
 		}
 		if r.Path != "" {
 			if p.segments == nil {
 				var ok bool
+				// Only a rule with a path needs a path that servers read in one way.
 				if p.segments, ok = operation.Segments(path); !ok {
 					return nil, ErrPath
 				}
@@ -101,6 +103,7 @@ type way struct {
 
 // on reports whether the path matches the path of a rule.
 func (p *way) on(r *Rule) bool {
+	// To refuse too much is safe; to allow too much is not.
 	loose := r.Then != ActionAllow
 	pattern, n := r.segments, len(p.segments)
 	if loose {
@@ -160,6 +163,7 @@ func untrailed(path []string) []string {
 // folded returns a text without differences that some server ignores: the case and form of letters, and dots and spaces
 // around the text.
 func folded(s string) string {
+	// Most texts need no folding, which is slow.
 	if plainLower(s) {
 		return s
 	}
@@ -195,6 +199,7 @@ func onContent(r *Rule, c Content) (bool, error) {
 	if r.GraphQL == "" && r.Body == nil {
 		return true, nil
 	}
+	// The caller reads the body only if a rule needs it.
 	if c == nil {
 		return false, ErrUnread
 	}
@@ -240,6 +245,7 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 	if !loose {
 		return slices.ContainsFunc(list, func(want FieldValue) bool {
+			// In a form every value is a text, so the kind is unknown.
 			return want.Text == v.Text && (want.Kind == v.Kind || v.Kind == KindAny && !want.falsy())
 		}), nil
 	}
@@ -251,6 +257,7 @@ func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 		switch {
 		case text == got:
 			return true, nil
+		// Some server may read the text as this number.
 		case is == isNumeric && (as == isNumber || as == isTruth):
 			unclear = errNumber
 		// JavaScript takes any text that is not empty for true.
@@ -281,6 +288,7 @@ const (
 // them as equal.
 func canonical(value string) (string, meaning) {
 	text, is := strings.TrimSpace(folded(value)), isText
+	// Numbers that JavaScript treats as equal get one form, such as 1.0 and 1.
 	if n, ok := Decimal(strings.TrimSpace(value)); ok {
 		f, _ := n.Float64()
 		text, is = strconv.FormatFloat(f, 'f', -1, 64), isNumber

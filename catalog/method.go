@@ -23,6 +23,7 @@ func parseMethod(s string) (string, error) {
 	switch {
 	case s == "":
 		return "", errors.New("empty")
+	// RFC 9110, section 9.1: a method is a token.
 	case !isToken(s) || len(s) > maxMethod:
 		return "", errors.New("not a method")
 	}

@@ -69,6 +69,7 @@ func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Secon
 type identity struct{ parts [][2]string }
 
 func (id *identity) add(name string, values ...string) {
+	// An unset field adds nothing, so that a new field does not change existing digests.
 	if v, err := json.Marshal(values); err == nil && strings.Join(values, "") != "" {
 		id.parts = append(id.parts, [2]string{name, string(v)})
 	}

@@ -64,10 +64,12 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 	const secretLength = 40 // every secret access key of AWS has this length
 	if id := a.AccessKeyID; id != "" {
 		switch {
+		// The id and the secret key are swapped, and the id is not a secret: it would be shown.
 		case len(id) == secretLength && random(strings.NewReplacer("/", "", "+", "").Replace(id)):
 			v.Bad(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
 		case !regexp.MustCompile(`^[A-Za-z0-9_.-]{3,128}$`).MatchString(id):
 			v.Bad(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
+		// AWS rejects a temporary key without its session token.
 		case strings.HasPrefix(id, "ASIA") && !m.has["session_token"]:
 			v.Bad(path+".session_token", "missing for a temporary access key", "the token that was given with it")
 		}
@@ -107,6 +109,7 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 	}
 	c.Surfaces = []Surface{{Kind: SurfaceHeader, Field: "Authorization"}}
 	if h, ok := c.Mint.(*HMAC); ok {
+		// The header with the signature is the one that requests it.
 		c.Surfaces = nil
 		for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 			if strings.Contains(h.Headers[name], "{signature:") {

@@ -69,6 +69,7 @@ func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
 		d.Str(path, n, &s)
 		m.text[f.name] = s
 	case formID:
+		// An id, such as that of a GitHub App, may be written as a number.
 		if n.Kind == jsonread.Number && strings.Trim(n.Text, "0123456789") == "" {
 			m.text[f.name] = n.Text
 			return

@@ -66,6 +66,7 @@ func (v *validator) google(path string, m *rawMint) Mint {
 			if g.TokenURL == "" {
 				g.TokenURL = "https://oauth2.googleapis.com/token"
 			}
+			// The file chooses the address to which the assertion is sent.
 			v.https(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
 			g.PrivateKey = v.rsaKey(path+".key", file.Key)
 		}

@@ -79,6 +79,7 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 	for _, mark := range marks.FindAllString(h.Message, -1) {
 		v.mark(path+".message", mark, SignatureParts)
 	}
+	// A constant message has a constant signature.
 	if m.has["message"] && !marks.MatchString(h.Message) {
 		v.Bad(path+".message", "a text without placeholders, whose signature would be a password",
 			`one like "{timestamp}{method}{path}{body}"`)
@@ -94,6 +95,7 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
 			v.Bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
+		// Servers would log or publish the signature.
 		case SinkHeader(name):
 			v.Bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
 		default:

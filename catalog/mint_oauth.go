@@ -118,6 +118,7 @@ func (v *validator) oauth2(path string, m *rawMint) Mint {
 		RedirectPort: m.number["redirect_port"],
 	}
 	o.Provider = v.option(path, "provider", m, providerNames())
+	// Before the checks: they judge the addresses of the preset, too.
 	v.preset(path, m, o)
 	for _, f := range []struct{ name, text string }{
 		{"token_url", o.TokenURL}, {"auth_url", o.AuthURL}, {"device_url", o.DeviceURL}, {"resource", o.Resource},
@@ -133,6 +134,7 @@ func (v *validator) oauth2(path string, m *rawMint) Mint {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Params)) {
+		// Another state or challenge would disable the protection of the login.
 		if slices.Contains(ownParams, name) {
 			v.Bad(path+".params."+name, "a parameter that CodeForge sets", "it left out")
 		}
@@ -222,10 +224,12 @@ func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
 		if params == nil {
 			params = map[string]string{}
 		}
+		// The configuration's parameters win over the preset's.
 		maps.Copy(params, o.Params)
 		o.Params = params
 		for _, s := range p.scopes {
 			if !slices.Contains(o.Scopes, s) {
+				// Clip: the list of the configuration must not be overwritten.
 				o.Scopes = append(slices.Clip(o.Scopes), s)
 			}
 		}

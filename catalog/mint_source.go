@@ -204,6 +204,7 @@ func (f *File) Read(dir string) (secret.Value, error) {
 		return secret.Value{}, errors.New(reason(err))
 	}
 	defer root.Close()
+	// The same code as for a load, with a budget for one file.
 	v := validator{root: root, budget: &budget{all: maxSecretFile, api: maxSecretFile}}
 	v.API = f.API
 	text, ok := v.resolve("", source{file: &f.Path, json: &f.Pointer})

@@ -30,6 +30,7 @@ const (
 func (v *validator) mint(raw rawCredential) Mint {
 	path := raw.path()
 	if raw.mint == nil {
+		// Without ttl a file is read once, at the load.
 		if raw.ttl == nil {
 			return nil
 		}
@@ -166,6 +167,7 @@ func (v *validator) rsaKey(field, text string) secret.Value {
 		v.Bad(field, "no PEM block", want)
 		return secret.Value{}
 	}
+	// The proxy cannot ask for a passphrase.
 	if strings.Contains(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != "" {
 		v.Bad(field, "a key that is encrypted", "one without a passphrase, in a file that only CodeForge can read")
 		return secret.Value{}

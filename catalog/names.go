@@ -22,6 +22,7 @@ func (l *loader) names() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Examples and hidden files, such as those of editors, are not APIs.
 	all = slices.DeleteFunc(all, func(name string) bool {
 		return strings.HasPrefix(name, ".") || name == "example" || strings.HasSuffix(name, ".example")
 	})

@@ -65,6 +65,7 @@ func parseRange(text string) (p netip.Prefix, want string) {
 		}
 	}
 	for _, r := range listable() {
+		// The whole range must be inside, not only its first address.
 		if r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
 			return p, ""
 		}

@@ -150,6 +150,7 @@ func Decimal(s string) (*big.Rat, bool) {
 	digits := strings.TrimPrefix(s, "-")
 	whole, fraction, dotted := strings.Cut(digits, ".")
 	number := func(part string) bool { return part != "" && strings.Trim(part, "0123456789") == "" }
+	// The bounds keep exact arithmetic cheap.
 	if len(s) > maxNumber || len(fraction) > maxDecimals || !number(whole) || dotted && !number(fraction) ||
 		len(whole) > 1 && whole[0] == '0' {
 		return nil, false
@@ -347,11 +348,13 @@ func (r *Rule) compile() {
 	for i, s := range r.segments {
 		r.folds[i] = folded(s)
 	}
+	// Many servers ignore a slash at the end.
 	r.folds = untrailed(r.folds)
 }
 
 // rules checks "rules", and separates rules about requests from rules about calls of tools.
 func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
+	// A request that matches no rule is refused.
 	if rules != nil && len(rules) == 0 {
 		v.Bad("rules", "an empty list, which would refuse everything", `a rule that allows something, or "active": false`)
 	}
@@ -424,6 +427,7 @@ func pathProblem(path string) string {
 			return "* as a part of a segment"
 		case s == "" && !last, s == "." || s == "..":
 			return "an empty segment, or one of dots"
+		// Servers split or decode a path at these characters.
 		case strings.ContainsAny(s, "?#%\\;"):
 			return "one of ? # % \\ ;"
 		}

@@ -57,6 +57,7 @@ func Schema() ([]byte, error) {
 	root.Not = &schema{Required: []string{"restricted_methods", "allowed_methods"}}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
+	// Patterns stay readable.
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(root)

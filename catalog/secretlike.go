@@ -37,6 +37,7 @@ func secretLike(s string) bool {
 	for _, word := range strings.FieldsFunc(s, separator) {
 		const rest = 8
 		for _, p := range keyPrefixes {
+			// A prefix alone, or before ordinary words, is not a credential.
 			if tail, ok := strings.CutPrefix(word, p); ok && len(tail) >= rest && !plainWord(tail) {
 				return true
 			}

@@ -28,6 +28,7 @@ func (d *decoder) server(n *node) *Server {
 		{"headers", "url", "env"}, {"transport", "url", ""}, {"args", "package", "command"}, {"permissions", "package", ""},
 		{"registry", "package", ""},
 	} {
+		// With two kinds of server, the first mistake is enough.
 		if has[only.field] && ways == 1 && !has[only.with] {
 			d.misplaced(only.field, only.with, only.instead)
 		}

@@ -107,12 +107,14 @@ func (v *validator) serverURL(a *API, s *Server) {
 		v.Bad("mcp.url", "a URL whose host is "+err.Error(), want)
 		return
 	}
+	// A credential in the path or the query would be visible to the model.
 	v.constant(a, "mcp.url", "", u.Path)
 	for name, values := range u.Query() {
 		for _, value := range values {
 			v.constant(a, "mcp.url", name, value)
 		}
 	}
+	// A wildcard in domains does not open the server's host to code.
 	if !slices.Contains(a.Hosts, host) {
 		s.Closed = host.String()
 	}
@@ -165,6 +167,7 @@ func (v *validator) serverCommand(command []string) {
 		v.Bad("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
 	}
 	for i, word := range v.AtMost("mcp.command", command, maxServerList) {
+		// An empty API: token names are not swapped in a command line.
 		v.constant(&API{}, fmt.Sprintf("mcp.command[%d]", i), "", word)
 		if i > 0 {
 			continue

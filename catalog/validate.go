@@ -47,6 +47,7 @@ func (v *validator) validate(c config) *API {
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
 	a.Internal = c.internal
 	a.ClientCert = v.clientCert(c.clientCert)
+	// After hosts and credentials: the check compares both.
 	v.signers(a)
 	v.server(a, c.server)
 	v.resources(a)
@@ -213,6 +214,7 @@ func (v *validator) methodList(field string, list []string) []string {
 			v.Warn(path, strconv.Quote(m)+" listed twice", "each method once")
 			continue
 		case !slices.Contains(knownMethods(), m):
+			// A misspelt method in restricted_methods would stay open.
 			if near := nearMethod(m); near != "" {
 				v.Bad(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
 				continue
@@ -296,6 +298,7 @@ func (v *validator) credential(raw rawCredential) Credential {
 	if !ok {
 		return c
 	}
+	// The name would be swapped by itself.
 	if text == raw.name {
 		v.Bad(raw.path(), "the token name itself", "the credential")
 		return c
@@ -348,6 +351,7 @@ func (v *validator) placeholder(raw rawCredential) string {
 	switch {
 	case text == raw.name:
 		v.Bad(field, "the token name itself", "it left out")
+	// Other characters would need escapes in a header or a URL.
 	case !isPlain:
 		v.Bad(field, "a text with other characters than letters, digits, -, _ and .", want)
 	case strings.Count(text, raw.name) != 1:
@@ -389,6 +393,7 @@ func (v *validator) stored(path string, from source) (string, bool) {
 			return "", false
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
+	// In Docker every user of docker inspect can read the environment.
 	case v.getenv == nil:
 		v.Bad(path+".env",
 			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
@@ -420,6 +425,7 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 		case slices.Contains(out, s):
 			v.Warn(field, strconv.Quote(s.String())+" listed twice", "each surface once")
 			continue
+		// Code chooses the field, which may be one that the API publishes.
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
 			v.Warn(field,
 				strconv.Quote(s.String())+", where code could also publish the credential (in a message, in a comment)",

@@ -62,6 +62,7 @@ func placeholder(s string) string {
 	case strings.HasSuffix(s, "..."), strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">"),
 		slices.ContainsFunc(examples, func(e string) bool { return strings.Contains(lower, e) }):
 		return "a placeholder, not a credential"
+	// Such a text would be scrubbed from many responses.
 	case strings.Trim(s, s[:1]) == "":
 		return "one character repeated"
 	case len(s) < 16 && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz") == "",

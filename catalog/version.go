@@ -33,6 +33,7 @@ func field(h hash.Hash, s string) {
 
 // sum returns the digest of everything in the API except LoadedAt.
 func (a *API) sum() digest {
+	// Without a key, the version would confirm a guess at a credential.
 	h := hmac.New(sha256.New, digestKey())
 	for _, s := range []string{
 		a.Name, a.Description, a.Reference, string(a.CAs), a.Types.Digest(), a.OperationsFile.Digest(), a.Stale,
@@ -92,6 +93,7 @@ func versionOf(apis []*API, closed []string) string {
 	for _, a := range apis {
 		_, _ = h.Write(a.digest[:])
 	}
+	// A change of the closed hosts is a change of the catalog, too.
 	for _, p := range closed {
 		field(h, p)
 	}

@@ -40,6 +40,7 @@ func Methods() []string {
 }
 
 func (h Head) check() error {
+	// Another version may give the same fields another meaning.
 	if h.Format != Format {
 		return fmt.Errorf("format %d; want %d: codeforge api update writes it anew", h.Format, Format)
 	}

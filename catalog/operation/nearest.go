@@ -62,6 +62,7 @@ func distance(asked []string, template string, limit float64, work *int) float64
 		case strings.Contains(segment, "{"):
 			d++
 		default:
+			// Above the limit the exact distance does not matter.
 			d += unlike(segment, asked[i], limit-d, work)
 		}
 		if d >= limit {

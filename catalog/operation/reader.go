@@ -93,10 +93,12 @@ func (r *Reader) text() ([]byte, error) {
 		return nil, io.EOF
 	}
 	r.line++
+	// The size of a stream is unknown in advance.
 	r.left -= int64(len(text))
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return nil, fmt.Errorf("longer than %d bytes", MaxLine)
+	// A file without a last line feed was cut off while it was written.
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("no line feed at its end: the file is cut off")
 	case err != nil:

@@ -67,6 +67,7 @@ func (r *Routes) Add(h Head, l Line) error {
 	if count > maxSegments {
 		return nil
 	}
+	// Checked before the routes are made: a refused document needs no memory.
 	if r.size+count+1 > maxRoutes {
 		return fmt.Errorf("operations of more than %d different segments in their paths", maxRoutes)
 	}
@@ -110,6 +111,7 @@ func with(methods []string, m string) []string {
 
 // add returns the route after a segment. It makes the route if necessary.
 func (r *route) add(segment string, made func() *route) *route {
+	// A map lookup instead of a comparison with every pattern.
 	if !strings.Contains(segment, "{") {
 		if r.literal == nil {
 			r.literal = map[string]*route{}
@@ -205,6 +207,7 @@ func plain(s string) bool {
 	if simple(s) {
 		return true
 	}
+	// A server behind another one may decode the segment again.
 	for range 3 {
 		name, _, _ := strings.Cut(s, ";") // some servers drop the text from a semicolon on
 		if trimmed := strings.Trim(name, ". "); name != "" && trimmed == "" || name == "" && s != "" {
@@ -240,6 +243,7 @@ func (r *route) allow(segments []string, method string) bool {
 			return true
 		}
 	}
+	// {name+} stands for at least one character.
 	return slices.Contains(r.rest, method) && segments[len(segments)-1] != ""
 }
 

@@ -58,6 +58,7 @@ func checkTypeText(ts string) error {
 				return errNotType
 			}
 			open = open[:last]
+		// Outside brackets these characters would end the declaration or begin another one.
 		case strings.IndexByte(":;,?", c) >= 0 && slices.ContainsFunc(open, func(b byte) bool { return b != '>' }),
 			c == ',' && len(open) > 0:
 		default:

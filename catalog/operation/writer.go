@@ -71,6 +71,7 @@ func (w *Writer) put(v any) error {
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
+	// The file is not HTML, and the escapes would need more room.
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("writing a line: %w", err)

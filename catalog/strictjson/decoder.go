@@ -49,6 +49,7 @@ func (d *Decoder) Warn(field, found, want string) {
 // Add records a mistake. The first error is always reported.
 func (d *Decoder) Add(p Problem) {
 	d.Count++
+	// The first error is always listed, because it decides whether the file is loaded.
 	if len(d.Problems) < maxProblems || p.Severity == Error && !d.Failed {
 		d.Problems = append(d.Problems, p)
 	}
@@ -64,6 +65,7 @@ func (d *Decoder) Root(data []byte, example string) *jsonread.Node {
 		d.Bad("line 1, column 1", "an empty file", "an object, e.g. "+example)
 		return nil
 	}
+	// RFC 8259, section 8.1, forbids a byte order mark.
 	if bytes.HasPrefix(data, []byte("\ufeff")) {
 		d.Bad("line 1, column 1", "a byte order mark", "UTF-8 without one")
 		return nil
@@ -160,6 +162,7 @@ func (d *Decoder) Str(field string, n *jsonread.Node, to *string) {
 	switch {
 	case n.Kind != jsonread.String:
 		d.Bad(field, n.Kind.String(), "a string")
+	// The parser writes U+FFFD for half of a surrogate pair.
 	case strings.ContainsRune(n.Text, '\uFFFD'):
 		d.Bad(field, "a string with U+FFFD or half of a surrogate pair", "text saved as UTF-8")
 	default:

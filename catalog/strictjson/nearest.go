@@ -10,6 +10,7 @@ import (
 // Nearest returns the known name that a misspelt name most likely means, or "".
 func Nearest(name string, known []string) string {
 	folded := fold(name)
+	// Before the distance: an alias may be far from its field.
 	for from, to := range aliases() {
 		if folded == from && slices.Contains(known, to) {
 			return to
