@@ -93,6 +93,7 @@ func (l *loader) keepAll(err error) (*Catalog, Problems) {
 	for _, a := range l.o.Previous.APIs() {
 		l.keep(a.Name, "apis: "+reason(err))
 	}
+	// Hosts that were closed stay closed.
 	if l.o.Previous != nil {
 		maps.Copy(l.closed, l.o.Previous.closed)
 	}

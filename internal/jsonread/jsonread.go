@@ -133,6 +133,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 				m.Key = unquote(text[key : at+1])
 			case depth == 1 && (shuts || e&(EndString|EndWord) != 0):
 				return end(at + 1)
+			// A text that is only a scalar has no members.
 			case depth == 0 && e&(BeginString|BeginNumber|BeginWord) != 0:
 				return &Error{Offset: at, Found: "a value alone", Want: "an object or a list"}
 			}
@@ -152,6 +153,7 @@ func Decode(r io.Reader, to any) error {
 	if err := d.Decode(to); err != nil {
 		return err
 	}
+	// json.Decoder stops after the first value.
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("text after the object")
 	}

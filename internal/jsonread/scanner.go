@@ -95,6 +95,7 @@ func (s *Scanner) SkipPlain(p string) int {
 
 // Step takes the next byte. After an error it returns only that error.
 func (s *Scanner) Step(c byte) (Event, error) {
+	// The state after an error is undefined.
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -119,6 +120,7 @@ func (s *Scanner) End() (Event, error) {
 		e = EndNumber
 		s.state = s.after()
 	}
+	// A string, a literal, an object or a list is not complete.
 	if s.state != wantEnd {
 		s.fail("the end of the file", "the quotes, brackets and braces closed")
 		return 0, s.err

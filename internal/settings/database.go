@@ -17,6 +17,7 @@ var removed = []string{"SKILLS_BUCKET", "HISTORY_BUCKET"}
 // checkRemoved reports settings that CodeForge no longer has.
 func checkRemoved(getenv func(string) string) (found []Mistake) {
 	for _, name := range removed {
+		// Ignoring the setting would silently start with empty data.
 		if getenv(name) != "" {
 			found = append(found, Mistake{name, "set", "DATABASE_URL: Postgres replaces buckets. Start the CodeForge " +
 				"of commit 1076a279 once more with this setting: it copies the bucket into SQLite. Then remove the setting, set " +

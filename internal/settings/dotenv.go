@@ -29,6 +29,7 @@ func ReadFile(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
+	// A wrong path may name a huge file.
 	if len(data) > maxDotenv {
 		return nil, fmt.Errorf("reading %s: larger than %d bytes", path, maxDotenv)
 	}
@@ -139,6 +140,7 @@ func (p *dotenv) quoted(quote byte) (string, error) {
 	}
 	raw, rest := p.rest[1:end], p.rest[end+1:]
 	tail, _, _ := strings.Cut(rest, "\n")
+	// A comment may follow a quoted value.
 	if tail = strings.TrimSpace(tail); tail != "" && tail[0] != '#' {
 		return "", errors.New("text after the closing quote")
 	}

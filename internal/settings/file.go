@@ -43,6 +43,7 @@ func readValue(path string) (string, error) {
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("larger than %d bytes", maxFile)
 	}
+	// Editors end a file with a line break.
 	return strings.TrimSpace(string(data)), err
 }
 

@@ -35,6 +35,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 	var s Settings
 	var mistakes Error
 	for _, v := range variables() {
+		// White space around a value is not part of the value.
 		text := strings.TrimSpace(getenv(v.name))
 		if text == "" {
 			text = v.def
@@ -137,6 +138,7 @@ func size(t string, least int64, to *int64) string {
 		}
 	}
 	n, err := strconv.ParseInt(t, 10, 64)
+	// The comparison with the shifted maximum cannot overflow.
 	if err != nil || n < 0 || n > maxMemory>>shift || n<<shift < least {
 		return want
 	}

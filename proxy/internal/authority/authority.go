@@ -116,6 +116,7 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 		return nil, nil, fmt.Errorf("%s does not belong to %s: remove both to create a new authority", keyFile, certFile)
 	}
 	if now.Add(caRenewal).After(cert.NotAfter) {
+		// New then creates another authority.
 		return nil, nil, fs.ErrNotExist
 	}
 	return cert, key, nil

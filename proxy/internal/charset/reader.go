@@ -77,6 +77,7 @@ func (r *Reader) Stop() {
 // decide chooses the set by the first bytes.
 func (r *Reader) decide() error {
 	var first [8]byte
+	// A slow stream must not wait for more bytes than the decision needs.
 	n, err := io.ReadAtLeast(r.src, first[:], 2)
 	if err == nil && n < 4 && mayMark(first[:n]) {
 		n, err = r.more(first[:4], n)
@@ -201,6 +202,7 @@ func beginsText(head []byte, enc encoding.Encoding) bool {
 // sets with shift sequences matter, because they are ASCII up to the first shift. Text that declares UTF-16 in ASCII is
 // not UTF-16.
 func (r *Reader) declaration(p []byte) (switched bool, err error) {
+	// Browsers look for a declaration only in the first bytes.
 	r.seen = append(r.seen, p[:min(len(p), window-len(r.seen))]...)
 	text := strings.TrimPrefix(strings.ToLower(string(r.seen)), "\xef\xbb\xbf")
 	var found []string

@@ -96,6 +96,7 @@ func (g Guard) Check(a netip.Addr) error {
 		return err
 	}
 	switch {
+	// Before the private ranges: no entry in allow_private may open these.
 	//defence:dialguard
 	case in(never, inner) || g.Sandbox.Contains(inner):
 		return &RefusedError{Addr: a, Why: "is a special address"}

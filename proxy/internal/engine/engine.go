@@ -104,6 +104,7 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 			wide = append(wide, i)
 		case p.thin && len(p.Text) >= thinBlock:
 			thin = append(thin, i)
+		// Too short for a table of blocks with NULs.
 		case p.step > 1 && len(p.Text) > int(p.step):
 			sparse[int(p.step)] = append(sparse[int(p.step)], i)
 		case len(p.Text) < longPattern:
@@ -271,6 +272,7 @@ func (s *Set) Find(text string) (id int, ok bool) {
 	if s.tooShort(s.newest(), len(text)) {
 		return 0, false
 	}
+	// A short text is copied to the stack, without an allocation.
 	var space [shortText]byte
 	return s.first(append(space[:0], text...))
 }

@@ -102,6 +102,7 @@ func (r *Reader) drain(p []byte) int {
 			break
 		}
 		r.name, r.found = r.of.written(r.m, name), false
+		// The matched bytes never leave.
 		r.emit, r.scan = r.m.end, r.m.end
 	}
 	return n
@@ -171,6 +172,7 @@ func (r *Reader) fill() int {
 	case io.EOF:
 		// No later byte can complete a match.
 		r.err, r.final, r.cut = err, true, r.end
+	// The source has failed: no byte that is still held may leave.
 	default:
 		r.err = err
 		r.cut = max(r.scan, r.line, r.end-r.set.held())

@@ -56,6 +56,7 @@ func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 		t.stride = (t.stride + 1) / 2
 	}
 	t.stride = min(t.stride, maxStride)
+	// About one bit in 32 is set, and the filter stays in the processor's cache.
 	width := min(max(15, bits.Len(uint(len(list)*t.stride*32))), 23)
 	t.shift = uint(64 - width)
 	t.filter, t.second = make([]uint64, 1<<width/64), make([]uint64, 1<<width/64)

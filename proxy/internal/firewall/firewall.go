@@ -143,6 +143,7 @@ func apply(proto iptables.Protocol, p Plan) error {
 	cleared := map[chain]bool{}
 	for _, r := range p.Rules {
 		if c := (chain{r.Table, r.Chain}); !cleared[c] {
+			// Rules of an earlier start may still be there. ClearChain also creates the chain.
 			if err := t.ClearChain(r.Table, r.Chain); err != nil {
 				return err
 			}

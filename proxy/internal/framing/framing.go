@@ -97,6 +97,7 @@ func (s *Scanner) nextLength(p []byte) (n int, ended bool) {
 		return len(p), false // other flags mean another framing, so the rest leaves as one message
 	}
 	part := min(s.left, int64(len(p)-n))
+	// The next byte begins another message.
 	if s.left -= part; s.left == 0 {
 		s.have = 0
 	}
@@ -140,6 +141,7 @@ func (s *Scanner) endsJSON(c byte) bool {
 	case ']', '}':
 		s.depth = max(s.depth-1, 0)
 		return isElement()
+	// A comma ends a scalar; a bracket or a quote has already ended other elements.
 	case ',':
 		return s.scalar && isElement()
 	case ' ', '\t', '\r', '\n':

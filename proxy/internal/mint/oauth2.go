@@ -161,6 +161,7 @@ func parseToken(a *Answer) (grant, error) {
 	if len(t.Life) > 0 && string(t.Life) != "null" {
 		seconds, ok := seconds(t.Life)
 		if !ok || seconds <= 0 {
+			// The grant keeps its refresh token: the old one is used up.
 			return g, unavailable(detailLifetime)
 		}
 		g.Life = time.Duration(min(seconds, maxLife.Seconds()) * float64(time.Second))

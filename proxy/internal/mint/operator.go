@@ -79,6 +79,7 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	now := m.now()
 	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
 	if v.ExpiresAt != nil {
+		// The program knows the exact end, so the value is not used beyond it.
 		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
 	}
 	next, err := m.judge(name, g, kept{}, digest, now)

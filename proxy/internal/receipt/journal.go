@@ -212,6 +212,7 @@ func (j *Journal) Publish(e controlapi.Event) {
 		if !s.of.Has(e) {
 			continue
 		}
+		// The event is a copy for each subscriber.
 		e.Lost = s.lost
 		// A slow subscriber must not block exchanges.
 		select {

@@ -22,6 +22,7 @@ type Metrics struct {
 
 func newMetrics() *Metrics {
 	m := &Metrics{
+		// The default registry would also have the metrics of libraries.
 		registry: prometheus.NewRegistry(),
 		exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "codeforge_proxy_exchanges_total", Help: "Exchanges by outcome and code.",

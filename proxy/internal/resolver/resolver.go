@@ -167,6 +167,7 @@ func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
 		a.Rcode = dns.RcodeNameError
 		return a
 	}
+	// Other types get an empty answer: the sandbox has no IPv6, and the name exists.
 	if question.Qtype == dns.TypeA {
 		b := r.conf.Address.As4()
 		a.Answer = []dns.RR{&dns.A{

@@ -159,6 +159,7 @@ func (w *formWriter) run(dst []byte, whole bool) []byte {
 	}
 	at := spot{w.kind, "", whole}
 	if w.named() {
+		// A key that is longer than any declared key, or that cannot be decoded, matches no field.
 		if key, err := url.QueryUnescape(string(w.key)); err == nil && len(w.key) <= maxKey {
 			at.field = key
 		}
@@ -177,6 +178,7 @@ func (w *formWriter) pair(dst []byte) []byte {
 	if !w.value && w.bad == nil {
 		dst = w.endOfKey(dst)
 	}
+	// The next pair begins with a key.
 	w.value, w.key = false, w.key[:0]
 	return dst
 }

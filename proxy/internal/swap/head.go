@@ -56,6 +56,7 @@ func (x *rewrite) twice(name string) bool {
 
 // header returns one header value after swapping.
 func (x *rewrite) header(name, value string) (string, error) {
+	// Servers ignore white space around a header's value (RFC 9110, section 5.5).
 	trimmed := strings.TrimSpace(value)
 	scheme, rest, _ := strings.Cut(trimmed, " ")
 	rest = strings.TrimSpace(rest)

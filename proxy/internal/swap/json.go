@@ -84,6 +84,7 @@ func (x *rewrite) fields() [][]string {
 			out = append(out, strings.Split(name, "."))
 		}
 	}
+	// level.seen has only maxFields bits.
 	return out[:min(len(out), maxFields)]
 }
 
@@ -263,6 +264,7 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 				return dst
 			}
 		}
+		// The key counts as seen in any spelling, but only the exact spelling leads to the field.
 		l.seen |= 1 << m.field
 		if string(w.text) == path[m.keys] {
 			l.value = append(l.value, match{m.field, m.keys + 1})

@@ -154,6 +154,7 @@ func (s *sniffer) push(dst, src []byte) []byte {
 }
 
 func (s *sniffer) choose(first byte) writer {
+	// Other JSON values have no fields, so they may be treated as text.
 	if first != '{' && first != '[' {
 		return s.x.writer(kindRaw)
 	}
@@ -209,6 +210,7 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 			return 0, r.err
 		}
 		if r.pos == len(r.out) {
+			// Everything was read, so the buffer can be used again.
 			r.out, r.pos = r.out[:0], 0
 		}
 		n, err := r.src.Read(r.in[:])

@@ -255,6 +255,7 @@ func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, e
 	if c, ok := s.Carries(data, "message"); ok {
 		return "", x.report, x.refused(c)
 	}
+	// Most messages have no name and need no writer.
 	if !text || !s.parts.Contains(data) {
 		return data, x.report, nil
 	}
@@ -309,6 +310,7 @@ func (x *rewrite) use(name string, at spot) (string, bool) {
 			code = CodeUndeclared
 		//defence:surface
 		case !ok:
+			// The surface is right, but the name is only a part of the value.
 			if code = CodeUndeclared; names(c, at) {
 				code = CodeInside
 			}
@@ -342,6 +344,7 @@ func (x *rewrite) value(c catalog.Credential) (string, bool) {
 	}
 	if err != nil {
 		x.failed = err
+		// The name counts as swapped only if there is a value.
 		x.report.unswap()
 		return "", false
 	}

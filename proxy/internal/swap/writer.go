@@ -217,6 +217,7 @@ func (w *xmlWriter) finish(dst []byte) []byte {
 // decide checks the declaration once it is complete.
 func (w *xmlWriter) decide() {
 	const begin = "<?xml"
+	// Lenient parsers accept a byte order mark and white space before the declaration.
 	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(w.head), "\ufeff"), " \t\r\n"))
 	declaration, _, ended := strings.Cut(text, "?>")
 	// A declaration that does not end within maxDeclaration is treated as ambiguous.

@@ -44,6 +44,7 @@ func (f Failure) Refusal() controlapi.Refusal {
 	r := controlapi.Refusal{Code: f.Code, Host: f.Host}
 	var hint string
 	r.Error, hint = f.texts()
+	// An unknown code counts as a broken response.
 	if r.Error == "" {
 		r.Code, r.Error, hint = CodeBroken, "The host's response broke off or is not HTTP.", f.broken()
 	}
