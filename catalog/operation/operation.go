@@ -24,7 +24,7 @@ type Head struct {
 	// Common is the TypeScript type of query parameters that nearly every operation takes, for example { pretty?: boolean
 	// }. The lines do not repeat them.
 	Common string `json:"common,omitempty"`
-	// GraphQL means that the operations are the root fields of a schema, and all of them use one path. ID is the kind and
+	// GraphQL means that the operations are the root fields of a schema, and all use one path. ID is the kind and
 	// the field ("query issue"), Query the arguments, and Answer the type. Types are definitions. All are in the GraphQL
 	// language, not in TypeScript.
 	GraphQL bool `json:"graphql,omitempty"`

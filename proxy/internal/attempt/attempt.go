@@ -1,9 +1,9 @@
 // Package attempt assigns idempotency keys to write requests.
 //
 // A server with idempotency keys carries out a request once per key, and answers a repetition with its earlier answer.
-// A request gets the key of an earlier request only if both are the same, the tenant is the same, and the earlier one
-// has no known outcome: its answer may be lost. After every answer, and beside a request that is still running, the
-// same request gets a new key. Two charges of the same amount can both be intended.
+// A request gets the key of an earlier, equal request of its tenant only if the earlier one has no known outcome: its
+// answer may be lost. After every answer, and beside a request that is still running, the same request gets a new key.
+// Two charges of the same amount can both be intended.
 package attempt
 
 import (

@@ -50,7 +50,7 @@ type Plans interface {
 	Decide(id string, a planapi.Answer) (planapi.Plan, error)
 }
 
-// Handler serves all of these APIs, and the ledger for reading.
+// Handler serves all these APIs, and the ledger for reading.
 func Handler(m Minter, room Room, plans Plans, records ledger.Dir) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ledger.Prefix, ledger.Handler(records))

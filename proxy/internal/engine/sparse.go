@@ -34,7 +34,7 @@ func newSparse(pats []Pattern, list []int32, step int, rest func()) sparse {
 // load returns the characters at buf[p:], and whether the bytes between them are NUL.
 func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	var key uint64
-	// A character of these encodings is one byte and then a NUL.
+	// Each character is one byte and then a NUL.
 	if buf[p] == 0 || buf[p+1] != 0 {
 		return 0, false
 	}

@@ -22,7 +22,7 @@ const (
 //
 // Threat: text that contains a known block takes longer to search, and code can measure that over megabytes. Contract:
 // the blocks are the last ones of a pattern, in its second half. The public part of most credentials is the beginning.
-// An attacker who knows none of these bytes must guess a whole block at once. Token names are not secret: they have
+// An attacker who does not know these bytes must guess a whole block at once. Token names are not secret: they have
 // more and shorter blocks.
 type table struct {
 	zeros  bool // each block has NULs

@@ -169,7 +169,7 @@ func refusesHTTP2(err error) bool {
 }
 
 // retriableBody stays open when a connection fails, so that it can be sent over another connection. Until the attempt
-// is settled, Close closes it only if some of it was read.
+// is settled, Close closes it only if a byte was read.
 type retriableBody struct {
 	io.ReadCloser // nil without a body
 

@@ -219,8 +219,8 @@ func (p *Pool) Retire() {
 	p.retire()
 }
 
-// wake retires every transport if the machine has slept. http.Transport would notice only after a while that the server
-// is gone, and would send other requests over a connection with a request in flight. The caller holds mu.
+// wake retires every transport if the machine has slept. http.Transport notices late that the server is gone. Until
+// then it would send other requests over a connection with a request in flight. The caller holds mu.
 func (p *Pool) wake() {
 	last, now := p.asked, p.now()
 	p.asked = now
