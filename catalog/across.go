@@ -9,12 +9,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
-// mistake is a mistake in an API's config.json.
+// mistake returns the Problem for a mistake in an API's config.json.
 func mistake(a *API, field, found, want string) Problem {
 	return Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: field, Found: found, Want: want}
 }
 
-// refuse rejects the new version of an API for a mistake in it.
+// refuse rejects the new version of an API because of a mistake.
 func (l *loader) refuse(a *API, field, found, want string) {
 	p := mistake(a, field, found, want)
 	l.problems = append(l.problems, p)
@@ -37,18 +37,19 @@ func (l *loader) sorted() []*API {
 	return apis
 }
 
-// across resolves conflicts between APIs. Each step replaces a new version by the old one, or removes an old one, so it
-// terminates; an old version may cause the next conflict.
+// across resolves conflicts between APIs. Each step replaces a new version by the old one or removes an old one, so the
+// loop terminates. An old version may cause the next conflict.
 func (l *loader) across() {
 	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() || l.sources() {
 	}
+	// The warnings come last: they must describe the final set of APIs.
 	l.duplicates()
 	l.servers()
 }
 
-// conflict resolves token names that two APIs declare: each belongs to the API that had it before this load, else to
-// the first by name. The other API's new version is rejected. An API that loses one name in a pass loses nothing else
-// in it. It reports whether there was a conflict.
+// conflict resolves token names that two APIs declare. The name belongs to the API that had it before this load, or
+// else to the first API by name. The new version of the other API is rejected. An API that loses one name in a pass
+// loses no other name in it. conflict reports whether there was a conflict.
 func (l *loader) conflict() (found bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.sorted() {
@@ -59,6 +60,7 @@ func (l *loader) conflict() (found bool) {
 				continue
 			}
 			keeps, loses := first, a
+			// Otherwise a new API could take a credential's name away from an API in use.
 			if l.had(a.Name, c.Name) {
 				keeps, loses = a, first
 			}
@@ -73,8 +75,8 @@ func (l *loader) conflict() (found bool) {
 	return found
 }
 
-// misleading rejects placeholders that contain the name of another credential, of whatever API: one text would stand
-// for two. It reports whether there was one.
+// misleading rejects a placeholder that contains the name of another credential of any API: one text would stand for
+// two credentials. It reports whether there was such a placeholder.
 func (l *loader) misleading() (found bool) {
 	all := l.credentials()
 	for _, c := range all {
@@ -87,7 +89,8 @@ func (l *loader) misleading() (found bool) {
 		if i < 0 {
 			continue
 		}
-		if l.unchanged(c.api) { // the placeholder was there before the name
+		// The placeholder was there before the name.
+		if l.unchanged(c.api) {
 			l.refuse(all[i].api, "credentials."+all[i].Name, "a token name in the placeholder of "+c.Name, "another token name")
 		} else {
 			l.refuse(c.api, "credentials."+c.Name+".placeholder", "the token name "+all[i].Name+" too",
@@ -98,8 +101,8 @@ func (l *loader) misleading() (found bool) {
 	return false
 }
 
-// foreign rejects servers whose settings contain the token name of another API. It would never be swapped there, so the
-// server would not get the credential that it was meant to have. It reports whether there was one.
+// foreign rejects a server whose settings contain the token name of another API. The name would never be swapped there,
+// so the server would not get the credential. foreign reports whether there was such a server.
 func (l *loader) foreign() (found bool) {
 	owner := map[string]*API{}
 	for _, c := range l.credentials() {
@@ -118,7 +121,7 @@ func (l *loader) foreign() (found bool) {
 	return found
 }
 
-// servers warns of names in exclusive_with that are not servers.
+// servers warns of names in exclusive_with that are not MCP servers.
 func (l *loader) servers() {
 	for _, a := range l.sorted() {
 		if a.Server == nil {
@@ -139,7 +142,7 @@ func (l *loader) had(api, token string) bool {
 	return old != nil && slices.ContainsFunc(old.Credentials, func(c Credential) bool { return c.Name == token })
 }
 
-// owned is a credential and the API it belongs to.
+// owned is a credential and its API.
 type owned struct {
 	Credential
 	api *API
@@ -155,7 +158,7 @@ func (l *loader) credentials() []owned {
 	return all
 }
 
-// secrets lists every secret of every credential, as the credential's value.
+// secrets lists every secret of every credential, as the value of the credential.
 func (l *loader) secrets() []owned {
 	var all []owned
 	for _, c := range l.credentials() {
@@ -168,8 +171,8 @@ func (l *loader) secrets() []owned {
 	return all
 }
 
-// sources rejects APIs whose fetches use token names that no API with the host of their address has, or that need
-// themselves. It reports whether there was one.
+// sources rejects an API whose fetch uses a token name that no API with the fetch's host has, or that needs itself. It
+// reports whether there was such an API.
 func (l *loader) sources() (found bool) {
 	byName := map[string]owned{}
 	for _, c := range l.credentials() {
@@ -177,6 +180,7 @@ func (l *loader) sources() (found bool) {
 	}
 	for _, c := range l.credentials() {
 		f, ok := c.Mint.(*Fetch)
+		// An earlier step of this pass may have replaced the API.
 		if !ok || l.fresh[c.api.Name] != c.api {
 			continue
 		}
@@ -190,7 +194,7 @@ func (l *loader) sources() (found bool) {
 	return found
 }
 
-// unfit says what is wrong with the token names that the fetch of a credential uses, or is empty.
+// unfit returns the mistake in the token names that the fetch of a credential uses, or "".
 func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
 	host, err := serverHost(f.URL)
 	if err != nil {
@@ -199,6 +203,7 @@ func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
 	for _, name := range f.Uses {
 		used, known := byName[name]
 		switch {
+		// With an underscore the word is most likely a misspelt token name.
 		case !known && strings.Contains(name, "_"):
 			return "the token name " + strictjson.Cut(name) + ", which no API has",
 				"the name of a credential of an API with the host"
@@ -214,7 +219,7 @@ func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
 	return "", ""
 }
 
-// needs reports whether obtaining one credential takes another.
+// needs reports whether obtaining one credential requires another. seen prevents endless recursion.
 func needs(name, other string, byName map[string]owned, seen []string) bool {
 	if name == other {
 		return true
@@ -227,9 +232,9 @@ func needs(name, other string, byName map[string]owned, seen []string) bool {
 	return slices.ContainsFunc(f.Uses, func(used string) bool { return needs(used, other, byName, seen) })
 }
 
-// disclosure rejects APIs whose public part contains a credential of any API, which code could then read, or whose
-// credential is the token name of another, which code could then send. An API rejected in a pass is skipped for the
-// rest of it. It reports whether there was one.
+// disclosure rejects an API whose public part contains a credential of any API, because code could then read the
+// credential. It also rejects an API whose credential is the token name of another, because code could then send it. An
+// API that is rejected in a pass is skipped for the rest of the pass. disclosure reports whether an API was rejected.
 func (l *loader) disclosure() (found bool) {
 	apis := l.sorted()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.unchanged(a) }) {
@@ -241,7 +246,7 @@ func (l *loader) disclosure() (found bool) {
 			fresh = append(fresh, c)
 		}
 	}
-	// Two APIs that are both unchanged were checked against each other in the previous load.
+	// The previous load has checked any two unchanged APIs against each other.
 	indexAll, indexFresh := newCredentialIndex(all), newCredentialIndex(fresh)
 	rejected := map[*API]bool{}
 	for _, a := range apis {
@@ -257,7 +262,8 @@ func (l *loader) disclosure() (found bool) {
 			case !l.unchanged(a):
 				l.reject(a.Name, a, f.problem.String())
 				rejected[a] = true
-			default: // the text was there before the credential
+			// The text was there before the credential.
+			default:
 				f.problem = mistake(c.api, "credentials."+c.Name, "a credential that apis/"+a.Name+" shows to the model",
 					"another credential")
 				l.reject(c.api.Name, c.api, f.problem.String())
@@ -270,16 +276,18 @@ func (l *loader) disclosure() (found bool) {
 	return found
 }
 
-// unchanged reports whether an API is as it was before this load: its folder did not change, or it is stale.
+// unchanged reports whether an API is as before this load: its folder did not change, or the API is stale.
 func (l *loader) unchanged(a *API) bool {
 	old := l.o.Previous.API(a.Name)
+	// The digest includes the credentials, so that a new value counts as a change.
 	return a.Stale != "" || old != nil && old.digest == a.digest
 }
 
-// duplicates warns of credentials that have the same value.
+// duplicates warns of credentials with the same value.
 func (l *loader) duplicates() {
 	first := map[string]string{}
 	for _, c := range l.credentials() {
+		// A minted credential has no fixed value to compare.
 		if c.Value.Empty() {
 			continue
 		}

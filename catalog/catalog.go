@@ -1,7 +1,7 @@
-// Package catalog loads and validates apis/<name>/config.json, and finds the APIs that a host belongs to.
+// Package catalog loads and validates apis/<name>/config.json, and finds the APIs that include a host.
 //
-// A Catalog is the immutable set of all valid APIs of one load. It holds credentials, so it stays in the proxy's
-// memory; other parts get only the public catalog of proxy/controlapi.
+// A Catalog is the immutable set of all valid APIs of one load. It contains credentials, so only the proxy has it in
+// memory. Other parts get only the public catalog of proxy/controlapi.
 package catalog
 
 import (
@@ -14,23 +14,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Catalog is the validated, immutable set of APIs. The nil Catalog holds none.
+// Catalog is the validated, immutable set of APIs. A nil *Catalog has no APIs.
 type Catalog struct {
 	version string
 	apis    []*API // sorted by name
 	byName  map[string]*API
-	// byPattern maps each host pattern, as config.json writes it, to its active APIs. A pattern that only inactive APIs
-	// have maps to an empty list.
+	// byPattern maps each host pattern, as in config.json, to its active APIs. A pattern of only inactive APIs maps to an
+	// empty list.
 	byPattern map[string][]*API
-	// patterns are those of active APIs, and names the names of their hosts, for Nearest.
+	// patterns are the host patterns of active APIs, and names their host names, for Nearest.
 	patterns []HostPattern
 	names    typo.Names
-	// closed maps the host patterns of APIs that cannot be loaded to the API's name. "*" is there while the hosts of such
-	// an API are unknown.
+	// closed maps the host patterns of an API that cannot be loaded to the name of the API. The pattern "*" means that the
+	// hosts of such an API are unknown.
 	closed map[string]string
-	// named has the patterns of byPattern and closed, without their ports.
+	// named contains the patterns of byPattern and closed, without their ports.
 	named map[string]bool
-	// ports are those of active APIs besides 443 and 80, sorted.
+	// ports are the ports of active APIs other than 443 and 80, sorted.
 	ports []uint16
 }
 
@@ -42,53 +42,57 @@ type API struct {
 	Hosts       []HostPattern
 	Credentials []Credential
 	Methods     Methods
-	// Rules decide on each request that the methods permit: the first that matches, and none refuses. Nil means none.
+	// Rules decide on each request that the methods permit. The first rule that matches wins; if no rule matches, the
+	// request is refused. Nil means no rules.
 	Rules []Rule
-	// ToolRules decide in the same way on calls of the tools of Server. Nil means none.
+	// ToolRules decide in the same way on calls of the tools of Server. Nil means no rules.
 	ToolRules []Rule
-	// Limits bound what all runs together may do with the API. Nil means that nothing does.
+	// Limits bound the requests of all runs together. Nil means no limits.
 	Limits *Limits
-	// Idempotency is the header by which the API knows a repeated request. Empty: none.
+	// Idempotency is the header by which the API recognises a repeated request, or "".
 	Idempotency string
-	// Active is false for an API that is configured but inactive: its hosts are closed, its credentials scrubbed.
+	// Active is false for an inactive API: its hosts are closed, and its credentials are still scrubbed.
 	Active bool
-	// AllowHTTP lets credentials go over plain HTTP to this API's hosts.
+	// AllowHTTP allows credentials over plain HTTP to this API's hosts.
 	AllowHTTP bool
-	// Compress lets this API's hosts compress their responses.
+	// Compress allows this API's hosts to compress their responses.
 	Compress bool
-	// KeepETag keeps the ETag of responses. An ETag can be the digest of a body that shows a credential.
+	// KeepETag keeps the ETag of responses. An ETag can be the digest of a body that contains a credential.
 	KeepETag bool
-	// MessageFraming lets each message of a stream leave the proxy when it is complete.
+	// MessageFraming lets each message of a stream leave the proxy once it is complete.
 	MessageFraming bool
-	// AllowPrivate lists the private ranges this API's hosts may resolve to. Empty: none.
+	// AllowPrivate lists the private ranges to which this API's hosts may resolve.
 	AllowPrivate []netip.Prefix
-	// CAs is PEM of additional certificate authorities for this API's hosts. Empty: the system's.
+	// CAs are additional certificate authorities for this API's hosts, in PEM. Empty means only those of the system.
 	CAs []byte
-	// Types is types.d.ts, and OperationsFile is operations.jsonl. Nil means none.
+	// Types is the file types.d.ts, and OperationsFile is operations.jsonl. Nil means that the file does not exist.
 	Types, OperationsFile *Document
-	// Server is set when the API is an MCP server.
+	// Server is set if the API is an MCP server.
 	Server *Server
-	// Internal closes the hosts to code: only what obtains credentials uses the API. No list for code or models has it.
+	// Internal closes the hosts to code: only the proxy uses the API, to obtain credentials. The API is in no list for
+	// code or models.
 	Internal bool
-	// ClientCert authenticates the proxy at the hosts. Nil means none.
+	// ClientCert authenticates the proxy at the hosts. Nil means no certificate.
 	ClientCert *ClientCert
-	// Operations is set when the API's folder has an operations.jsonl that codeforge api add wrote.
+	// Operations is set if the API's folder has an operations.jsonl that codeforge api add wrote.
 	Operations *Operations
-	// Only, when not nil, is all that requests to the hosts may be ("only" of operations).
+	// Only, if not nil, lists the only requests that are allowed to the hosts ("only" of operations).
 	Only *operation.Routes
-	// Queries has the rule that matches GraphQL queries at the endpoint of an imported schema. It neither allows nor
-	// refuses: it shows that a request only reads. Nil: the API's document is not a schema of GraphQL.
+	// Queries has the rule that matches GraphQL queries at the endpoint of an imported schema. The rule shows that a
+	// request only reads; it neither allows nor refuses a request. It is nil if the API's document is not a GraphQL
+	// schema.
 	Queries []Rule
-	// Stale says why the folder's current content could not be loaded, if this is an earlier version of it.
+	// Stale is the reason why the folder's current content could not be loaded, if this API is an earlier version of the
+	// folder.
 	Stale string
-	// LoadedAt is when this version was read.
+	// LoadedAt is the time at which this version was read.
 	LoadedAt time.Time
 
 	digest digest
 }
 
-// Scheme is how to reach one of the API's hosts if nothing else is known: "http" where the API allows it at a port of
-// its own, which is rarely that of TLS, and else "https".
+// Scheme returns the scheme for one of the API's hosts if the caller knows no other. It is "http" if the API allows it
+// and h has a port, because a special port rarely uses TLS. Otherwise it is "https".
 func (a *API) Scheme(h HostPattern) string {
 	if a.AllowHTTP && h.Port() != 0 {
 		return "http"
@@ -96,21 +100,21 @@ func (a *API) Scheme(h HostPattern) string {
 	return "https"
 }
 
-// Credential is one token name with its value and the surfaces on which it may be swapped.
+// Credential is one token name, with its value and the surfaces on which it may be swapped.
 type Credential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []Surface
-	// Placeholder is swapped like Name, and contains it. It is empty if there is none.
+	// Placeholder contains Name and is swapped like it. It may be empty.
 	Placeholder string
-	// Mint is how the proxy obtains the value. Nil means that Value is it; otherwise Value is empty.
+	// Mint describes how the proxy obtains the value; Value is then empty. Nil means that Value is the value.
 	Mint Mint
 }
 
-// SurfaceKind is where in a request a token name may be swapped.
+// SurfaceKind is the part of a request in which a token name may be swapped.
 type SurfaceKind uint8
 
-// The surfaces. The zero kind is none: nothing is swapped there.
+// The surfaces. On the zero kind a name is never swapped.
 const (
 	SurfaceNone   SurfaceKind = iota
 	SurfaceHeader             // "header" (default) or "header:Name"
@@ -119,23 +123,23 @@ const (
 	SurfaceBody               // "body:field", or "body" for anywhere in the body
 )
 
-// Surface is one entry of a credential's "in". Field is the header's, parameter's or body field's name; empty means
-// any.
+// Surface is one entry of a credential's "in". Field is the name of the header, parameter or body field. An empty Field
+// means any.
 type Surface struct {
 	Kind  SurfaceKind
 	Field string
 }
 
-// Methods holds restricted_methods or allowed_methods. The zero value restricts nothing.
+// Methods are restricted_methods or allowed_methods. The zero value allows every method.
 type Methods struct {
-	// Restricted methods are refused. Upper case, sorted.
+	// Restricted are the refused methods, in upper case and sorted.
 	Restricted []string
-	// Allowed, when not nil, is the only set of methods that passes. Upper case, sorted.
+	// Allowed, if not nil, are the only allowed methods, in upper case and sorted.
 	Allowed []string
 }
 
-// Of is a catalog to look APIs up in by name, for a process that was told of them and loaded nothing. The APIs are
-// sorted by name. It finds none by host.
+// Of returns a catalog that finds APIs only by name, for a process that has loaded no files. apis must be sorted by
+// name.
 func Of(apis []*API) *Catalog {
 	c := &Catalog{apis: apis, byName: map[string]*API{}}
 	for _, a := range apis {
@@ -152,12 +156,12 @@ func (c *Catalog) Version() string {
 	return c.version
 }
 
-// Unread reports whether a Load with Options.Soon left something for another one.
+// Unread reports whether a Load with Options.Soon has left a file for the next Load.
 func (c *Catalog) Unread() bool {
 	return slices.ContainsFunc(c.APIs(), func(a *API) bool { return a.OperationsFile.Unread() })
 }
 
-// APIs lists every valid API, sorted by name, inactive ones included.
+// APIs lists every valid API, also inactive ones, sorted by name.
 func (c *Catalog) APIs() []*API {
 	if c == nil {
 		return nil

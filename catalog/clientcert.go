@@ -13,17 +13,18 @@ type ClientCert struct {
 	Key  secret.Value // PEM
 }
 
-// Equal reports whether both are the same certificate and key, or none.
+// Equal reports whether both are the same certificate and key, or both are nil.
 func (c *ClientCert) Equal(o *ClientCert) bool {
 	return c == o || c != nil && o != nil && string(c.Cert) == string(o.Cert) && c.Key.Equal(o.Key)
 }
 
-// keyLines are the lines of a PEM text that hold key material.
+// keyLines returns the lines of a PEM text that contain key material.
 func keyLines(key secret.Value) []secret.Value {
 	const shortest = 16
 	var out []secret.Value
 	for line := range strings.Lines(key.Reveal()) {
 		line = strings.TrimSpace(line)
+		// Responses contain short texts by chance, and PEM headers are not secret.
 		if len(line) >= shortest && !strings.HasPrefix(line, "-----") && !strings.Contains(line, ":") {
 			out = append(out, secret.New(line))
 		}
@@ -43,7 +44,8 @@ func (v *validator) clientCert(raw *rawClientCert) *ClientCert {
 	if err != nil || !ok {
 		return nil
 	}
-	if _, err := tls.X509KeyPair(cert, []byte(key)); err != nil { // its text is not shown: it may quote
+	// The error is not shown, because it may quote the key.
+	if _, err := tls.X509KeyPair(cert, []byte(key)); err != nil {
 		v.Bad("client_cert", "no certificate and key in PEM that belong together",
 			"the certificate in cert, with intermediates behind it, and its private key without a passphrase in key")
 		return nil

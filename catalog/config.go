@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// config is config.json decoded, with defaults applied, not yet validated.
+// config is the decoded config.json with defaults, before validation.
 type config struct {
 	description, reference, caFile string
 	domains                        []string
@@ -29,24 +29,24 @@ type config struct {
 	idempotency                    string
 }
 
-// source is where a secret stands. Exactly one of value, file and env is set.
+// source is the place of a secret. Exactly one of value, file and env is set.
 type source struct {
 	value, file, env *string
 	json             *string // nil: absent
 }
 
-// rawCredential is one entry of "credentials". It has a source, or mint is set.
+// rawCredential is one entry of "credentials". It has either a source or mint.
 type rawCredential struct {
 	name string
 	source
 	mint        *rawMint
-	kinds       int            // how many kinds of mint were given
+	kinds       int            // the number of mint kinds in the entry
 	ttl         *time.Duration // nil: absent
 	in          []string       // nil: absent
 	placeholder *string        // nil: absent
 }
 
-// minted notes a kind. The first one counts; a second is an error.
+// minted records a kind. The first kind counts; a second is an error.
 func (c *rawCredential) minted(m *rawMint) {
 	c.kinds++
 	if c.mint == nil {
@@ -54,17 +54,17 @@ func (c *rawCredential) minted(m *rawMint) {
 	}
 }
 
-// path is the credential's field in messages.
+// path returns the name of the credential's field for messages.
 func (c rawCredential) path() string { return "credentials." + c.name }
 
 // node is one value of a config.json.
 type node = jsonread.Node
 
-// decoder collects the mistakes of one.
+// decoder collects the mistakes of one config.json.
 type decoder struct{ strictjson.Decoder }
 
-// decode reads a whole config.json. It continues after a mistake, so that all are reported; it is false if the text
-// cannot be parsed at all.
+// decode reads a whole config.json. It continues after a mistake, so that all mistakes are reported. It returns false
+// if the text cannot be parsed at all.
 func (d *decoder) decode(data []byte) (config, bool) {
 	c := config{active: true}
 	root := d.Root(data, `{"domains": ["api.example.com"]}`)
@@ -72,6 +72,7 @@ func (d *decoder) decode(data []byte) (config, bool) {
 		return c, false
 	}
 	has, misspelt := topFields().decode(d, "", root, &c)
+	// A misspelt field is already reported; it should not be reported as missing, too.
 	if maps.Copy(has, misspelt); !has["domains"] && !has["mcp"] {
 		d.Bad("domains", "missing", `at least one host name, e.g. ["api.example.com"]`)
 	}
@@ -113,9 +114,10 @@ func (d *decoder) credentials(n *node) []rawCredential {
 	return out
 }
 
-// badName reports a bad token name without showing it: it may be a misplaced credential.
+// badName reports a bad token name without quoting it, because it may be a misplaced credential.
 func (d *decoder) badName(m jsonread.Member, problem string) {
 	field := fmt.Sprintf("credentials (line %d)", m.Node.Line)
+	// The name and the credential are swapped: a common mistake.
 	if m.Node.Kind == jsonread.String && nameProblem(m.Node.Text) == "" {
 		d.Bad(field, "a token name where the credential belongs", `the token name first: "EXAMPLE_TOKEN": "the credential"`)
 		return
@@ -138,7 +140,7 @@ const (
 	maxName = 64
 )
 
-// nameProblem says why s is not a token name, or is empty.
+// nameProblem returns why s is not a token name, or "".
 func nameProblem(s string) string {
 	switch {
 	case len(s) < minName:
@@ -177,13 +179,14 @@ func (d *decoder) credential(m jsonread.Member) (rawCredential, bool) {
 	switch {
 	case sources+c.kinds > 1:
 		d.Bad(c.path(), fmt.Sprintf("%d of %s", sources+c.kinds, kindList()), "exactly one of them")
+	// After another mistake in the entry, the source may be there in a bad form.
 	case sources+c.kinds == 0 && d.Count == before:
 		d.Bad(c.path(), "none of "+kindList(), "exactly one of them")
 	}
 	return c, d.Count == before
 }
 
-// kindList names what a credential may be, for messages.
+// kindList lists the kinds of a credential for messages.
 func kindList() string {
 	var quoted []string
 	for _, name := range append([]string{"value", "file", "env"}, append(mintKindNames(), kindCommand)...) {
@@ -202,7 +205,7 @@ func (s source) count() (n int) {
 	return n
 }
 
-// source reads "value", "file" or "env". It is never nil, so that one of the wrong type counts as present.
+// source reads "value", "file" or "env". The result is never nil, so that a value of the wrong type counts as present.
 func (d *decoder) source(field string, n *node) *string {
 	s := new(string)
 	d.Str(field, n, s)

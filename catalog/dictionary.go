@@ -1,23 +1,24 @@
 package catalog
 
-// dictionary is an Aho-Corasick automaton: it finds many words in a text in time linear in the text and the words, so
-// that neither an API's long text nor many credentials slow down the load.
+// dictionary is an Aho-Corasick automaton. It finds many words in a text in linear time, so that neither a long text of
+// an API nor many credentials slow down the load.
 type dictionary struct {
 	nodes []dictionaryNode
-	root  [256]int32 // the root's children by byte; 0: none
+	root  [256]int32 // the root's children by byte, or 0
 	words int
 }
 
-// dictionaryNode is a node of the trie. Node 0 is the root; as child, sibling and output, 0 means none.
+// dictionaryNode is a node of the trie. Node 0 is the root. As child, sibling and output, 0 means no node.
 type dictionaryNode struct {
 	b              byte
 	child, sibling int32
 	failure        int32 // the node of the longest proper suffix that is in the trie
-	word           int32 // the word that ends here, from 1; 0: none
-	output         int32 // the nearest node along failure links where a word ends
+	word           int32 // the word that ends here, from 1, or 0
+	output         int32 // the nearest node along failure links at which a word ends
 }
 
-// newDictionary makes the dictionary of words. Equal words have the number of the first; empty ones are in no text.
+// newDictionary makes the dictionary of words. Equal words have the number of the first one. Empty words are never
+// found.
 func newDictionary(words []string) *dictionary {
 	d := &dictionary{nodes: make([]dictionaryNode, 1), words: len(words)}
 	for i, w := range words {
@@ -70,11 +71,13 @@ func (d *dictionary) link() {
 			queue = append(queue, n)
 		}
 	}
+	// Breadth first: the failure node of a child is nearer to the root, so it is already linked.
 	for i := 0; i < len(queue); i++ {
 		at := queue[i]
 		for n := d.nodes[at].child; n != 0; n = d.nodes[n].sibling {
 			failure := d.follow(d.nodes[at].failure, d.nodes[n].b)
 			d.nodes[n].failure, d.nodes[n].output = failure, failure
+			// Skip nodes without a word, so that next visits only words.
 			if d.nodes[failure].word == 0 {
 				d.nodes[n].output = d.nodes[failure].output
 			}
@@ -83,7 +86,7 @@ func (d *dictionary) link() {
 	}
 }
 
-// follow returns the node after one more byte, along failure links if need be.
+// follow returns the node after one more byte. It follows failure links if necessary.
 func (d *dictionary) follow(at int32, b byte) int32 {
 	for {
 		if next := d.step(at, b); next != 0 || at == 0 {
@@ -104,7 +107,7 @@ func (d *dictionary) search() search { return search{d, make([]bool, d.words)} }
 // scan calls report for each word in the text that this search has not found before.
 func (s search) scan(text string, report func(word int)) { next(s, 0, text, report) }
 
-// next is scan for a text that comes in pieces: at is where the piece before it ended, at first 0.
+// next is scan for a text in pieces. at is the result of next for the previous piece, or 0 for the first piece.
 func next[T string | []byte](s search, at int32, text T, report func(word int)) int32 {
 	for i := range len(text) {
 		at = s.follow(at, text[i])
@@ -112,7 +115,7 @@ func next[T string | []byte](s search, at int32, text T, report func(word int)) 
 		if n != 0 && s.nodes[n].word == 0 {
 			n = s.nodes[n].output
 		}
-		// If a word was found before, so were the words that are suffixes of it.
+		// If a word was found before, its suffixes were found before, too.
 		for ; n != 0 && !s.found[s.nodes[n].word-1]; n = s.nodes[n].output {
 			s.found[s.nodes[n].word-1] = true
 			report(int(s.nodes[n].word) - 1)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// credentialIndex finds the credentials that the public part of an API contains.
+// credentialIndex finds the credentials in the public part of an API.
 type credentialIndex struct {
 	all              []owned
 	values, lower    *dictionary
@@ -31,18 +31,18 @@ func newCredentialIndex(all []owned) *credentialIndex {
 	return x
 }
 
-// finding is a credential that an API discloses, and where.
+// finding is a credential that an API discloses, and the place.
 type finding struct {
 	owned
 	problem Problem
 	at      int
 }
 
-// disclosedBy lists the credentials that an API discloses, each at the first place found, in the order of the
-// credentials.
+// disclosedBy lists the credentials that an API discloses, each with the first place, in the order of the credentials.
 func (x *credentialIndex) disclosedBy(a *API) []finding {
 	out := map[int]Problem{}
 	note := func(i int, file, field, found, want string) {
+		// One place is enough for a message.
 		if _, known := out[i]; known {
 			return
 		}
@@ -82,6 +82,7 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 		scan(mine.Name, "config.json", "credentials", found, want)
 		scan(mine.Placeholder, "config.json", "credentials", "a placeholder that contains a credential", "a text without it")
 	}
+	// Host names are case-insensitive, so they are compared in lower case.
 	hosts := x.lower.search()
 	for _, h := range a.Hosts {
 		hosts.scan(h.String(), func(word int) {
@@ -94,6 +95,7 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 	for i, p := range out {
 		list = append(list, finding{x.all[i], p, i})
 	}
+	// A map has no order, but messages need a stable one.
 	slices.SortFunc(list, func(p, q finding) int { return p.at - q.at })
 	return list
 }

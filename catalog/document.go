@@ -20,35 +20,36 @@ import (
 )
 
 const (
-	// maxDocument is the largest types.d.ts or operations.jsonl, in bytes; maxDocuments bounds those of all APIs together.
+	// maxDocument is the largest types.d.ts or operations.jsonl in bytes. maxDocuments bounds the files of all APIs
+	// together.
 	maxDocument  = operation.MaxFile
 	maxDocuments = 256 << 20
-	// soonDocuments is how much of them a Load with Options.Soon reads.
+	// soonDocuments is the number of bytes that a Load with Options.Soon reads.
 	soonDocuments = 64 << 10
-	// racy is how much older than its reading a file must be for its time to tell whether it was changed since.
+	// racy is the minimum age of a file at its reading. Only then does the file's time show a later change.
 	racy = 2 * time.Second
 )
 
-// errDocuments is for a file with which types.d.ts and operations.jsonl of all APIs would be too large.
+// errDocuments is the error for a file that would exceed maxDocuments.
 var errDocuments = fmt.Errorf("a file in apis/, whose types.d.ts and operations.jsonl together exceed %d MiB",
 	maxDocuments>>20)
 
-// Document is a file of an API that a model may read and that may be large: types.d.ts or operations.jsonl. It holds
-// what was checked, compressed: what changes on disk afterwards reaches nobody unchecked. The nil Document is none.
+// Document is a file of an API that a model may read: types.d.ts or operations.jsonl. It may be large. Document keeps
+// the checked text, compressed, so later changes on disk are never served unchecked. A nil *Document is empty.
 type Document struct {
 	size   int64
 	sum    [sha256.Size]byte
 	packed []byte
-	// info is the file's at the time of reading. Settled means that a change since would show in it.
+	// info is the file's metadata at the time of reading. settled means that a later change would show in the metadata.
 	info    fs.FileInfo
 	settled bool
 	unread  bool // see Options.Soon
 }
 
-// Unread reports whether nothing is known of the document but its size and the digest that it should have.
+// Unread reports whether only the size and the expected digest of the document are known.
 func (d *Document) Unread() bool { return d != nil && d.unread }
 
-// Size is the length of the text in bytes.
+// Size returns the length of the text in bytes.
 func (d *Document) Size() int64 {
 	if d == nil {
 		return 0
@@ -56,7 +57,7 @@ func (d *Document) Size() int64 {
 	return d.size
 }
 
-// Digest is the SHA-256 of the text in hexadecimal, or empty for no document.
+// Digest returns the SHA-256 of the text in hexadecimal, or "" without a document.
 func (d *Document) Digest() string {
 	if d == nil {
 		return ""
@@ -64,7 +65,7 @@ func (d *Document) Digest() string {
 	return hex.EncodeToString(d.sum[:])
 }
 
-// Open reads the text from its beginning. The nil Document is empty.
+// Open returns a reader of the text. A nil *Document is empty.
 func (d *Document) Open() io.ReadCloser {
 	if d == nil {
 		return io.NopCloser(strings.NewReader(""))
@@ -72,13 +73,13 @@ func (d *Document) Open() io.ReadCloser {
 	return flate.NewReader(bytes.NewReader(d.packed))
 }
 
-// unchanged reports whether the document is what a file holds, as far as its metadata says.
+// unchanged reports whether a file still has the document's text, judging by its metadata.
 func (d *Document) unchanged(now fs.FileInfo) bool {
 	return d != nil && d.settled && os.SameFile(d.info, now) &&
 		d.info.Size() == now.Size() && d.info.ModTime().Equal(now.ModTime())
 }
 
-// unread returns the document that an operations.jsonl should be, where it can wait.
+// unread returns a Document for an operations.jsonl whose reading can wait, or nil.
 func (v *validator) unread(o *Operations) *Document {
 	d := &Document{unread: true}
 	n, err := hex.Decode(d.sum[:], []byte(o.SHA256))
@@ -88,16 +89,18 @@ func (v *validator) unread(o *Operations) *Document {
 		return nil
 	case !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxDocument || info.Size() > v.budget.documents:
 		return nil
+	// The first small files are read at once.
 	case info.Size() <= v.budget.documents-(maxDocuments-soonDocuments):
 		return nil
 	}
+	// The size counts now, although the file is read by a later Load.
 	v.budget.documents -= info.Size()
 	d.size = info.Size()
 	return d
 }
 
-// document reads a file of the API's folder, which is optional. read checks its content and must read all of it. A file
-// that did not change since old was read is not read again.
+// document reads an optional file of the API's folder. read checks the content and must read all of it. A file that has
+// not changed since old is not read again.
 func (v *validator) document(name, want string, old *Document, read func(io.Reader) error) *Document {
 	d, err := v.readDocument(v.API+"/"+name, old, read)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +134,9 @@ func (v *validator) readDocument(path string, old *Document, read func(io.Reader
 	return newDocument(io.LimitReader(f, maxDocument+1), info, read)
 }
 
-// newDocument reads a text, checks that it is UTF-8 without NUL, and lets check read it.
+// newDocument reads a text, checks that it is UTF-8 without NUL, and passes it to check.
 func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*Document, error) {
+	// A write within the resolution of the file system's clock would keep the same time.
 	d := &Document{info: info, settled: time.Since(info.ModTime()) > racy}
 	var packed bytes.Buffer
 	pack, err := flate.NewWriter(&packed, flate.BestSpeed)
@@ -144,9 +148,11 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 	if err := check(text); err != nil {
 		return nil, err
 	}
+	// check may not read to the end, but the digest needs every byte.
 	if _, err := io.Copy(io.Discard, text); err != nil {
 		return nil, err
 	}
+	// The file may have grown since the Stat.
 	if count.n > maxDocument {
 		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, maxDocument)
 	}
@@ -168,13 +174,13 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// errNotText is for bytes that are not UTF-8, or NUL.
+// errNotText is the error for bytes that are not UTF-8, and for NUL.
 var errNotText = errors.New("bytes that are not text")
 
-// textReader passes text on, and fails at the first byte that is not.
+// textReader passes a text on, and fails at the first byte that is not text.
 type textReader struct {
 	r    io.Reader
-	held int // bytes at the end of what was read that may begin a character
+	held int // bytes at the end of the last read that may begin a character
 	tail [utf8.UTFMax]byte
 }
 
@@ -183,6 +189,7 @@ func (t *textReader) Read(p []byte) (int, error) {
 	chunk := append(t.tail[:t.held:t.held], p[:n]...)
 	t.held = 0
 	if err == nil {
+		// The last character may continue in the next read.
 		for i := len(chunk) - 1; i >= 0 && i >= len(chunk)-utf8.UTFMax; i-- {
 			if utf8.RuneStart(chunk[i]) {
 				if !utf8.FullRune(chunk[i:]) {
@@ -201,7 +208,7 @@ func (t *textReader) Read(p []byte) (int, error) {
 // whole is a check that accepts every text.
 func whole(io.Reader) error { return nil }
 
-// documents reads types.d.ts and operations.jsonl. old is the version of the API in force, or nil.
+// documents reads types.d.ts and operations.jsonl. old is the current version of the API, or nil.
 func (v *validator) documents(a, old *API) {
 	if old == nil {
 		old = &API{}
@@ -219,7 +226,7 @@ func (v *validator) documents(a, old *API) {
 	if o.Only {
 		a.Only = operation.NewRoutes()
 		if old.Only == nil {
-			before = nil // it must be read for its routes
+			before = nil // the file must be read for its routes
 		}
 	}
 	check := func(r io.Reader) error { return checkOperations(r, a.Only) }
@@ -232,6 +239,7 @@ func (v *validator) documents(a, old *API) {
 		bad("another digest than operations.sha256")
 	case a.OperationsFile == nil && o.Only && !v.Failed:
 		bad("no file, though operations.only is set")
+	// The unchanged file was not read again, so its routes come from the old version.
 	case a.OperationsFile != nil && o.Only && a.OperationsFile == before:
 		a.Only = old.Only
 	}
@@ -240,7 +248,7 @@ func (v *validator) documents(a, old *API) {
 	}
 }
 
-// readQueries makes API.Queries from a checked operations.jsonl.
+// readQueries returns API.Queries for a checked operations.jsonl.
 func readQueries(d *Document) []Rule {
 	if d.Size() == 0 {
 		return nil
@@ -251,7 +259,7 @@ func readQueries(d *Document) []Rule {
 	if err != nil || !lines.Head().GraphQL {
 		return nil
 	}
-	first, err := lines.Next() // all operations of a schema have one path
+	first, err := lines.Next() // all operations of a schema have the same path
 	if err != nil || pathProblem(first.Path) != "" || strings.Contains(first.Path, "*") {
 		return nil
 	}
@@ -260,7 +268,7 @@ func readQueries(d *Document) []Rule {
 	return []Rule{r}
 }
 
-// checkOperations reads operations.jsonl to its end. Only may be nil; else the operations are added to it.
+// checkOperations reads operations.jsonl to its end. If only is not nil, checkOperations adds the operations to only.
 func checkOperations(r io.Reader, only *operation.Routes) error {
 	lines, err := operation.NewReader(r)
 	if err != nil {
@@ -283,8 +291,8 @@ func checkOperations(r io.Reader, only *operation.Routes) error {
 	}
 }
 
-// disclosedIn notes the credentials that the API's documents contain: as they are on disk, and where JSON escapes
-// characters, as they are read.
+// disclosedIn notes the credentials in the API's documents. It searches the bytes on disk, and strings with JSON
+// escapes also decoded.
 func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, found, want string)) {
 	for i, d := range []*Document{a.Types, a.OperationsFile} {
 		if d.Size() == 0 || d.Unread() || len(x.all) == 0 {
@@ -302,12 +310,14 @@ func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, foun
 		for {
 			line, err := lines.ReadSlice('\n')
 			at = next(raw, at, line, found)
+			// Only lines with escapes differ from their decoded form.
 			if d == a.OperationsFile && bytes.IndexByte(line, '\\') >= 0 {
 				var v any
 				if json.Unmarshal(line, &v) == nil {
 					scanStrings(v, func(s string) { read.scan(s, found) })
 				}
 			}
+			// types.d.ts may have longer lines. They are searched in pieces.
 			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 				break
 			}
@@ -316,7 +326,7 @@ func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, foun
 	}
 }
 
-// scanStrings calls scan for each string in a value of JSON.
+// scanStrings calls scan for each string in a JSON value.
 func scanStrings(v any, scan func(string)) {
 	switch v := v.(type) {
 	case string:

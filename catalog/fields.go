@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// spec describes one field of an object in config.json, for loading, for the JSON Schema and for the test of the
+// spec describes one field of an object in config.json. It serves loading, the JSON Schema and the test of the
 // documentation.
 type spec[T any] struct {
 	name, doc string
-	// shape is the field in the JSON Schema, where doc becomes its description.
+	// shape is the field in the JSON Schema. doc becomes its description.
 	shape schema
-	// read decodes the field, which messages call field, and reports a wrong type. Validation reports all other mistakes.
+	// read decodes the field and reports a wrong type. field is the name for messages. Validation reports all other
+	// mistakes.
 	read func(d *decoder, to *T, field string, n *node)
 }
 
@@ -26,7 +27,7 @@ func (s specs[T]) names() []string {
 	return out
 }
 
-// object is the object in the JSON Schema.
+// object returns the object for the JSON Schema.
 func (s specs[T]) object() schema {
 	out := schema{Type: "object", Closed: true, Properties: map[string]schema{}}
 	for _, f := range s {
@@ -36,7 +37,7 @@ func (s specs[T]) object() schema {
 	return out
 }
 
-// decode reads the object; see strictjson.Decoder.Object.
+// decode reads the object. See strictjson.Decoder.Object.
 func (s specs[T]) decode(d *decoder, path string, n *node, to *T) (has, misspelt map[string]bool) {
 	return d.Object(path, n, s.names(), func(i int, field string, n *node) { s[i].read(d, to, field, n) })
 }
@@ -105,7 +106,7 @@ var topFields = sync.OnceValue(func() specs[config] {
 	}
 })
 
-// sourceFields say where a secret stands, be it a credential or inside one.
+// sourceFields describe the place of a secret, for a credential or for a secret inside one.
 func sourceFields() specs[source] {
 	at := func(field func(*source) **string) func(*decoder, *source, string, *node) {
 		return func(d *decoder, s *source, f string, n *node) { *field(s) = d.source(f, n) }
@@ -157,7 +158,7 @@ var credentialFields = sync.OnceValue(func() specs[rawCredential] {
 
 func text() schema { return schema{Type: "string"} }
 
-// surfacePattern and namePattern are what ParseSurface and nameProblem check, as far as a pattern can express it.
+// surfacePattern and namePattern express the checks of ParseSurface and nameProblem as far as a pattern can.
 const (
 	surfacePattern = `^(header|query|body)(:.+)?$|^path$`
 	namePattern    = `^[A-Z][A-Z0-9_]{4,63}$`

@@ -10,29 +10,30 @@ import (
 	"strings"
 )
 
-// The largest files that are read, in bytes.
+// The largest files in bytes.
 const (
 	maxConfig     = 256 << 10
 	maxCAs        = 1 << 20
 	maxSecretFile = 64 << 10
 )
 
-// How much one load reads of an API and of all of apis/, in bytes.
+// The bytes that one load reads of one API and of all of apis/.
 const (
 	maxAPIBytes = 4 << 20
 	maxBytes    = 64 << 20
 )
 
-// budget is what a load may still read: of all files, of one API's, and of documents, which count by themselves.
+// budget is the number of bytes that a load may still read: of all files, of one API's files, and of documents, which
+// count separately.
 type budget struct{ all, api, documents int64 }
 
-// errAPIBytes and errBytes are for a file with which one load would read too much.
+// errAPIBytes and errBytes are the errors for a file that would exceed the budget.
 var (
 	errAPIBytes = fmt.Errorf("a file of an API whose files together exceed %d MiB", maxAPIBytes>>20)
 	errBytes    = fmt.Errorf("a file in apis/, whose files together exceed %d MiB", maxBytes>>20)
 )
 
-// take deducts what is about to be read.
+// take deducts the size of a file before it is read.
 func (b *budget) take(n int64) error {
 	switch {
 	case n > b.api:
@@ -44,31 +45,33 @@ func (b *budget) take(n int64) error {
 	return nil
 }
 
-// errNotRegular is for a directory, device or pipe in place of a file.
+// errNotRegular is the error for a directory, device or pipe instead of a file.
 var errNotRegular = errors.New("not a regular file")
 
-// errTooLarge is for a file over its limit.
+// errTooLarge is the error for a file over its limit.
 var errTooLarge = errors.New("too large")
 
-// opener is the part of os.Root, or of package os, that reading needs.
+// opener is the part of os.Root, or of package os, that read needs.
 type opener struct {
 	stat func(string) (fs.FileInfo, error)
 	open func(string) (*os.File, error)
 	*budget
 }
 
-// withinAPIs reads below apis/ only: no path and no symbolic link leads out.
+// withinAPIs returns an opener for apis/. No path or symbolic link can leave the folder.
 func withinAPIs(root *os.Root, b *budget) opener { return opener{root.Stat, root.Open, b} }
 
-// absolute reads what the operator named by an absolute path.
+// absolute returns an opener for files that the operator names by an absolute path.
 func absolute(b *budget) opener { return opener{os.Stat, os.Open, b} }
 
-// read reads a regular file of at most limit bytes. It checks the type before it opens: opening a pipe would block.
+// read reads a regular file of at most limit bytes. It checks the type before it opens the file, because opening a pipe
+// would block.
 func (o opener) read(name string, limit int64) ([]byte, error) {
 	info, err := o.stat(name)
 	if err != nil {
 		return nil, err
 	}
+	// Opening a pipe would block the load.
 	if !info.Mode().IsRegular() {
 		return nil, errNotRegular
 	}
@@ -83,6 +86,7 @@ func (o opener) read(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	// The file may have grown since the Stat.
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
@@ -90,7 +94,7 @@ func (o opener) read(name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// reason describes an error of read in a message, without paths of the machine.
+// reason describes an error of read for a message, without paths of the machine.
 func reason(err error) string {
 	var path *fs.PathError
 	switch {
@@ -101,6 +105,7 @@ func reason(err error) string {
 	case errors.Is(err, errNotRegular), errors.Is(err, errTooLarge), errors.Is(err, errAPIBytes), errors.Is(err, errBytes),
 		errors.Is(err, errDocuments):
 		return err.Error()
+	// os.Root has no error value for a path that leaves it.
 	case errors.As(err, &path) && strings.Contains(path.Err.Error(), "escapes"):
 		return "a path or symbolic link that leads out of apis/"
 	case errors.As(err, &path):
@@ -109,7 +114,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// readNamed reads a file that config.json names: relative to the API's folder, and then inside apis/, or absolute.
+// readNamed reads a file that config.json names. A relative path is relative to the API's folder, and must stay inside
+// apis/.
 func (v *validator) readNamed(name string, limit int64) ([]byte, error) {
 	if filepath.IsAbs(name) {
 		return absolute(v.budget).read(name, limit)

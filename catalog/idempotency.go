@@ -7,16 +7,17 @@ import (
 )
 
 const (
-	// maxIdempotency is how long the name of the header may be, in bytes.
+	// maxIdempotency is the longest name of the header in bytes.
 	maxIdempotency = 64
-	// idempotencyPattern is that of the names of idempotency.
+	// idempotencyPattern matches the allowed names of the header.
 	idempotencyPattern = "^[A-Za-z0-9-]*([Ii]dempotency-[Kk]ey|-[Rr]equest-[Ii]d)$"
 )
 
-// idempotency reads "idempotency". Only what is known as such a header may be one: the proxy writes it, so that it must
-// be none that says how the request is to be read.
+// idempotency reads "idempotency". It accepts only known names for such a header. The proxy writes this header, so it
+// must not change how a server reads the request.
 func (d *decoder) idempotency(c *config, n *node) {
 	d.Str("idempotency", n, &c.idempotency)
+	// Header names are case-insensitive.
 	name := strings.ToLower(c.idempotency)
 	known := strings.HasSuffix(name, "idempotency-key") || strings.HasSuffix(name, "-request-id")
 	if n.Kind == jsonread.String && (!known || !isToken(name) || len(name) > maxIdempotency) {

@@ -9,24 +9,24 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Limits bound what all runs together may do with an API.
+// Limits bound the requests of all runs together to one API.
 type Limits struct {
-	// Calls bounds requests, Writes those whose method is not GET, HEAD or OPTIONS. Sum bounds the sum of a field of the
-	// writes on a path. Nil means that it is not bounded.
+	// Calls bounds requests. Writes bounds requests with methods other than GET, HEAD and OPTIONS. Sum bounds the sum of a
+	// field in the writes on a path. Nil means no bound.
 	Calls, Writes *Limit
 	Sum           *SumLimit
-	// OverApprove lets a person approve what goes beyond; else it is refused.
+	// OverApprove lets a person approve requests beyond a limit. Otherwise they are refused.
 	OverApprove bool
 }
 
-// Limit is an amount per time. An amount of SumLimit is in millionths.
+// Limit is an amount per time. In a SumLimit the amount is in millionths.
 type Limit struct {
 	Most int64
 	Per  time.Duration
 	text string
 }
 
-// String is the limit as config.json has it.
+// String returns the limit as in config.json.
 func (l Limit) String() string { return l.text }
 
 // SumLimit is a Limit on the sum of a field.
@@ -36,13 +36,13 @@ type SumLimit struct {
 	at          Rule
 }
 
-// On reports whether a request on a path counts. It fails if that cannot be told.
+// On reports whether a request on a path counts. It fails if servers could read the path in different ways.
 func (s *SumLimit) On(path string) (bool, error) {
 	r, err := Decide([]Rule{s.at}, "", path, nil)
 	return r != nil, err
 }
 
-// String is the limits in a few words, for people and models.
+// String returns the limits in a few words, for people and models.
 func (l *Limits) String() string {
 	if l == nil {
 		return ""
@@ -64,20 +64,22 @@ func (l *Limits) String() string {
 	return over + strings.Join(out, ", ")
 }
 
-// Millionths is a number in plain decimal notation, that is not negative and has at most six decimals, in millionths.
+// Millionths parses a non-negative number in plain decimal notation with at most six decimals, and returns it in
+// millionths.
 func Millionths(text string) (int64, bool) {
 	n, ok := Decimal(text)
 	if !ok || n.Sign() < 0 {
 		return 0, false
 	}
 	n.Mul(n, big.NewRat(1_000_000, 1))
+	// More than six decimals, or too large to be counted.
 	if !n.IsInt() || !n.Num().IsInt64() {
 		return 0, false
 	}
 	return n.Num().Int64(), true
 }
 
-// perUnits are the units of time of a limit.
+// perUnits are the time units of a limit.
 var perUnits = map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
 const ratePattern = `^[0-9]+(\.[0-9]{1,6})?/[mhd]$`
@@ -104,7 +106,7 @@ func limitsFields() specs[Limits] {
 	}
 }
 
-// sumFields are the fields of "sum", all of which it has.
+// sumFields are the fields of "sum", which are all required.
 func sumFields() specs[SumLimit] {
 	return specs[SumLimit]{
 		{"path", "The path of the writes, as in a rule.", schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
@@ -135,12 +137,13 @@ func (d *decoder) limits(n *node) *Limits {
 	return l
 }
 
-// limit reads an amount per time, which is counted in parts of one.
+// limit reads an amount per time. parts is the number of counted parts of one unit.
 func (d *decoder) limit(at string, n *node, parts int64) *Limit {
 	text := ""
 	d.Str(at, n, &text)
 	amount, unit, _ := strings.Cut(text, "/")
 	most, ok := Millionths(amount)
+	// A limit on requests must be whole; a sum may have decimals.
 	if per := perUnits[unit]; ok && per != 0 && most > 0 && (parts > 1 || most%1_000_000 == 0) {
 		return &Limit{Most: most / (1_000_000 / parts), Per: per, text: text}
 	}
@@ -163,7 +166,8 @@ func (d *decoder) sumLimit(at string, n *node) *SumLimit {
 		d.Bad(at, "no field or no max", `{"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
 		return nil
 	}
-	s.at = Rule{Then: ActionRefuse, Path: s.Path} // which matches every spelling that a server may read so
+	// A refusing rule also matches the other spellings that a server may accept.
+	s.at = Rule{Then: ActionRefuse, Path: s.Path}
 	s.at.compile()
 	return s
 }

@@ -14,36 +14,37 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
-// Options configure Load. The zero Options are for a first load in Docker.
+// Options configure Load. The zero Options suit a first load in Docker.
 type Options struct {
 	// Getenv reads the environment for credentials that name a variable. Nil means that such credentials are refused.
 	Getenv func(string) string
-	// Previous is the catalog in use. An API whose folder does not load keeps its version of it, marked Stale.
+	// Previous is the catalog in use. If a folder cannot be loaded, its API keeps the version of Previous, marked as
+	// stale.
 	Previous *Catalog
-	// Soon reads no more than 64 KiB of operations.jsonl: the files of 500 APIs take a second. Those of which a
-	// config.json has the digest, and that decide nothing (operations.only), are left for a second Load.
+	// Soon reads at most 64 KiB of operations.jsonl, because the files of 500 APIs take a second. Other files wait for a
+	// second Load if config.json has their digest and they decide nothing (operations.only).
 	Soon bool
 }
 
-// The limits of a load. What exceeds one is refused and reported; APIs that were already in force come first, then
+// The limits of a load. APIs beyond a limit are refused and reported. APIs that were already in force come first, then
 // folders by name.
 const (
 	maxAPIs = 1000
-	// maxSurplus is how many further folders are read, to close their hosts.
+	// maxSurplus is the number of further folders that are read, to close their hosts.
 	maxSurplus = 1000
-	// maxHosts and maxHostBytes are what the interpreter's command line has room for.
+	// maxHosts and maxHostBytes fit the interpreter's command line.
 	maxHosts     = 2000
 	maxHostBytes = 96 << 10
-	// maxPorts is how many ports besides 443 and 80 there may be: the proxy listens on each for every slot.
+	// maxPorts is the number of ports besides 443 and 80. The proxy listens on each port for every slot.
 	maxPorts = 32
-	// maxReported is how many mistakes are reported.
+	// maxReported is the number of reported mistakes.
 	maxReported = 5000
-	// maxListed is how many files of a folder without config.json are listed.
+	// maxListed is the number of files of a folder without config.json that are listed.
 	maxListed = 1000
 )
 
-// Load reads every apis/<name>/config.json. The catalog holds what is valid, and is never nil; the problems name every
-// mistake of every API. One bad API hides no other.
+// Load reads every apis/<name>/config.json. The catalog has all valid APIs, and is never nil. The problems name every
+// mistake of every API. A bad API does not affect the others.
 func Load(dir string, o Options) (*Catalog, Problems) {
 	l := loader{
 		o: o, now: time.Now(), budget: budget{all: maxBytes, documents: maxDocuments},
@@ -60,8 +61,10 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 		return l.keepAll(err)
 	}
 	l.folders(names)
+	// All folders are loaded first, because conflicts are between APIs.
 	l.across()
 	c := l.finish()
+	// Stable: the problems of one API stay in the order of its file.
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
 	if more := len(l.problems) - maxReported; more > 0 {
 		l.problems = append(l.problems[:maxReported:maxReported], strictjson.MoreMistakes(Problem{File: "apis"}, more))
@@ -69,7 +72,7 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	return c, l.problems
 }
 
-// loader is one load.
+// loader is the state of one load.
 type loader struct {
 	o        Options
 	root     *os.Root
@@ -77,26 +80,27 @@ type loader struct {
 	fresh    map[string]*API
 	closed   map[string]string
 	problems Problems
-	// hosts are the distinct host patterns of the APIs in force, hostBytes their length.
+	// hosts are the distinct host patterns of the APIs in force. hostBytes is the total length of the patterns.
 	hosts     map[string]bool
 	hostBytes int
-	ports     map[uint16]bool // of the same APIs
+	ports     map[uint16]bool // the ports of the same APIs
 	budget    budget
 }
 
-// keepAll returns the result for an unreadable apis/: the previous catalog, all of it stale.
+// keepAll returns the result for an unreadable apis/: the previous catalog, with every API stale.
 func (l *loader) keepAll(err error) (*Catalog, Problems) {
 	l.problems = append(l.problems, Problem{File: "apis", Found: reason(err), Want: "a directory with one folder per API"})
 	for _, a := range l.o.Previous.APIs() {
 		l.keep(a.Name, "apis: "+reason(err))
 	}
+	// Hosts that were closed stay closed.
 	if l.o.Previous != nil {
 		maps.Copy(l.closed, l.o.Previous.closed)
 	}
 	return l.finish(), l.problems
 }
 
-// folders loads the first maxAPIs folders that have a config.json, and closes the hosts of the others.
+// folders loads the first maxAPIs folders with a config.json, and closes the hosts of the others.
 func (l *loader) folders(names []string) {
 	apis := 0
 	for _, name := range names {
@@ -105,13 +109,15 @@ func (l *loader) folders(names []string) {
 			continue
 		}
 		apis++
+		// One API must not use up the budget of the others.
 		l.budget.api = maxAPIBytes
 		switch {
 		case apis <= maxAPIs:
 			l.api(name)
 		case apis <= maxAPIs+maxSurplus:
 			l.surplus(name)
-		default: // its hosts are unknown, so YOLO_MODE must open none
+		// The hosts of this folder are unknown, so YOLO_MODE must not open any host.
+		default:
 			l.closed["*"] = name
 		}
 	}
@@ -121,9 +127,10 @@ func (l *loader) folders(names []string) {
 	}
 }
 
-// configured reports whether a folder has a config.json, or something in its place that cannot be read.
+// configured reports whether a folder has a config.json, or an unreadable file at that place.
 func (l *loader) configured(name string) bool {
 	_, err := l.root.Stat(name + "/config.json")
+	// An unreadable config.json still belongs to an API, whose hosts must be closed.
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
@@ -134,6 +141,7 @@ func (l *loader) surplus(name string) {
 	if data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decode(data); ok {
 			a = &API{Name: name, Hosts: v.hosts(c.domains)}
+			// A remote server's host also belongs to the API.
 			if c.server != nil && c.server.URL != "" {
 				if h, err := serverHost(c.server.URL); err == nil {
 					a.Hosts = append(a.Hosts, h)
@@ -141,6 +149,7 @@ func (l *loader) surplus(name string) {
 			}
 		}
 	}
+	// The file could not be parsed, so its hosts are unknown.
 	if a == nil {
 		l.closed["*"] = name
 	}
@@ -161,7 +170,7 @@ func (l *loader) api(name string) {
 	v := l.validator(name)
 	data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		return // removed since it was listed
+		return // the folder was removed after it was listed
 	}
 	if bad := folderProblem(name); bad != "" {
 		l.problems = append(l.problems,
@@ -181,14 +190,16 @@ func (l *loader) api(name string) {
 	a := v.validate(c)
 	v.documents(a, l.o.Previous.API(name))
 	v.permissions(c)
+	// After all checks: no later message may quote a credential.
 	v.mask(c)
 	l.fits(a, v)
 	l.settle(name, a, v)
 }
 
-// fits counts an API's hosts and ports, and refuses the API if all APIs together would have too many.
+// fits counts an API's hosts and ports. It refuses the API if all APIs together would have too many.
 func (l *loader) fits(a *API, v *validator) {
 	n, size := 0, 0
+	// A copy, because the API may still be refused.
 	ports := maps.Clone(l.ports)
 	for _, h := range a.Hosts {
 		if h.Port() != 0 {
@@ -213,7 +224,7 @@ func (l *loader) fits(a *API, v *validator) {
 	}
 }
 
-// count adds the hosts of an API that is in force.
+// count adds the hosts and ports of an API that is in force.
 func (l *loader) count(a *API) {
 	for _, h := range a.Hosts {
 		if !l.hosts[h.String()] {
@@ -241,11 +252,12 @@ func (l *loader) settle(name string, a *API, v *validator) {
 	l.reject(name, a, errs[0].String())
 }
 
-// reject keeps the previous version instead of a bad one. If there is none, the API's hosts are closed: those of the
-// bad version, or, if it could not be parsed, the last known ones. If none were ever known, any host may be one of
-// them.
+// reject keeps the previous version instead of a bad one. If there is no previous version, it closes the API's hosts:
+// those of the bad version, or the last known ones if it could not be parsed. If its hosts were never known, every host
+// may belong to the API, so all hosts count as closed.
 func (l *loader) reject(name string, bad *API, why string) {
-	if bad != nil && bad.Stale != "" { // the previous version does not fit the others either
+	// The previous version conflicts with the other APIs, too.
+	if bad != nil && bad.Stale != "" {
 		delete(l.fresh, name)
 	} else if l.keep(name, why) {
 		return
@@ -276,6 +288,7 @@ func (l *loader) keep(name, why string) bool {
 	if old == nil {
 		return false
 	}
+	// A copy: the previous catalog is immutable and may be in use.
 	stale := *old
 	stale.Stale = why
 	l.count(old)
@@ -290,6 +303,7 @@ func (l *loader) finish() *Catalog {
 		if a.Stale != "" {
 			a.digest = a.sum()
 		}
+		// An unchanged API keeps its pointer: see API.
 		if old := l.o.Previous.API(a.Name); old != nil && old.digest == a.digest {
 			a = old
 		}
@@ -300,6 +314,7 @@ func (l *loader) finish() *Catalog {
 	for p := range l.closed {
 		closed = append(closed, p)
 	}
+	// The version must not depend on the order of a map.
 	slices.Sort(closed)
 	c.version = versionOf(c.apis, closed)
 	c.index()

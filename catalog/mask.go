@@ -12,6 +12,7 @@ import (
 func (v *validator) permissions(c config) {
 	inline := len(c.inline()) > 0
 	info, err := v.root.Stat(v.API + "/config.json")
+	// Windows has no such modes, and a config.json without secrets may be readable.
 	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
 	}
@@ -21,7 +22,7 @@ func (v *validator) permissions(c config) {
 	}
 }
 
-// inline are the secrets that config.json itself holds.
+// inline returns the secrets inside config.json.
 func (c config) inline() []string {
 	var out []string
 	add := func(s source) {
@@ -32,7 +33,8 @@ func (c config) inline() []string {
 	for _, raw := range c.credentials {
 		add(raw.source)
 		for _, field := range slices.Sorted(maps.Keys(raw.mint.sources())) {
-			if field != "access_key_id" { // public, and often a word of messages
+			// access_key_id is public, and often a common word of messages.
+			if field != "access_key_id" {
 				add(raw.mint.secret[field])
 			}
 		}
@@ -43,15 +45,17 @@ func (c config) inline() []string {
 	return out
 }
 
-// mask replaces the file's credential values in its problems. It comes last, so that no message shows one.
+// mask replaces the file's credentials in its problems. It is the last step, so that no message quotes a credential.
 func (v *validator) mask(c config) {
 	for _, secret := range c.inline() {
+		// Short texts occur in messages by chance.
 		if len(secret) < minValue {
 			continue
 		}
 		for i := range v.Problems {
 			p := &v.Problems[i]
-			if !strings.HasPrefix(p.Field, "credentials.") { // those contain only valid token names
+			// Such a field contains only valid token names.
+			if !strings.HasPrefix(p.Field, "credentials.") {
 				p.Field = strings.ReplaceAll(p.Field, secret, "[secret]")
 			}
 			p.Found = strings.ReplaceAll(p.Found, secret, "[secret]")

@@ -7,20 +7,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// Match lists the active APIs that hold the host at its port, sorted by name; the list is not to be changed. An exact
-// name beats a wildcard: where an API has the exact name (an inactive one too), wildcards do not count. Empty means the
-// host is closed or in no API; see Holds.
+// Match lists the active APIs that include the host at its port, sorted by name. The caller must not change the list.
+// An exact name beats a wildcard: if any API has the exact name, even an inactive one, wildcards do not count. An empty
+// list means that the host is closed or in no API; see Holds.
 func (c *Catalog) Match(h Host) []*API {
 	if c == nil || h.IsZero() {
 		return nil
 	}
+	// An exact name is more specific, even if its API is inactive: a wildcard must not open its host.
 	if exact, ok := c.byPattern[keyOf(h)]; ok {
 		return exact
 	}
 	return c.byPattern[keyOf(h.Wildcard())]
 }
 
-// keyOf returns the key of a host, or of a pattern, in byPattern: its name and its port.
+// keyOf returns the key in byPattern of a host or a pattern: its name and its port.
 func keyOf[P interface {
 	Name() string
 	String() string
@@ -29,9 +30,9 @@ func keyOf[P interface {
 	return p.String()
 }
 
-// Holds reports whether the host is, or may be, in any API, at whatever port: active, inactive, too broken to load, or
-// beyond the number of APIs that are read. While the hosts of a broken API are unknown, that is every host. YOLO_MODE
-// may open only hosts that are in none.
+// Holds reports whether the host is, or may be, in any API, at any port. It also counts inactive APIs, APIs that cannot
+// be loaded, and folders beyond the limit. While the hosts of such an API are unknown, Holds is true for every host.
+// YOLO_MODE may open only hosts for which Holds is false.
 func (c *Catalog) Holds(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false
@@ -42,8 +43,8 @@ func (c *Catalog) Holds(h Host) bool {
 	return c.named[h.Name()] || c.named["*."+h.Parent()]
 }
 
-// Nearest is the pattern of an active API that a misspelt host most likely means: at most three slips away. Empty if
-// there is none.
+// Nearest returns the pattern of an active API that a misspelt host most likely means, or "". It accepts at most three
+// slips.
 func (c *Catalog) Nearest(h Host) string {
 	if c == nil {
 		return ""
@@ -55,7 +56,7 @@ func (c *Catalog) Nearest(h Host) string {
 	return ""
 }
 
-// Elsewhere lists the patterns by which active APIs hold the host's name at other ports, the usual ones first.
+// Elsewhere lists the patterns by which active APIs have the host's name at other ports. The default ports come first.
 func (c *Catalog) Elsewhere(h Host) []HostPattern {
 	if c == nil || h.IsZero() || !c.Holds(h) {
 		return nil
@@ -63,6 +64,7 @@ func (c *Catalog) Elsewhere(h Host) []HostPattern {
 	var out []HostPattern
 	for _, port := range append([]uint16{0}, c.ports...) {
 		at := h.At(port)
+		// Only other ports help the user.
 		if at == h || len(c.Match(at)) == 0 {
 			continue
 		}
@@ -75,7 +77,7 @@ func (c *Catalog) Elsewhere(h Host) []HostPattern {
 	return out
 }
 
-// Ports lists the ports of active APIs besides 443 and 80, in order. The list is not to be changed.
+// Ports lists the ports of active APIs besides 443 and 80, in order. The caller must not change the list.
 func (c *Catalog) Ports() []uint16 {
 	if c == nil {
 		return nil
@@ -83,7 +85,7 @@ func (c *Catalog) Ports() []uint16 {
 	return c.ports
 }
 
-// API is the API of that name, inactive ones included, or nil.
+// API returns the API with this name, also an inactive one, or nil.
 func (c *Catalog) API(name string) *API {
 	if c == nil {
 		return nil
@@ -91,7 +93,7 @@ func (c *Catalog) API(name string) *API {
 	return c.byName[name]
 }
 
-// AllCredentials lists every credential of every API, those of inactive APIs too, sorted by API and name.
+// AllCredentials lists the credentials of every API, also of inactive ones, sorted by API and name.
 func (c *Catalog) AllCredentials() []Credential {
 	if c == nil {
 		return nil
@@ -103,10 +105,9 @@ func (c *Catalog) AllCredentials() []Credential {
 	return all
 }
 
-// AllSecrets lists everything that must be scrubbed, as credentials with what they are shown as: the values under their
-// token names, and then what stands inside credentials that are obtained, and keys of client certificates, under a
-// mask.
-// A token name in the place of a client's secret would be swapped if code sent it back.
+// AllSecrets lists everything that must be scrubbed, as credentials named by their replacement. Values come first,
+// under their token names. Secrets inside minted credentials and keys of client certificates follow, under a mask. A
+// token name must not replace such a secret: if code sent it back, the proxy would swap the name.
 func (c *Catalog) AllSecrets() []Credential {
 	var values, inner []Credential
 	masked := func(secrets []secret.Value) {
@@ -130,7 +131,7 @@ func (c *Catalog) AllSecrets() []Credential {
 	return append(values, inner...)
 }
 
-// Mints reports whether the proxy obtains a credential of this catalog itself.
+// Mints reports whether the proxy obtains any credential of this catalog.
 func (c *Catalog) Mints() bool {
 	return slices.ContainsFunc(c.AllCredentials(), func(cr Credential) bool { return cr.Mint != nil })
 }
@@ -145,11 +146,13 @@ func (c *Catalog) index() {
 	for _, a := range c.apis {
 		c.byName[a.Name] = a
 		for _, p := range a.Hosts {
+			// Inactive APIs count, too: YOLO_MODE must not open their hosts.
 			c.named[p.Name()] = true
 			if a.Active {
 				c.patterns = append(c.patterns, p)
 				c.names.Add(p.Name())
 			}
+			// Only the proxy itself uses an internal API.
 			open := a.Active && !a.Internal
 			if port := p.Port(); port != 0 && open {
 				c.ports = append(c.ports, port)

@@ -14,38 +14,41 @@ import (
 )
 
 var (
-	// ErrUnread is for a rule that asks for content which has not been read yet.
+	// ErrUnread is the error for a rule that needs content which has not been read yet.
 	ErrUnread = errors.New("the body has not been read")
-	// ErrPath is for a path that servers may read in different ways, where a rule asks for one.
+	// ErrPath is the error for a path that servers may read in different ways, if a rule has a path.
 	ErrPath   = errors.New("servers may read the path in different ways")
 	errNumber = errors.New("the field is no number in plain decimal notation")
 	errTruth  = errors.New("servers may differ in whether the field is true")
 )
 
-// Content is what rules read of a request's query and body. Its methods fail where servers may differ in what it says.
+// Content is the content of a request's query and body, as rules see it. Its methods fail if servers may read the
+// content differently.
 type Content interface {
-	// Lookup is the value of a field, and whether there is one.
+	// Lookup returns the value of a field, and whether the field exists.
 	Lookup(field string) (v FieldValue, found bool, err error)
-	// Operations are the kinds of all operations of a GraphQL document: "query", "mutation", "subscription".
+	// Operations returns the kinds of all operations of a GraphQL document: "query", "mutation", "subscription".
 	Operations() ([]string, error)
 }
 
-// Decide returns the first rule that matches a request, or nil. The method is in upper case, the path as it is sent,
+// Decide returns the first rule that matches a request, or nil. The method is in upper case. The path is as sent:
 // escaped and without a query. Content is nil as long as it has not been read.
 //
-// A rule that allows matches only what every server reads as its conditions say. One that refuses also matches what a
-// server may read so: letters in another case, a slash or a file type at the end, a number as a string. It fails if
-// that cannot be told: a request is to be refused then.
+// An "allow" rule matches only a request that every server reads in the same way. Another rule also matches a request
+// that some server may read so: letters in another case, a slash or a file type at the end, a number as a string.
+// Decide fails if it cannot tell; the request must then be refused.
 func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	var p way
 	for i := range rules {
 		r := &rules[i]
+		// The cheapest condition comes first.
 		if r.Methods != nil && !slices.Contains(r.Methods, method) {
 			continue
 		}
 		if r.Path != "" {
 			if p.segments == nil {
 				var ok bool
+				// Only a rule with a path needs a path that servers read in one way.
 				if p.segments, ok = operation.Segments(path); !ok {
 					return nil, ErrPath
 				}
@@ -65,8 +68,8 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// DependsOnPath reports whether a decision on a request to the API's hosts depends on the request's path. It does if
-// the API has a rule with another path than "/**", permitted operations, a limit on a sum, or a credential in the path.
+// DependsOnPath reports whether a decision on a request to the API's hosts depends on the path. It does if the API has
+// a rule with a path other than "/**", permitted operations, a limit on a sum, or a credential in the path.
 func (a *API) DependsOnPath() bool {
 	return a.Only != nil || a.Limits != nil && a.Limits.Sum != nil ||
 		slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Path != "" && r.Path != "/**" }) ||
@@ -75,9 +78,9 @@ func (a *API) DependsOnPath() bool {
 		})
 }
 
-// DecideCall returns the first rule that matches a call of an MCP server's tool, or nil. Names that are one identifier
-// in code are one name for rules: the server's tool may be called by any of them. Content is that of the arguments, nil
-// as long as they have not been read.
+// DecideCall returns the first rule that matches a call of an MCP server's tool, or nil. Rules treat names with the
+// same identifier in code as one name, because code may call the tool by any of them. Content has the arguments. It is
+// nil as long as they have not been read.
 func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
 	tool = toolname.Alias(tool)
 	for i := range rules {
@@ -92,14 +95,15 @@ func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// way is a request's path.
+// way is the path of a request.
 type way struct {
 	segments []operation.Segment
-	folds    []string // untrailed, made for the first rule that needs them
+	folds    []string // the folded segments, made for the first rule that needs them
 }
 
-// on reports whether the path is one of a rule.
+// on reports whether the path matches the path of a rule.
 func (p *way) on(r *Rule) bool {
+	// To refuse too much is safe; to allow too much is not.
 	loose := r.Then != ActionAllow
 	pattern, n := r.segments, len(p.segments)
 	if loose {
@@ -115,7 +119,8 @@ func (p *way) on(r *Rule) bool {
 	case n != m:
 		return false
 	}
-	for i := m - 1; i >= 0; i-- { // most rules are none of the request's, and paths begin alike
+	// Compare from the end: paths begin alike, and most rules do not match.
+	for i := m - 1; i >= 0; i-- {
 		if loose && !mayBe(p.folds[i], pattern[i], i == n-1) || !loose && !is(p.segments[i], pattern[i]) {
 			return false
 		}
@@ -123,7 +128,7 @@ func (p *way) on(r *Rule) bool {
 	return true
 }
 
-// fold makes folds of the segments.
+// fold sets folds.
 func (p *way) fold() {
 	if p.folds != nil {
 		return
@@ -135,18 +140,19 @@ func (p *way) fold() {
 	p.folds = untrailed(p.folds)
 }
 
-// is reports whether every server takes a segment for that of a pattern.
+// is reports whether every server reads a segment as that of a pattern.
 func is(s operation.Segment, want string) bool {
 	return want == s.Text && s.Plain || want == "*" && s.Text != ""
 }
 
-// mayBe reports whether some server may do so. Both are folded.
+// mayBe reports whether some server may read a segment as that of a pattern. Both are folded.
 func mayBe(fold, want string, last bool) bool {
 	return want == fold || want == "*" && fold != "" ||
-		last && len(fold) > len(want) && fold[len(want)] == '.' && strings.HasPrefix(fold, want) // the name of a format
+		// Some frameworks accept the name of a format at the end, as in /users.json.
+		last && len(fold) > len(want) && fold[len(want)] == '.' && strings.HasPrefix(fold, want)
 }
 
-// untrailed is a path without an empty last segment.
+// untrailed returns a path without an empty last segment.
 func untrailed(path []string) []string {
 	if n := len(path); n > 0 && path[n-1] == "" {
 		return path[:n-1]
@@ -154,18 +160,20 @@ func untrailed(path []string) []string {
 	return path
 }
 
-// folded is text without what some server ignores: the case and form of letters, dots and spaces around it.
+// folded returns a text without differences that some server ignores: the case and form of letters, and dots and spaces
+// around the text.
 func folded(s string) string {
+	// Most texts need no folding, which is slow.
 	if plainLower(s) {
 		return s
 	}
 	s = strings.Trim(norm.NFKC.String(s), ". ")
 	if i := strings.IndexByte(s, 0); i >= 0 {
-		s = s[:i] // where a string ends for some
+		s = s[:i] // some servers end a string at a NUL
 	}
 	return strings.Map(func(r rune) rune {
 		switch r {
-		case '\u0130', '\u0131': // Python's re takes both for an i if it ignores case
+		case '\u0130', '\u0131': // Python's re matches both with an i if it ignores case
 			return 'i'
 		}
 		least := unicode.ToLower(r)
@@ -176,7 +184,7 @@ func folded(s string) string {
 	}, s)
 }
 
-// plainLower reports whether folded leaves a text as it is, as it does most.
+// plainLower reports whether folded leaves a text unchanged, which is the common case.
 func plainLower(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c >= 'A' && c <= 'Z' || c < '-' || c == '.' && (i == 0 || i == len(s)-1) || c > '~' {
@@ -186,11 +194,12 @@ func plainLower(s string) bool {
 	return true
 }
 
-// onContent reports whether the query and the body are as a rule says.
+// onContent reports whether the query and the body match a rule.
 func onContent(r *Rule, c Content) (bool, error) {
 	if r.GraphQL == "" && r.Body == nil {
 		return true, nil
 	}
+	// The caller reads the body only if a rule needs it.
 	if c == nil {
 		return false, ErrUnread
 	}
@@ -205,6 +214,7 @@ func onContent(r *Rule, c Content) (bool, error) {
 				matching++
 			}
 		}
+		// A document with several operations is executed in part, so for "allow" all operations must match.
 		return matching == len(list) || r.Then != ActionAllow && matching > 0, nil
 	}
 	for _, f := range r.Body {
@@ -215,7 +225,7 @@ func onContent(r *Rule, c Content) (bool, error) {
 	return true, nil
 }
 
-// onField reports whether a field is there and as a rule says.
+// onField reports whether a field exists and matches a rule.
 func onField(f FieldRule, c Content, loose bool) (bool, error) {
 	v, found, err := c.Lookup(f.Field)
 	if err != nil || !found {
@@ -231,10 +241,11 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 	return (f.Min == nil || n.Cmp(f.Min) >= 0) && (f.Max == nil || n.Cmp(f.Max) <= 0), nil
 }
 
-// oneOf reports whether a value is one of a rule's: to every server, or to some.
+// oneOf reports whether a value is one of a rule's values: for every server, or with loose for some server.
 func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 	if !loose {
 		return slices.ContainsFunc(list, func(want FieldValue) bool {
+			// In a form every value is a text, so the kind is unknown.
 			return want.Text == v.Text && (want.Kind == v.Kind || v.Kind == KindAny && !want.falsy())
 		}), nil
 	}
@@ -246,35 +257,38 @@ func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 		switch {
 		case text == got:
 			return true, nil
+		// Some server may read the text as this number.
 		case is == isNumeric && (as == isNumber || as == isTruth):
 			unclear = errNumber
+		// JavaScript takes any text that is not empty for true.
 		case switches && v.Kind != KindBool && (want.Kind == KindBool || is != isNumber):
-			unclear = errTruth // a text is true to JavaScript, whatever it says
+			unclear = errTruth
 		}
 	}
 	return false, unclear
 }
 
-// falsy reports whether a rule's value is a switch or 0: as the text of a form, each is true to JavaScript.
+// falsy reports whether a rule's value is a boolean or 0. JavaScript takes the text of each in a form for true.
 func (v FieldValue) falsy() bool {
 	text, _ := canonical(v.Text)
 	return v.Kind == KindBool || v.Kind == KindNumber && text == "false"
 }
 
-// meaning is what servers may take a text for.
+// meaning is the way in which servers may read a text.
 type meaning uint8
 
 const (
 	isText    meaning = iota
 	isTruth           // true or false
 	isNumber          // in plain decimal notation
-	isNumeric         // a number to some servers, perhaps not the same to all
+	isNumeric         // a number to some servers, perhaps not the same number to all
 )
 
-// canonical is a value without the differences that servers may ignore. Numbers are the same that JavaScript takes for
-// the same.
+// canonical returns a value without the differences that servers may ignore. Two numbers are equal if JavaScript treats
+// them as equal.
 func canonical(value string) (string, meaning) {
 	text, is := strings.TrimSpace(folded(value)), isText
+	// Numbers that JavaScript treats as equal get one form, such as 1.0 and 1.
 	if n, ok := Decimal(strings.TrimSpace(value)); ok {
 		f, _ := n.Float64()
 		text, is = strconv.FormatFloat(f, 'f', -1, 64), isNumber

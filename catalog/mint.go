@@ -14,23 +14,22 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// Mint says how the proxy obtains a credential that changes: by minting it, or by asking a source for it. Nothing that
-// stands in it is a token name; all secrets in it are scrubbed from every response. Each kind is in a file with its
-// fields: *OAuth2, *GitHubApp, *Google, *AWS, *HMAC, *Fetch, *Command and *File.
+// Mint describes how the proxy obtains a credential that changes: it mints the credential, or asks a source. No text
+// inside a Mint is a token name. All its secrets are scrubbed from every response. Each kind has its own file: *OAuth2,
+// *GitHubApp, *Google, *AWS, *HMAC, *Fetch, *Command and *File.
 type Mint interface {
-	// Kind is the field of config.json that says how the credential is obtained, e.g. "oauth2".
+	// Kind returns the field of config.json that selects the kind, for example "oauth2".
 	Kind() string
-	// Secrets are all secrets that the credential is made from, for scrubbing, or empty values: a key in PEM line by line,
-	// because nothing shows it in one piece.
+	// Secrets returns all secrets from which the credential is made, for scrubbing. It may contain empty values. A PEM key
+	// is returned line by line, because responses rarely contain it as one text.
 	Secrets() []secret.Value
-	// address is the URL that the credential is obtained from. Empty: no fixed one.
+	// address returns the URL from which the credential is obtained, or "" if the URL is not fixed.
 	address() string
-	// identify adds what decides whether a stored token is of use. It adds no secret.
+	// identify adds the properties that decide whether a stored token is still usable. It adds no secret.
 	identify(id *identity)
 }
 
-// Signs reports whether the credential is not a text that is put in place of its name, but a key with which whole
-// requests are signed.
+// Signs reports whether the credential is a key that signs whole requests, and not a text that replaces its name.
 func (c Credential) Signs() bool {
 	switch c.Mint.(type) {
 	case *AWS, *HMAC:
@@ -39,7 +38,7 @@ func (c Credential) Signs() bool {
 	return false
 }
 
-// Login is the client with which a person has to log in once, or nil.
+// Login returns the client for which a person must log in once, or nil.
 func (c Credential) Login() *OAuth2 {
 	if o, ok := c.Mint.(*OAuth2); ok && o.Grant == GrantRefreshToken {
 		return o
@@ -47,7 +46,8 @@ func (c Credential) Login() *OAuth2 {
 	return nil
 }
 
-// Server is the host that the credential is obtained from, with its port if that is not 443. Empty: no fixed one.
+// Server returns the host from which the credential is obtained, with its port if that is not 443. It returns "" if the
+// host is not fixed.
 func (c Credential) Server() string {
 	if c.Mint == nil || c.Mint.address() == "" {
 		return ""
@@ -65,10 +65,11 @@ type Seconds int
 // Duration is the duration.
 func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Second }
 
-// identity is what a digest of a Mint covers: names with values.
+// identity is the input of a digest of a Mint: names with values.
 type identity struct{ parts [][2]string }
 
 func (id *identity) add(name string, values ...string) {
+	// An unset field adds nothing, so that a new field does not change existing digests.
 	if v, err := json.Marshal(values); err == nil && strings.Join(values, "") != "" {
 		id.parts = append(id.parts, [2]string{name, string(v)})
 	}
@@ -84,9 +85,9 @@ func (id *identity) addTable(name string, values map[string]string) {
 	}
 }
 
-// MintDigest identifies what a stored token was obtained with: a token of another digest is of no use. It is the same
-// in every process and version, and covers no secret: replacing a client's secret or an app's key ends no login. The
-// credential must have a Mint.
+// MintDigest identifies the configuration with which a stored token was obtained. A token with another digest is not
+// used. The digest is the same in every process and version. It covers no secret, so replacing a client's secret or an
+// app's key does not end a login. The credential must have a Mint.
 func (c Credential) MintDigest() string {
 	id := identity{parts: [][2]string{{"kind", c.Mint.Kind()}}}
 	c.Mint.identify(&id)
@@ -98,18 +99,20 @@ func (c Credential) MintDigest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// writeMint gives everything in the credential's Mint to a digest, secrets included.
+// writeMint passes everything in the credential's Mint to a digest, including secrets.
 func (c Credential) writeMint(add func(string)) {
 	if c.Mint == nil {
 		return
 	}
-	add(fmt.Sprintf("%#v", c.Mint)) // maps are printed in the order of their keys, secrets masked
+	// The format prints maps in the order of their keys, and masks secrets.
+	add(fmt.Sprintf("%#v", c.Mint))
 	for _, s := range c.Mint.Secrets() {
 		add(s.Reveal())
 	}
 }
 
-// Secrets are the credential's value, if config.json or a file gives it, and the secrets that it is made from.
+// Secrets returns the credential's value, if config.json or a file has it, and the secrets from which the credential is
+// made.
 func (c Credential) Secrets() []secret.Value {
 	all := []secret.Value{c.Value}
 	if c.Mint != nil {
@@ -118,7 +121,7 @@ func (c Credential) Secrets() []secret.Value {
 	return slices.DeleteFunc(all, secret.Value.Empty)
 }
 
-// Same reports whether both have one name, and are or give the same value.
+// Same reports whether both have the same name, and have or obtain the same value.
 func (c Credential) Same(o Credential) bool {
 	return c.Name == o.Name && c.Value.Equal(o.Value) && reflect.DeepEqual(c.Mint, o.Mint)
 }

@@ -31,11 +31,11 @@ type AWS struct {
 	AccessKeyID     string
 	SecretAccessKey secret.Value
 	SessionToken    secret.Value
-	// RoleARN is assumed through STS before signing. Empty: none.
+	// RoleARN is the role that is assumed through STS before signing, or "".
 	RoleARN    string
-	ExternalID string // for RoleARN. Empty: none
+	ExternalID string // for RoleARN; may be empty
 	Region     string
-	// Services are the only ones that requests are signed for. Empty: whatever the API's hosts are.
+	// Services are the only services for which requests are signed. Empty means the services of the API's hosts.
 	Services []string
 }
 
@@ -61,13 +61,15 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 		Region: m.text["region"], Services: m.list["services"],
 	}
 	a.AccessKeyID, _ = v.innerText(path, "access_key_id", m)
-	const secretLength = 40 // of every secret access key of AWS
+	const secretLength = 40 // every secret access key of AWS has this length
 	if id := a.AccessKeyID; id != "" {
 		switch {
+		// The id and the secret key are swapped, and the id is not a secret: it would be shown.
 		case len(id) == secretLength && random(strings.NewReplacer("/", "", "+", "").Replace(id)):
 			v.Bad(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
 		case !regexp.MustCompile(`^[A-Za-z0-9_.-]{3,128}$`).MatchString(id):
 			v.Bad(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
+		// AWS rejects a temporary key without its session token.
 		case strings.HasPrefix(id, "ASIA") && !m.has["session_token"]:
 			v.Bad(path+".session_token", "missing for a temporary access key", "the token that was given with it")
 		}
@@ -93,7 +95,8 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 	return a
 }
 
-// signed checks the surfaces of a credential that is not swapped, but signs: they say where its name asks for that.
+// signed checks the surfaces of a credential that signs. Such a credential is not swapped: its surfaces are the places
+// at which its name requests a signature.
 func (v *validator) signed(raw rawCredential, c *Credential) {
 	if !c.Signs() {
 		return
@@ -106,6 +109,7 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 	}
 	c.Surfaces = []Surface{{Kind: SurfaceHeader, Field: "Authorization"}}
 	if h, ok := c.Mint.(*HMAC); ok {
+		// The header with the signature is the one that requests it.
 		c.Surfaces = nil
 		for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 			if strings.Contains(h.Headers[name], "{signature:") {
@@ -116,7 +120,7 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 	}
 }
 
-// signers checks what an API and its signing credentials say about one another.
+// signers checks that an API's hosts and its signing credentials fit together.
 func (v *validator) signers(a *API) {
 	for _, c := range a.Credentials {
 		if key, ok := c.Mint.(*AWS); !ok || len(key.Services) == 1 {
@@ -132,8 +136,8 @@ func (v *validator) signers(a *API) {
 	}
 }
 
-// AWSHost is the service and the region that a host name of AWS stands for, as signatures name them. The region is
-// empty for services that have one endpoint for all. It is false for other hosts. A "*" stands for one label.
+// AWSHost returns the service and the region of an AWS host name, as signatures name them. The region is empty for
+// services with one global endpoint. ok is false for other hosts. A "*" stands for one label.
 func AWSHost(name string) (service, region string, ok bool) {
 	rest, found := name, false
 	for _, suffix := range []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".on.aws"} {
@@ -169,7 +173,7 @@ func AWSHost(name string) (service, region string, ok bool) {
 	return service, region, service != "*"
 }
 
-// signingNames are the services whose signatures have another name than their hosts.
+// signingNames are the services whose name in signatures differs from the host name.
 var signingNames = map[string]string{
 	"email": "ses", "bedrock-runtime": "bedrock", "bedrock-agent": "bedrock", "bedrock-agent-runtime": "bedrock",
 	"s3-accesspoint": "s3", "pinpoint": "mobiletargeting", "lambda-url": "lambda",

@@ -8,10 +8,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// rawMint is a kind of credential decoded, not yet validated: its fields by form.
+// rawMint is a decoded kind of credential before validation: its fields by form.
 type rawMint struct {
 	kind    string
-	ttl     Seconds // of what a source gives
+	ttl     Seconds // the life of a source's value
 	has     map[string]bool
 	text    map[string]string
 	secret  map[string]source
@@ -21,7 +21,7 @@ type rawMint struct {
 	boolean map[string]bool
 }
 
-// sources are the secrets in it, by field.
+// sources returns the secrets of the kind, by field.
 func (m *rawMint) sources() map[string]source {
 	if m == nil {
 		return nil
@@ -29,7 +29,7 @@ func (m *rawMint) sources() map[string]source {
 	return m.secret
 }
 
-// mint reads the object of a kind. It is never nil, so that one of the wrong type counts as present.
+// mint reads the object of a kind. The result is never nil, so that a value of the wrong type counts as present.
 func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
 	m := &rawMint{kind: k.name, has: map[string]bool{}, text: map[string]string{}, secret: map[string]source{},
 		list: map[string][]string{}, texts: map[string]map[string]string{}, number: map[string]int{},
@@ -42,7 +42,7 @@ func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
 		d.mintField(m, field, k.fields[i], n)
 	})
 	maps.Copy(m.has, has)
-	maps.Copy(m.has, misspelt) // so that it is not reported as missing too
+	maps.Copy(m.has, misspelt) // so that a misspelt field is not also reported as missing
 	for _, f := range k.fields {
 		if f.required && !m.has[f.name] {
 			d.Bad(path+"."+f.name, "missing", "one like "+f.example)
@@ -51,7 +51,7 @@ func (d *decoder) mint(path string, k mintKind, n *node) *rawMint {
 	return m
 }
 
-// example is the kind's object with the fields that are required.
+// example returns the kind's object with the required fields.
 func (k mintKind) example() string {
 	var parts []string
 	for i, f := range k.fields {
@@ -69,6 +69,7 @@ func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
 		d.Str(path, n, &s)
 		m.text[f.name] = s
 	case formID:
+		// An id, such as that of a GitHub App, may be written as a number.
 		if n.Kind == jsonread.Number && strings.Trim(n.Text, "0123456789") == "" {
 			m.text[f.name] = n.Text
 			return
@@ -95,7 +96,7 @@ func (d *decoder) mintField(m *rawMint, path string, f mintField, n *node) {
 	}
 }
 
-// secret reads a secret inside a kind: a string, or an object with its source. It is false after a mistake.
+// secret reads a secret inside a kind: a string, or an object with its source. It returns false after a mistake.
 func (d *decoder) secret(path, example string, n *node) (source, bool) {
 	var s source
 	before := d.Count
@@ -115,13 +116,13 @@ func (d *decoder) secret(path, example string, n *node) (source, bool) {
 	return s, d.Count == before
 }
 
-// rawClientCert is "client_cert" decoded.
+// rawClientCert is the decoded "client_cert".
 type rawClientCert struct {
 	cert string
 	key  source
 }
 
-// clientCert reads "client_cert". It is nil after a mistake.
+// clientCert reads "client_cert". It returns nil after a mistake.
 func (d *decoder) clientCert(n *node) *rawClientCert {
 	const path, example = "client_cert", `{"cert": "client.pem", "key": {"file": "client.key"}}`
 	if n.Kind != jsonread.Object {

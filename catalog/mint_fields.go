@@ -1,6 +1,6 @@
 package catalog
 
-// The fields of a credential that say how it is obtained.
+// The fields of a credential that select how it is obtained.
 const (
 	kindOAuth2    = "oauth2"
 	kindGitHubApp = "github_app"
@@ -12,7 +12,7 @@ const (
 	kindFile      = "file"
 )
 
-// form is what a field of a kind holds.
+// form is the form of a kind's field.
 type form uint8
 
 const (
@@ -30,12 +30,12 @@ type mintField struct {
 	name, doc string
 	form      form
 	required  bool
-	example   string   // what is right, for messages: JSON
-	words     []string // the only values. Nil means any
-	least     bool     // a list has at least one entry
+	example   string   // a right value in JSON, for messages
+	words     []string // the only allowed values; nil means any
+	least     bool     // a list needs at least one entry
 }
 
-// mintKind is a kind of credential that the proxy mints, or asks a source for.
+// mintKind is a kind of credential that the proxy mints or requests from a source.
 type mintKind struct {
 	name, doc string
 	// build checks a decoded object of the kind.
@@ -54,8 +54,8 @@ func (k mintKind) names() []string {
 // secretDoc is the end of the documentation of a secret.
 const secretDoc = ": {\"file\": \"...\"}, {\"env\": \"...\"}, or the text itself." //nolint:gosec // a text for users
 
-// mintKinds are the kinds with fields of their own, in the order of the documentation. Each is in a file with what it
-// needs to be decoded, validated and told apart.
+// mintKinds are the kinds that have fields, in the order of the documentation. Each kind has a file with its decoding,
+// validation and identity.
 func mintKinds() []mintKind {
 	return []mintKind{oauth2Kind(), githubAppKind(), googleKind(), awsKind(), hmacKind(), fetchKind()}
 }
@@ -68,7 +68,7 @@ func mintKindNames() []string {
 	return out
 }
 
-// shape is the field in the JSON Schema.
+// shape returns the field for the JSON Schema.
 func (f mintField) shape() schema {
 	s := schema{Description: f.doc}
 	switch f.form {
@@ -93,7 +93,7 @@ func (f mintField) shape() schema {
 	return s
 }
 
-// secretShape is a secret inside a kind.
+// secretShape returns the shape of a secret inside a kind.
 func secretShape() schema {
 	object := sourceFields().object()
 	object.OneOf = sourceShapes()
@@ -104,7 +104,7 @@ func sourceShapes() []schema {
 	return []schema{{Required: []string{"value"}}, {Required: []string{"file"}}, {Required: []string{"env"}}}
 }
 
-// shape is the kind in the JSON Schema.
+// shape returns the kind for the JSON Schema.
 func (k mintKind) shape() schema {
 	s := schema{Type: "object", Closed: true, Properties: map[string]schema{}}
 	for _, f := range k.fields {

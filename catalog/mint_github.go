@@ -31,7 +31,7 @@ type GitHubApp struct {
 	Key                   secret.Value // PEM, RSA
 	Repositories          []string
 	Permissions           map[string]string
-	// BaseURL is the API's, without a slash at its end.
+	// BaseURL is the URL of the API, without a slash at its end.
 	BaseURL string
 }
 

@@ -21,11 +21,11 @@ func googleKind() mintKind {
 // Google is "google": access tokens of a service account.
 type Google struct {
 	Key secret.Value // the service account's JSON file
-	// What the file says.
+	// The fields of the file.
 	Email, KeyID, TokenURL string
 	PrivateKey             secret.Value // PEM, RSA
 	Scopes                 []string
-	Subject                string // whom it acts for (domain-wide delegation). Empty: itself
+	Subject                string // the user for whom the account acts (domain-wide delegation); may be empty
 }
 
 // Kind implements Mint.
@@ -55,7 +55,7 @@ func (v *validator) google(path string, m *rawMint) Mint {
 			TokenURI string `json:"token_uri"`
 		}
 		switch err := json.Unmarshal([]byte(text), &file); {
-		case err != nil: // its text may quote the key
+		case err != nil: // the error may quote the key
 			v.Bad(path+".key", "not a JSON object with texts", want)
 		case file.Type != "service_account":
 			v.Bad(path+".key", "a file that is not of the type service_account", want)
@@ -66,6 +66,7 @@ func (v *validator) google(path string, m *rawMint) Mint {
 			if g.TokenURL == "" {
 				g.TokenURL = "https://oauth2.googleapis.com/token"
 			}
+			// The file chooses the address to which the assertion is sent.
 			v.https(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
 			g.PrivateKey = v.rsaKey(path+".key", file.Key)
 		}

@@ -31,10 +31,10 @@ func hmacKind() mintKind {
 	}}
 }
 
-// HMAC is "hmac": headers that hold a signature over parts of the request.
+// HMAC is "hmac": headers with a signature over parts of the request.
 type HMAC struct {
 	Key secret.Value
-	// KeyEncoding is how the key is written: "text", "base64" or "hex".
+	// KeyEncoding is the encoding of the key: "text", "base64" or "hex".
 	KeyEncoding string
 	Hash        string            // sha256, sha512, sha1
 	Message     string            // with the placeholders of SignatureParts
@@ -51,14 +51,14 @@ func (*HMAC) address() string { return "" }
 
 func (*HMAC) identify(*identity) {}
 
-// The placeholders of HMAC.Message, and those of HMAC.Headers.
+// The placeholders of HMAC.Message and of HMAC.Headers.
 var (
 	SignatureParts = []string{"{timestamp}", "{timestamp:ms}", "{nonce}", "{method}", "{host}", "{path}", "{query}",
 		"{body}", "{body:sha256}"}
 	SignatureHeaders = []string{"{signature:hex}", "{signature:base64}", "{timestamp}", "{timestamp:ms}", "{nonce}"}
 )
 
-// marks finds what looks like a placeholder.
+// marks matches a text that looks like a placeholder.
 var marks = regexp.MustCompile(`\{[^{}]*\}`)
 
 func (v *validator) hmac(path string, m *rawMint) Mint {
@@ -79,6 +79,7 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 	for _, mark := range marks.FindAllString(h.Message, -1) {
 		v.mark(path+".message", mark, SignatureParts)
 	}
+	// A constant message has a constant signature.
 	if m.has["message"] && !marks.MatchString(h.Message) {
 		v.Bad(path+".message", "a text without placeholders, whose signature would be a password",
 			`one like "{timestamp}{method}{path}{body}"`)
@@ -94,6 +95,7 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
 			v.Bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
+		// Servers would log or publish the signature.
 		case SinkHeader(name):
 			v.Bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
 		default:
@@ -106,7 +108,7 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 	return h
 }
 
-// Bytes is the key as it signs.
+// Bytes returns the decoded key.
 func (h *HMAC) Bytes() ([]byte, error) {
 	switch h.KeyEncoding {
 	case "base64":

@@ -41,10 +41,10 @@ func oauth2Kind() mintKind {
 	}}
 }
 
-// Grant is how an OAuth 2.0 client gets its tokens (RFC 6749).
+// Grant is the way in which an OAuth 2.0 client gets tokens (RFC 6749).
 type Grant string
 
-// The grants. A login by authorization code or device code ends in a refresh token too.
+// The grants. A login by authorization code or device code also ends with a refresh token.
 const (
 	GrantRefreshToken      Grant = "refresh_token"
 	GrantClientCredentials Grant = "client_credentials"
@@ -52,34 +52,35 @@ const (
 
 // OAuth2 is "oauth2": an access token from a token endpoint.
 type OAuth2 struct {
-	// Provider is the preset that filled in what config.json left out. Empty: none.
+	// Provider is the preset for missing fields, or "".
 	Provider string
 	Grant    Grant
-	// The endpoints, https only. AuthURL and DeviceURL serve logins; empty: that way is not offered.
+	// The endpoints, only https. AuthURL and DeviceURL serve logins; an empty one disables its kind of login.
 	TokenURL, AuthURL, DeviceURL string
 	ClientID                     string
 	ClientSecret                 secret.Value // empty for public clients
 	Scopes                       []string
-	// ScopeSeparator joins Scopes: a space, or what the provider wants in its place. Never empty.
+	// ScopeSeparator joins Scopes. It is a space unless the provider wants another separator. It is never empty.
 	ScopeSeparator string
-	// Basic means that the client authenticates by the Authorization header, else in the body ("auth": "basic", "body").
+	// Basic means that the client authenticates by the Authorization header, and not in the body ("auth": "basic" or
+	// "body").
 	Basic bool
-	// Params are added to the authorization request, or, for GrantClientCredentials, to the token request.
+	// Params are added to the authorization request, or to the token request for GrantClientCredentials.
 	Params map[string]string
-	// Resource is an MCP server's URL, whose authorization server is discovered (RFC 9728, 8414, 8707). It stands in
-	// place of the endpoints; ClientID may be empty then, and is registered.
+	// Resource is the URL of an MCP server whose authorization server is discovered (RFC 9728, 8414, 8707). It replaces
+	// the endpoints. ClientID may then be empty; the proxy registers a client.
 	Resource string
-	// RedirectHost is the host of the login's redirect address: "127.0.0.1", or "localhost" for providers that want the
+	// RedirectHost is the host of the login's redirect address: "127.0.0.1", or "localhost" for providers that require the
 	// name.
 	RedirectHost string
-	// RedirectPort is its port. 0: an ephemeral one.
+	// RedirectPort is the port of the redirect address. 0 means an ephemeral port.
 	RedirectPort int
 }
 
-// RedirectPath is the path of every login's redirect address.
+// RedirectPath is the path of the redirect address of every login.
 const RedirectPath = "/callback"
 
-// RedirectURI is the login's redirect address, for a listener at port.
+// RedirectURI returns the redirect address of a login, for a listener at port.
 func (o *OAuth2) RedirectURI(port int) string {
 	return "http://" + o.RedirectHost + ":" + strconv.Itoa(port) + RedirectPath
 }
@@ -117,6 +118,7 @@ func (v *validator) oauth2(path string, m *rawMint) Mint {
 		RedirectPort: m.number["redirect_port"],
 	}
 	o.Provider = v.option(path, "provider", m, providerNames())
+	// Before the checks: they judge the addresses of the preset, too.
 	v.preset(path, m, o)
 	for _, f := range []struct{ name, text string }{
 		{"token_url", o.TokenURL}, {"auth_url", o.AuthURL}, {"device_url", o.DeviceURL}, {"resource", o.Resource},
@@ -132,6 +134,7 @@ func (v *validator) oauth2(path string, m *rawMint) Mint {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Params)) {
+		// Another state or challenge would disable the protection of the login.
 		if slices.Contains(ownParams, name) {
 			v.Bad(path+".params."+name, "a parameter that CodeForge sets", "it left out")
 		}
@@ -149,8 +152,8 @@ func (v *validator) oauth2(path string, m *rawMint) Mint {
 	return o
 }
 
-// resources checks that the token of a resource goes nowhere but to the resource's own site, whose login page says whom
-// it is for: a copied configuration with further hosts would have people log in for those.
+// resources checks that the token of a resource is only sent to the site of the resource. The login page names only the
+// resource. A copied configuration with further hosts would make people log in for those hosts.
 func (v *validator) resources(a *API) {
 	for _, c := range a.Credentials {
 		o, ok := c.Mint.(*OAuth2)
@@ -159,7 +162,7 @@ func (v *validator) resources(a *API) {
 		}
 		resource, err := serverHost(o.Resource)
 		if err != nil {
-			continue // a mistake already
+			continue // reported as a mistake already
 		}
 		for _, h := range a.Hosts {
 			if h.Site() != resource.Site() {
@@ -172,7 +175,7 @@ func (v *validator) resources(a *API) {
 	}
 }
 
-// ownParams are the parameters of authorization and token requests that are not the user's to set.
+// ownParams are the parameters of authorization and token requests that the user cannot set.
 var ownParams = []string{
 	"response_type", "response_mode", "client_id", "client_secret", "redirect_uri", "scope", "state", "code",
 	"code_verifier",
@@ -180,7 +183,7 @@ var ownParams = []string{
 	"request_uri", "client_assertion", "client_assertion_type", "username", "password", "resource",
 }
 
-// preset fills in what the provider knows and config.json leaves out.
+// preset fills in the provider's values for fields that config.json leaves out.
 func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
 	tenant := m.text["tenant"]
 	if m.has["tenant"] && o.Provider != "microsoft" {
@@ -215,23 +218,25 @@ func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
 			o.RedirectPort = p.redirectPort
 		}
 		if o.Grant == GrantClientCredentials {
-			continue // what follows is for logins
+			continue // the rest is for logins
 		}
 		params := maps.Clone(p.params)
 		if params == nil {
 			params = map[string]string{}
 		}
+		// The configuration's parameters win over the preset's.
 		maps.Copy(params, o.Params)
 		o.Params = params
 		for _, s := range p.scopes {
 			if !slices.Contains(o.Scopes, s) {
+				// Clip: the list of the configuration must not be overwritten.
 				o.Scopes = append(slices.Clip(o.Scopes), s)
 			}
 		}
 	}
 }
 
-// oauth2Fits checks that what is there is enough, and nothing contradicts the rest.
+// oauth2Fits checks that the fields are complete and do not contradict each other.
 func (v *validator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
 	missing := func(field, want string) {
 		if !m.has[field] {

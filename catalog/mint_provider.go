@@ -1,31 +1,31 @@
 package catalog
 
-// provider is a preset of "oauth2": what config.json leaves out is taken from it.
+// provider is a preset of "oauth2" for fields that config.json leaves out.
 type provider struct {
 	name                         string
 	tokenURL, authURL, deviceURL string
 	basic                        bool
 	params                       map[string]string
-	scopes                       []string // always asked for too
-	separator                    string   // between scopes. Empty: a space
-	// Where the provider knows only addresses that were entered there, or only the name localhost.
+	scopes                       []string // always requested, too
+	separator                    string   // between scopes; empty means a space
+	// For providers that accept only registered addresses, or only the name localhost.
 	redirectHost string
 	redirectPort int
 }
 
-// redirectPort is the login's port for providers that accept no other than the one entered there.
+// redirectPort is the port of the login for providers that accept only a registered port.
 const redirectPort = 8765
 
-// tenantMark stands in addresses for "tenant".
+// tenantMark is replaced by "tenant" in addresses.
 const tenantMark = "{tenant}"
 
-// providers are the presets, after the providers' own documentation.
+// providers are the presets, from the providers' own documentation.
 func providers() []provider {
 	return []provider{
 		{name: "google", tokenURL: "https://oauth2.googleapis.com/token",
 			authURL:   "https://accounts.google.com/o/oauth2/v2/auth",
 			deviceURL: "https://oauth2.googleapis.com/device/code",
-			// Without both there is a refresh token only for the first login of a user.
+			// Without both, Google issues a refresh token only for the first login of a user.
 			params: map[string]string{"access_type": "offline", "prompt": "consent"}},
 		{name: "microsoft", tokenURL: "https://login.microsoftonline.com/{tenant}/oauth2/v2.0/token",
 			authURL:   "https://login.microsoftonline.com/{tenant}/oauth2/v2.0/authorize",

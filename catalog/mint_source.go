@@ -30,13 +30,13 @@ func fetchKind() mintKind {
 	}}
 }
 
-// Fetch is "fetch": one HTTPS request, with other credentials swapped in, whose answer holds the credential.
+// Fetch is "fetch": one HTTPS request, with other credentials swapped in. Its answer contains the credential.
 type Fetch struct {
 	URL, Method string
-	Headers     map[string]string // values may hold token names of APIs that have the URL's host
-	Body        string            // empty: none
-	Pointer     string            // a JSON pointer (RFC 6901) into the answer. Empty: the whole body
-	Base64      bool              // what Pointer finds is base64
+	Headers     map[string]string // values may contain token names of APIs with the URL's host
+	Body        string            // may be empty
+	Pointer     string            // a JSON pointer (RFC 6901) into the answer; empty means the whole body
+	Base64      bool              // the text at Pointer is base64
 	TTL         Seconds
 	// Uses are the token names in Headers.
 	Uses []string
@@ -55,7 +55,7 @@ func (f *Fetch) identify(id *identity) {
 	id.addTable("headers", f.Headers)
 }
 
-// Command is "command": a program that a feeder outside the proxy runs, whose output is the credential.
+// Command is "command": a program whose output is the credential. A feeder outside the proxy runs it.
 type Command struct {
 	Args []string
 	TTL  Seconds
@@ -73,9 +73,9 @@ func (c *Command) identify(id *identity) {
 	id.add("args", c.Args...)
 }
 
-// File is "file" with "ttl": a file that is read again and again, because something else rewrites it.
+// File is "file" with "ttl": a file that is read again and again, because another program rewrites it.
 type File struct {
-	// Path is absolute, or relative to API's folder. See Read.
+	// Path is absolute, or relative to the API's folder. See Read.
 	Path, API string
 	Pointer   string // as Fetch.Pointer
 	TTL       Seconds
@@ -93,7 +93,7 @@ func (f *File) identify(id *identity) {
 	id.add("file", f.Path, f.Pointer)
 }
 
-// ttl is the lifetime of what a source gives.
+// ttl returns the life of a source's value.
 func (v *validator) ttl(raw rawCredential) Seconds {
 	ttl := defaultTTL
 	if raw.ttl != nil {
@@ -147,7 +147,7 @@ func (v *validator) fetch(path string, m *rawMint) Mint {
 	return f
 }
 
-// tokenNames are the words of a text that have the form of a token name with an underscore.
+// tokenNames returns the words of a text that have the form of a token name.
 func tokenNames(text string) []string {
 	var out []string
 	separator := func(r rune) bool {
@@ -190,19 +190,21 @@ func (v *validator) watched(raw rawCredential) Mint {
 	if raw.json != nil {
 		f.Pointer = *raw.json
 	}
-	if text, ok := v.resolve(raw.path(), raw.source); ok { // a mistake shows now rather than when it is first used
+	// Read the file now, so that a mistake shows at the load and not at the first use.
+	if text, ok := v.resolve(raw.path(), raw.source); ok {
 		v.secretText(raw.path(), raw.source, text)
 	}
 	return f
 }
 
-// Read reads the credential anew; dir is apis/. The error quotes nothing of the file.
+// Read reads the credential from the file. dir is apis/. The error quotes no text of the file.
 func (f *File) Read(dir string) (secret.Value, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return secret.Value{}, errors.New(reason(err))
 	}
 	defer root.Close()
+	// The same code as for a load, with a budget for one file.
 	v := validator{root: root, budget: &budget{all: maxSecretFile, api: maxSecretFile}}
 	v.API = f.API
 	text, ok := v.resolve("", source{file: &f.Path, json: &f.Pointer})
@@ -212,7 +214,7 @@ func (f *File) Read(dir string) (secret.Value, error) {
 	return secret.Value{}, errors.New(v.Problems[0].Found)
 }
 
-// Value checks what a source gave as a credential, by the rules for those in config.json. The error does not quote it.
+// Value checks the text of a source by the rules for credentials in config.json. The error does not quote the text.
 func Value(text string) (secret.Value, error) {
 	if found, _ := valueProblem(text); found != "" {
 		return secret.Value{}, errors.New(found)

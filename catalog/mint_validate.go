@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// Bounds of what stands in a kind.
+// Bounds of the fields of a kind.
 const (
 	maxMintText = 2048 // bytes of one text
 	maxMintList = 100  // entries of one list or object
@@ -26,10 +26,11 @@ const (
 	minRSA      = 2048 // bits
 )
 
-// mint checks a kind. It is nil for a credential that has its value itself, and after a mistake.
+// mint checks a kind. It returns nil for a credential with a fixed value, and after a mistake.
 func (v *validator) mint(raw rawCredential) Mint {
 	path := raw.path()
 	if raw.mint == nil {
+		// Without ttl a file is read once, at the load.
 		if raw.ttl == nil {
 			return nil
 		}
@@ -58,7 +59,7 @@ func (v *validator) mint(raw rawCredential) Mint {
 	return nil
 }
 
-// texts checks what all texts of a kind have in common: they are no place for a secret.
+// texts checks the common rules for all texts of a kind: they must not contain a secret.
 func (v *validator) texts(path string, m *rawMint) {
 	const want = "what belongs there; secrets have fields of their own"
 	check := func(field, s string) {
@@ -71,7 +72,7 @@ func (v *validator) texts(path string, m *rawMint) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.text)) {
 		check(path+"."+key, m.text[key])
-		// An id may look like a key, and the body of a fetch holds ids.
+		// An id may look like a key, and the body of a fetch contains ids.
 		if key != "client_id" && key != "body" && secretLike(m.text[key]) {
 			v.Bad(path+"."+key, "what looks like a credential", want)
 		}
@@ -99,7 +100,8 @@ func (v *validator) texts(path string, m *rawMint) {
 	}
 }
 
-// option checks a setting that is one of a few words, or absent. What it is not, is shown only if it is a plain word.
+// option checks an optional setting with a few allowed words. It quotes a wrong value only if it is close to an allowed
+// word.
 func (v *validator) option(path, field string, m *rawMint, known []string) string {
 	s := m.text[field]
 	if !m.has[field] || slices.Contains(known, s) {
@@ -113,7 +115,7 @@ func (v *validator) option(path, field string, m *rawMint, known []string) strin
 	return ""
 }
 
-// https checks a URL, which messages never show: it may have a secret in it.
+// https checks a URL. Messages never quote the URL, because it may contain a secret.
 func (v *validator) https(field, s, example string) (*url.URL, bool) {
 	want := "an address like " + example
 	u, err := url.Parse(s)
@@ -139,7 +141,7 @@ func (v *validator) https(field, s, example string) (*url.URL, bool) {
 	return nil, false
 }
 
-// inner reads a secret of one line inside a kind. The empty one is absent or refused.
+// inner reads a one-line secret inside a kind. The result is empty if the secret is absent or refused.
 func (v *validator) inner(path, field string, m *rawMint) secret.Value {
 	text, ok := v.innerText(path, field, m)
 	if !ok {
@@ -157,7 +159,7 @@ func (v *validator) innerText(path, field string, m *rawMint) (string, bool) {
 	return v.resolve(path+"."+field, from)
 }
 
-// key checks a private key in PEM. It is empty if that is refused.
+// rsaKey checks a private RSA key in PEM. The result is empty if the key is refused.
 func (v *validator) rsaKey(field, text string) secret.Value {
 	const want = "a private key in PEM: -----BEGIN PRIVATE KEY----- or -----BEGIN RSA PRIVATE KEY-----"
 	block, _ := pem.Decode([]byte(text))
@@ -165,6 +167,7 @@ func (v *validator) rsaKey(field, text string) secret.Value {
 		v.Bad(field, "no PEM block", want)
 		return secret.Value{}
 	}
+	// The proxy cannot ask for a passphrase.
 	if strings.Contains(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != "" {
 		v.Bad(field, "a key that is encrypted", "one without a passphrase, in a file that only CodeForge can read")
 		return secret.Value{}

@@ -10,7 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// names lists the names in apis/ that may be APIs, without hidden ones and examples: APIs in force first, then by name.
+// names lists the names in apis/ that may be APIs, without hidden ones and examples. APIs in force come first, then the
+// others by name.
 func (l *loader) names() ([]string, error) {
 	dir, err := l.root.Open(".")
 	if err != nil {
@@ -21,6 +22,7 @@ func (l *loader) names() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Examples and hidden files, such as those of editors, are not APIs.
 	all = slices.DeleteFunc(all, func(name string) bool {
 		return strings.HasPrefix(name, ".") || name == "example" || strings.HasSuffix(name, ".example")
 	})
@@ -36,8 +38,8 @@ func (l *loader) names() ([]string, error) {
 	return all, nil
 }
 
-// misnamed warns of what is probably meant to be an API's config.json: a file beside the folders, a file with a similar
-// name, and a folder that has none. Folders with an example are templates.
+// misnamed warns of files that are probably meant as an API's config.json: a file beside the folders, a file with a
+// similar name, and a folder without one. A folder with an example file is a template.
 func (l *loader) misnamed(name string) {
 	info, err := l.root.Stat(name)
 	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
@@ -74,7 +76,7 @@ func (l *loader) misnamed(name string) {
 	}
 }
 
-// likeConfig reports whether a file's name in lower case was probably meant to be config.json.
+// likeConfig reports whether a file name, in lower case, was probably meant to be config.json.
 func likeConfig(file string) bool {
 	switch file {
 	case "config", "conf.json", "configuration.json", "config.jsonc", "config.json5", "config.json.txt", "config.yaml",
@@ -84,9 +86,9 @@ func likeConfig(file string) bool {
 	return typo.Nearest(file, 2, []string{"config.json"}) != ""
 }
 
-// loneConfig is the API that a JSON file in apis/ itself is probably meant to be.
+// loneConfig returns the API that a JSON file directly in apis/ is probably meant to be.
 func loneConfig(file string) (api string, ok bool) {
-	const schema = "config.schema.json" // which comes with CodeForge
+	const schema = "config.schema.json" // part of CodeForge
 	file = strings.ToLower(file)
 	stem, isJSON := strings.CutSuffix(file, ".json")
 	if !isJSON || file == schema {
@@ -98,10 +100,10 @@ func loneConfig(file string) (api string, ok bool) {
 	return stem, true
 }
 
-// maxFolder bounds a folder's name, in bytes.
+// maxFolder bounds the name of a folder, in bytes.
 const maxFolder = 64
 
-// folderProblem says why a folder's name is not an API name, or is empty.
+// folderProblem returns why a folder's name is not an API name, or "".
 func folderProblem(name string) string {
 	if len(name) > maxFolder {
 		return fmt.Sprintf("a name longer than %d characters", maxFolder)
@@ -116,7 +118,7 @@ func folderProblem(name string) string {
 	return ""
 }
 
-// CheckName returns why a name is not a name of an API, or nil.
+// CheckName returns why a name cannot be the name of an API, or nil.
 func CheckName(name string) error {
 	if bad := folderProblem(name); bad != "" || name == "" {
 		return fmt.Errorf("found %s; want %s", cmp.Or(bad, "no name"), strings.TrimPrefix(wantFolder(name), "apis/"))
@@ -124,8 +126,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// FolderName is an API's name made of another program's: in lower case, of letters, digits and dashes. It is empty
-// where nothing is left.
+// FolderName makes an API name of another program's name: lower-case letters, digits and dashes. The result may be
+// empty.
 func FolderName(name string) string {
 	fixed := strings.Map(func(r rune) rune {
 		switch {

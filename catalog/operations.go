@@ -9,13 +9,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Operations is the "operations" of a config.json: where the API's operations.jsonl comes from.
+// Operations is "operations" of a config.json: the origin of the API's operations.jsonl.
 type Operations struct {
-	// Source is the file or the URL of the document that was imported, or "-".
+	// Source is the file or URL of the imported document, or "-".
 	Source string
-	// SHA256 is the digest of operations.jsonl, in small hexadecimal digits. Empty: none was given.
+	// SHA256 is the digest of operations.jsonl in lower-case hexadecimal digits, or "".
 	SHA256 string
-	// Only refuses requests that are no operation of the document.
+	// Only refuses requests that are not operations of the document.
 	Only bool
 }
 
@@ -34,7 +34,7 @@ func operationsFields() specs[Operations] {
 	}
 }
 
-// operations reads "operations". It is nil if that is not an object.
+// operations reads "operations". It returns nil if the value is not an object.
 func (d *decoder) operations(n *node) *Operations {
 	if n.Kind != jsonread.Object {
 		d.Bad("operations", n.Kind.String(), "an object, as codeforge api add --openapi writes it")

@@ -2,10 +2,10 @@ package catalog
 
 import "github.com/codeforge-mcp/codeforge/catalog/strictjson"
 
-// Problem is one mistake in apis/; see strictjson.Problem.
+// Problem is one mistake in apis/. See strictjson.Problem.
 type Problem = strictjson.Problem
 
-// Problems is every mistake of one load, sorted by API.
+// Problems are all mistakes of one load, sorted by API.
 type Problems = strictjson.Problems
 
 // The severities of a Problem.

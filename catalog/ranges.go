@@ -13,26 +13,27 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// PrivateRanges are the ranges of "allow_private": true, RFC 1918.
+// PrivateRanges are the ranges of "allow_private": true (RFC 1918).
 func PrivateRanges() []netip.Prefix {
 	return prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 }
 
-// uniqueLocal are the unique local addresses (RFC 4193). siteBits is the length of a site's prefix. A wider range opens
-// none of them, because metadata services of clouds have addresses at other sites.
+// uniqueLocal are the unique local addresses (RFC 4193). siteBits is the prefix length of a site. A wider range opens
+// no such address, because cloud metadata services have addresses at other sites.
 var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 const siteBits = 48
 
-// listable is what allow_private may list: the private ranges, carrier-grade NAT (RFC 6598, as overlay networks use
-// it), loopback, and the addresses for documentation (RFC 5737, RFC 3849, RFC 9637), which some networks use for
-// services.
+// listable are the ranges that allow_private may list:
+//   - the private ranges, and loopback
+//   - carrier-grade NAT (RFC 6598), which overlay networks use
+//   - documentation addresses (RFC 5737, RFC 3849, RFC 9637), which some networks use for services
 func listable() []netip.Prefix {
 	return append(PrivateRanges(), prefixes(uniqueLocal.String(), "100.64.0.0/10", "127.0.0.0/8", "::1/128",
 		"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20")...)
 }
 
-// forbidden is what no API may open, by the term that messages use for it.
+// forbidden are the ranges that no API may open, by their name in messages.
 func forbidden() map[string][]netip.Prefix {
 	return map[string][]netip.Prefix{
 		"link-local addresses (cloud metadata)": prefixes("169.254.0.0/16", "fe80::/10"),
@@ -43,7 +44,7 @@ func forbidden() map[string][]netip.Prefix {
 	}
 }
 
-// parseRange reads one entry of allow_private. If the entry is bad, want says what would be right.
+// parseRange reads one entry of allow_private. If the entry is bad, want describes a right one.
 func parseRange(text string) (p netip.Prefix, want string) {
 	const example = `a private range like "10.0.0.0/8" or "192.168.1.10/32"`
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
@@ -64,6 +65,7 @@ func parseRange(text string) (p netip.Prefix, want string) {
 		}
 	}
 	for _, r := range listable() {
+		// The whole range must be inside, not only its first address.
 		if r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
 			return p, ""
 		}

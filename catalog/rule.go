@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/toolname"
 )
 
-// Action is what a rule does with the requests that it matches. The zero Action refuses.
+// Action is the treatment of the requests that a rule matches. The zero Action refuses.
 type Action uint8
 
 // The actions, from the strictest to the mildest.
@@ -22,7 +22,7 @@ const (
 	ActionAllow
 )
 
-// String is the action as config.json has it.
+// String returns the action as in config.json.
 func (a Action) String() string {
 	switch a {
 	case ActionAllow:
@@ -33,35 +33,35 @@ func (a Action) String() string {
 	return "refuse"
 }
 
-// Rule is one entry of "rules". It matches a request if all of its conditions hold; the first rule of an API that
-// matches decides, and a request that none matches is refused.
+// Rule is one entry of "rules". It matches a request if all of its conditions hold. The first rule of an API that
+// matches decides; if no rule matches, the request is refused.
 type Rule struct {
 	Then Action
-	// Tools are globs over the aliases of an MCP server's tools, see package toolname: the rule is about calls of those
-	// tools, and Body about their arguments. Nil means that it is about requests.
+	// Tools are globs over the aliases of an MCP server's tools; see package toolname. The rule is then about calls of
+	// those tools, and Body about their arguments. Nil means that the rule is about requests.
 	Tools []string
-	// Methods are in upper case. Nil means any.
+	// Methods are in upper case. Nil means any method.
 	Methods []string
-	// Path is a path whose segments may be "*", which stands for one segment, or end with "**", for any number of them.
-	// Empty: any.
+	// Path is a path. Its segments may be "*", which stands for one segment. It may end with "**", which stands for any
+	// number of segments. Empty means any path.
 	Path string
-	// GraphQL is "query", "mutation" or "subscription": what all operations of the request's document are. Empty: the
-	// request need not be one of GraphQL.
+	// GraphQL is "query", "mutation" or "subscription": the required kind of all operations in the request's document. If
+	// it is empty, the request need not be GraphQL.
 	GraphQL string
 	// Body are conditions on fields of a JSON object or a form, sorted by field.
 	Body []FieldRule
-	// ByAny, for ActionApprove: the user of the MCP client and whoever is signed in to the console may decide too, and not
-	// only the operator.
+	// ByAny, for ActionApprove, lets the user of the MCP client and any user of the console decide, and not only the
+	// operator.
 	ByAny bool
 
-	segments, folds []string // of Path, as they are, and folded and untrailed
+	segments, folds []string // the segments of Path: unchanged, and folded and untrailed
 }
 
-// FieldRule is a condition on one field. Exactly one of the bounds, which may come together, and OneOf is set.
+// FieldRule is a condition on one field. Either OneOf is set, or at least one bound.
 type FieldRule struct {
-	// Field is the field's name; a dot leads to a field of an object in it.
+	// Field is the name of the field. A dot leads to a field of an inner object.
 	Field    string
-	Min, Max *big.Rat // of a number. Nil means none
+	Min, Max *big.Rat // bounds of a number; nil means no bound
 	OneOf    []FieldValue
 }
 
@@ -71,10 +71,10 @@ type FieldValue struct {
 	Kind FieldKind
 }
 
-// FieldKind says what a FieldValue is.
+// FieldKind is the type of a FieldValue.
 type FieldKind uint8
 
-// The kinds. That of a form's value is up to the server.
+// The kinds. The server decides the kind of a form's value.
 const (
 	KindAny FieldKind = iota
 	KindText
@@ -82,7 +82,7 @@ const (
 	KindBool
 )
 
-// String is the rule in a few words, for people and models: "allow POST /v1/refunds if amount <= 5000".
+// String returns the rule in a few words, for people and models: "allow POST /v1/refunds if amount <= 5000".
 func (r Rule) String() string {
 	words := []string{r.Then.String()}
 	if r.ByAny {
@@ -108,7 +108,7 @@ func (r Rule) String() string {
 	return strings.Join(words, " ")
 }
 
-// String is the condition in a few words.
+// String returns the condition in a few words.
 func (f FieldRule) String() string {
 	var out []string
 	if f.Min != nil {
@@ -127,7 +127,7 @@ func (f FieldRule) String() string {
 	return strings.Join(out, " and ")
 }
 
-// decimal writes a number that was written with a few digits.
+// decimal writes a number with few digits.
 func decimal(r *big.Rat) string {
 	if r.IsInt() {
 		return r.Num().String()
@@ -144,23 +144,25 @@ const (
 	maxNumber     = 40 // characters
 )
 
-// Decimal reads a number in plain decimal notation, as "5000" and "-0.25". Others, which servers may read in different
-// ways, are none.
+// Decimal reads a number in plain decimal notation, such as "5000" and "-0.25". It rejects other notations, which
+// servers may read differently.
 func Decimal(s string) (*big.Rat, bool) {
 	digits := strings.TrimPrefix(s, "-")
 	whole, fraction, dotted := strings.Cut(digits, ".")
 	number := func(part string) bool { return part != "" && strings.Trim(part, "0123456789") == "" }
+	// The bounds keep exact arithmetic cheap.
 	if len(s) > maxNumber || len(fraction) > maxDecimals || !number(whole) || dotted && !number(fraction) ||
 		len(whole) > 1 && whole[0] == '0' {
 		return nil, false
 	}
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil { // as most are, and at a third of the cost
+	// Most numbers are whole, and ParseInt takes a third of the time.
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return new(big.Rat).SetInt64(n), true
 	}
 	return new(big.Rat).SetString(s)
 }
 
-// rawRule is a rule decoded, not yet validated.
+// rawRule is a decoded rule before validation.
 type rawRule struct {
 	Rule
 	then, by string
@@ -227,7 +229,7 @@ func rulesShape() schema {
 	return schema{Type: "array", MinItems: 1, Items: &rule}
 }
 
-// rules reads "rules". It is nil if that is not a list.
+// rules reads "rules". It returns nil if the value is not a list.
 func (d *decoder) rules(n *node) []Rule {
 	const example = `[{"methods": ["GET"], "then": "allow"}]`
 	if n.Kind != jsonread.List {
@@ -315,7 +317,7 @@ func (d *decoder) number(field string, n *node) *big.Rat {
 	return nil
 }
 
-// values reads the value, or the values, that a field may have.
+// values reads one allowed value of a field, or a list of values.
 func (d *decoder) values(field string, n *node) []FieldValue {
 	list := []jsonread.Member{{Node: n}}
 	if n.Kind == jsonread.List {
@@ -339,18 +341,20 @@ func (d *decoder) values(field string, n *node) []FieldValue {
 	return out
 }
 
-// compile prepares the path.
+// compile prepares the path for matching.
 func (r *Rule) compile() {
 	r.segments = strings.Split(r.Path[1:], "/")
 	r.folds = make([]string, len(r.segments))
 	for i, s := range r.segments {
 		r.folds[i] = folded(s)
 	}
+	// Many servers ignore a slash at the end.
 	r.folds = untrailed(r.folds)
 }
 
-// rules checks "rules", and parts those about requests from those about calls of tools.
+// rules checks "rules", and separates rules about requests from rules about calls of tools.
 func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
+	// A request that matches no rule is refused.
 	if rules != nil && len(rules) == 0 {
 		v.Bad("rules", "an empty list, which would refuse everything", `a rule that allows something, or "active": false`)
 	}
@@ -405,7 +409,7 @@ func (v *validator) toolRule(field string, r *Rule, server bool) {
 	}
 }
 
-// pathProblem says why a rule's path is none, or is empty.
+// pathProblem returns why a text is not a path of a rule, or "".
 func pathProblem(path string) string {
 	if path == "" {
 		return ""
@@ -423,6 +427,7 @@ func pathProblem(path string) string {
 			return "* as a part of a segment"
 		case s == "" && !last, s == "." || s == "..":
 			return "an empty segment, or one of dots"
+		// Servers split or decode a path at these characters.
 		case strings.ContainsAny(s, "?#%\\;"):
 			return "one of ? # % \\ ;"
 		}

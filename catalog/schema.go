@@ -26,7 +26,7 @@ type schema struct {
 	OneOf             []schema          `json:"oneOf,omitempty"`
 	AnyOf             []schema          `json:"anyOf,omitempty"`
 	Not               *schema           `json:"not,omitempty"`
-	// Closed refuses other properties.
+	// Closed forbids other properties.
 	Closed bool `json:"-"`
 }
 
@@ -47,8 +47,8 @@ func (s schema) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Schema is the JSON Schema of config.json, indented, from which editors complete fields. It is generated from the
-// fields that Load reads, and checks less than Load does.
+// Schema returns the JSON Schema of config.json, indented, for the completion in editors. It is generated from the
+// fields that Load reads, and checks less than Load.
 func Schema() ([]byte, error) {
 	root := topFields().object()
 	root.Schema, root.Title = "https://json-schema.org/draft/2020-12/schema", "apis/<name>/config.json"
@@ -57,6 +57,7 @@ func Schema() ([]byte, error) {
 	root.Not = &schema{Required: []string{"restricted_methods", "allowed_methods"}}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
+	// Patterns stay readable.
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(root)

@@ -16,7 +16,7 @@ func withoutNames(a *API, value string) string {
 	return value
 }
 
-// keyPrefixes are what the credentials of well-known services begin with.
+// keyPrefixes are the beginnings of credentials of well-known services.
 var keyPrefixes = []string{
 	"sk-", "sk_", "pk_live_", "rk_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xox", "xapp-",
 	"AKIA", "ASIA", "AIza", "ya29.", "eyJ", "npm_", "ntn_", "secret_", "lin_api_", "lin_oauth_", "figd_", "figu_",
@@ -24,19 +24,20 @@ var keyPrefixes = []string{
 	"tvly-", "ctx7sk-", "sbp_", "key-", "SG.",
 }
 
-// LooksSecret reports whether a value is most likely a credential: by what it is, or by the name of the variable,
-// header or parameter that has it, which may be empty. The settings of a server may not contain such a value.
+// LooksSecret reports whether a value is most likely a credential. It judges the value, and the name of the variable,
+// header or parameter (key, which may be empty). The settings of a server may not contain such a value.
 func LooksSecret(key, value string) bool {
 	return secretLike(value) || secretName(key) && !harmless(value)
 }
 
-// secretLike reports whether a text contains what is most likely a credential: a word that begins like those of a
-// well-known service, or a long random one.
+// secretLike reports whether a text most likely contains a credential: a word that begins like those of a well-known
+// service, or a long random word.
 func secretLike(s string) bool {
 	separator := func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }
 	for _, word := range strings.FieldsFunc(s, separator) {
 		const rest = 8
 		for _, p := range keyPrefixes {
+			// A prefix alone, or before ordinary words, is not a credential.
 			if tail, ok := strings.CutPrefix(word, p); ok && len(tail) >= rest && !plainWord(tail) {
 				return true
 			}
@@ -49,11 +50,11 @@ func secretLike(s string) bool {
 	return false
 }
 
-// plainWord reports whether what follows a prefix is ordinary text: small letters and separators.
+// plainWord reports whether the text after a prefix is ordinary: lower-case letters and separators.
 func plainWord(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-_.") == "" }
 
-// random reports whether a word is one that nobody types: long, of letters in both cases and digits, or of more
-// hexadecimal digits than an identifier has.
+// random reports whether a word is not typed by a person: a long word with letters of both cases and digits, or with
+// more hexadecimal digits than an identifier has.
 func random(s string) bool {
 	const mixed, hex = 20, 40
 	has := func(from, to rune) bool {
@@ -65,7 +66,7 @@ func random(s string) bool {
 	return len(s) >= mixed && has('0', '9') && has('a', 'z') && has('A', 'Z')
 }
 
-// secretName reports whether a variable, header or parameter of this name usually holds a credential.
+// secretName reports whether a variable, header or parameter with this name usually has a credential.
 func secretName(key string) bool {
 	words := strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
 	if len(words) == 0 {

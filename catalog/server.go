@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Server is the "mcp" of a config.json: how an MCP server is started or reached, and which of its tools may be used.
-// Exactly one of URL, Package and Command is set. No value here is a credential: Env, Headers and Args contain
-// constants and token names of the server's API.
+// Server is "mcp" of a config.json: how to start or reach an MCP server, and which of its tools are allowed. Exactly
+// one of URL, Package and Command is set. No value is a credential: Env, Headers and Args have constants and token
+// names of the server's API.
 type Server struct {
-	// URL is where a remote server is.
+	// URL is the address of a remote server.
 	URL string
-	// Closed is the URL's host if domains does not have it by name: code reaches it through the server's tools only, as
-	// otherwise it could speak to the server itself, past Allow, Deny and ExclusiveWith.
+	// Closed is the URL's host if domains does not name it. Code reaches this host only through the server's tools.
+	// Otherwise code could talk to the server directly, without Allow, Deny and ExclusiveWith.
 	Closed string
-	// Package is npm:NAME@VERSION, with an exact version, and perhaps /BIN.
+	// Package is npm:NAME@VERSION with an exact version, and optionally /BIN.
 	Package string
-	// Registry is where the package comes from, an https URL; empty: what PACKAGE_REGISTRY names.
+	// Registry is the https URL of the package's registry. Empty means the registry of PACKAGE_REGISTRY.
 	Registry string
 	// Command is a program and its arguments.
 	Command []string
@@ -25,29 +25,30 @@ type Server struct {
 	Env  map[string]string
 	// Headers are sent with every request to URL.
 	Headers map[string]string
-	// Transport of a URL: "auto", "http" or "sse".
+	// Transport is the transport for URL: "auto", "http" or "sse".
 	Transport string
-	// Protocol is the revision that is used without negotiation, or empty.
+	// Protocol is the protocol revision to use without negotiation, or "".
 	Protocol string
-	// Allow and Deny are globs over names of tools: "*" stands for any characters, "?" for one. Empty Allow: all.
+	// Allow and Deny are globs over names of tools: "*" stands for any characters, "?" for one. An empty Allow allows all
+	// tools.
 	Allow, Deny []string
-	// Timeout is for one call, Connect for connecting, Idle is after how long without a call the server is stopped.
+	// Timeout bounds one call, and Connect bounds connecting. The server is stopped after the time Idle without a call.
 	Timeout, Connect, Idle time.Duration
-	// State says which calls share a process: "shared", "session" or "run".
+	// State selects the calls that share a process: "shared", "session" or "run".
 	State string
-	// MaxConcurrent is how many calls there may be at once.
+	// MaxConcurrent is the number of calls that may run at the same time.
 	MaxConcurrent int
 	// ExclusiveWith names servers that may not be used in the same run.
 	ExclusiveWith []string
-	// Permissions are what else a package may do: "run".
+	// Permissions are the further permissions of a package: "run".
 	Permissions []string
 	// Retry repeats calls of tools that claim to be read-only or idempotent.
 	Retry bool
-	// Pins is "off" where tools may change without the user, else empty.
+	// Pins is "off" if tools may change without the user's consent, or else "".
 	Pins string
 }
 
-// texts returns all strings of the settings, which mcp-server sees and perhaps the model. The nil Server has none.
+// texts returns all strings of the settings. mcp-server sees them, and perhaps the model. A nil Server has no texts.
 func (s *Server) texts() []string {
 	if s == nil {
 		return nil
@@ -77,7 +78,7 @@ const (
 	maxServerText       = 4096 // bytes of one argument, variable or header
 )
 
-// newServer is a server with the defaults.
+// newServer returns a server with the defaults.
 func newServer() *Server {
 	return &Server{
 		Timeout: serverTimeout, Connect: serverConnect, Idle: serverIdle, MaxConcurrent: serverConcurrent,
@@ -85,8 +86,8 @@ func newServer() *Server {
 	}
 }
 
-// serverTransports, serverStates and serverPermissions are the words that a server's settings know; the first is the
-// default, except for permissions, of which there are none by default.
+// serverTransports, serverStates and serverPermissions are the allowed words of a server's settings. The first word is
+// the default. By default a package has no permission.
 func serverTransports() []string { return []string{"auto", "http", "sse"} }
 
 func serverStates() []string { return []string{"shared", "session", "run"} }
@@ -155,7 +156,7 @@ func serverFields() specs[Server] {
 	}
 }
 
-// What the validator checks, as far as a pattern can express it.
+// The checks of the validator, as far as a pattern can express them.
 const (
 	envPattern      = "^[A-Za-z_][A-Za-z0-9_]*$"
 	protocolPattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"

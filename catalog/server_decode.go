@@ -7,7 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// server reads "mcp". It is nil if that is not an object.
+// server reads "mcp". It returns nil if the value is not an object.
 func (d *decoder) server(n *node) *Server {
 	if n.Kind != jsonread.Object {
 		d.Bad("mcp", n.Kind.String(), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
@@ -28,6 +28,7 @@ func (d *decoder) server(n *node) *Server {
 		{"headers", "url", "env"}, {"transport", "url", ""}, {"args", "package", "command"}, {"permissions", "package", ""},
 		{"registry", "package", ""},
 	} {
+		// With two kinds of server, the first mistake is enough.
 		if has[only.field] && ways == 1 && !has[only.with] {
 			d.misplaced(only.field, only.with, only.instead)
 		}
@@ -65,14 +66,14 @@ func (d *decoder) texts(field string, n *node, example string) map[string]string
 	return out
 }
 
-// plainKey reports whether a key may be shown: it looks like the name of a variable or a header, and not like what
-// belongs behind the colon.
+// plainKey reports whether a message may show a key. It looks like the name of a variable or a header, and not like a
+// value.
 func plainKey(s string) bool {
 	const longest = 64
 	return isToken(s) && len(s) <= longest && !secretLike(s)
 }
 
-// tools reads which tools may be used.
+// tools reads the allowed and denied tools.
 func (d *decoder) tools(field string, s *Server, n *node) {
 	if n.Kind != jsonread.Object {
 		d.Bad(field, n.Kind.String(), `an object, e.g. {"deny": ["delete_*"]}`)

@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
-// server checks "mcp" and puts it into the API, whose credentials are known.
+// server checks "mcp" and adds it to the API. Call it after the API's credentials are set.
 func (v *validator) server(a *API, s *Server) {
 	if s == nil {
 		return
@@ -61,7 +61,7 @@ func (v *validator) server(a *API, s *Server) {
 	}
 }
 
-// serverHost is the host of a URL and its port, if that is not the usual one, as a host pattern.
+// serverHost returns the host of a URL as a host pattern, with the port unless it is the default port.
 func serverHost(text string) (HostPattern, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -77,7 +77,7 @@ func serverHost(text string) (HostPattern, error) {
 	return ParseHostPattern(h.String())
 }
 
-// serverURL checks a remote server's URL, whose host becomes one of the API's.
+// serverURL checks a remote server's URL. It adds the host to the API's hosts.
 func (v *validator) serverURL(a *API, s *Server) {
 	if s.URL == "" {
 		return
@@ -107,12 +107,14 @@ func (v *validator) serverURL(a *API, s *Server) {
 		v.Bad("mcp.url", "a URL whose host is "+err.Error(), want)
 		return
 	}
+	// A credential in the path or the query would be visible to the model.
 	v.constant(a, "mcp.url", "", u.Path)
 	for name, values := range u.Query() {
 		for _, value := range values {
 			v.constant(a, "mcp.url", name, value)
 		}
 	}
+	// A wildcard in domains does not open the server's host to code.
 	if !slices.Contains(a.Hosts, host) {
 		s.Closed = host.String()
 	}
@@ -121,7 +123,7 @@ func (v *validator) serverURL(a *API, s *Server) {
 	}
 }
 
-// serverRegistry checks the address of a package's registry, as PACKAGE_REGISTRY is checked.
+// serverRegistry checks the address of a package's registry by the rules for PACKAGE_REGISTRY.
 func (v *validator) serverRegistry(s string) {
 	if s == "" {
 		return
@@ -143,8 +145,7 @@ func covers(patterns []HostPattern, host HostPattern) bool {
 	return slices.ContainsFunc(patterns, func(p HostPattern) bool { return p == host || p.String() == "*."+parent })
 }
 
-// packageName is npm's grammar of names, with an exact version (https://semver.org) and perhaps a program of the
-// package.
+// packageName matches an npm name with an exact version (https://semver.org) and optionally a program of the package.
 var packageName = regexp.MustCompile(`^npm:(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*` +
 	`@(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
@@ -166,6 +167,7 @@ func (v *validator) serverCommand(command []string) {
 		v.Bad("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
 	}
 	for i, word := range v.AtMost("mcp.command", command, maxServerList) {
+		// An empty API: token names are not swapped in a command line.
 		v.constant(&API{}, fmt.Sprintf("mcp.command[%d]", i), "", word)
 		if i > 0 {
 			continue
@@ -182,7 +184,7 @@ func (v *validator) serverCommand(command []string) {
 	}
 }
 
-// given are the variables that every server gets from CodeForge.
+// given are the variables that CodeForge sets for every server.
 var given = []string{
 	"HOME", "TMPDIR", "DENO_DIR", "DENO_CERT", "DENO_NO_UPDATE_CHECK", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE",
 	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
@@ -228,8 +230,8 @@ func (v *validator) serverHeaders(a *API, headers map[string]string) {
 	}
 }
 
-// constant checks a value that the server gets: a constant, or one with token names of the API. key is the name of the
-// variable, header or parameter, if any. No message shows the value.
+// constant checks a value for the server: a constant, or one with token names of the API. key is the name of the
+// variable, header or parameter, or "". No message quotes the value.
 func (v *validator) constant(a *API, field, key, value string) {
 	const want = `the credential in "credentials", and its token name here`
 	switch {
@@ -244,7 +246,7 @@ func (v *validator) constant(a *API, field, key, value string) {
 	}
 }
 
-// foreignName is a token name of another API in the values that the server gets, or empty.
+// foreignName returns a token name of another API in the values for the server, or "".
 func (s *Server) foreignName(own *API, owner map[string]*API) string {
 	values := slices.Concat([]string{s.URL}, s.Command, s.Args,
 		slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))
@@ -259,7 +261,7 @@ func (s *Server) foreignName(own *API, owner map[string]*API) string {
 	return ""
 }
 
-// word checks a setting that is one of a list of words.
+// word checks a setting with a list of allowed words.
 func (v *validator) word(field, s string, known []string) {
 	if slices.Contains(known, s) {
 		return

@@ -13,7 +13,7 @@ import (
 // maxField bounds the name after the colon of a surface, in bytes.
 const maxField = 128
 
-// String is the surface as config.json writes it, e.g. "header:X-Api-Key". The zero surface is "none".
+// String returns the surface as in config.json, for example "header:X-Api-Key". The zero surface is "none".
 func (s Surface) String() string {
 	var kind string
 	switch s.Kind {
@@ -34,8 +34,8 @@ func (s Surface) String() string {
 	return kind + ":" + s.Field
 }
 
-// ParseSurface reads one entry of a credential's "in". Header names come back in canonical form; names of sink headers
-// are refused.
+// ParseSurface reads one entry of a credential's "in". It returns header names in canonical form, and rejects sink
+// headers.
 func ParseSurface(s string) (Surface, error) {
 	kind, field, named := strings.Cut(s, ":")
 	if named && field == "" {
@@ -74,7 +74,7 @@ func parseHeaderSurface(name string) (Surface, error) {
 	return Surface{Kind: SurfaceHeader, Field: name}, nil
 }
 
-// checkField refuses names that no form, query or JSON object has, and those that would not survive a log line.
+// checkField rejects names that no form, query or JSON object has, and names that could break a log line.
 func checkField(field string) error {
 	if len(field) > maxField {
 		return fmt.Errorf("a name longer than %d bytes", maxField)
@@ -87,8 +87,8 @@ func checkField(field string) error {
 	return nil
 }
 
-// SinkHeader reports whether a request header is one that is published, stored or handed on, into which no token name
-// is ever swapped. The name may be in any case, and in any spelling that servers make the same.
+// SinkHeader reports whether servers publish, store or hand on a request header. A token name is never swapped there.
+// The name may be in any letter case, and in any spelling that servers treat as the same.
 func SinkHeader(name string) bool {
 	name = foldHeader(name)
 	return slices.ContainsFunc(sinkPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) ||
@@ -96,17 +96,17 @@ func SinkHeader(name string) bool {
 		isMetadata(name) || isSink(strings.TrimPrefix(name, "x-"))
 }
 
-// sinkPrefixes are what the names of families of sinks begin with.
+// sinkPrefixes are the beginnings of the names of sink headers.
 func sinkPrefixes() []string {
 	return []string{
 		"content-", "if-", "x-forwarded", "proxy-", "sec-", "accept", "access-control-", "x-b3-", "x-datadog-",
 		"x-http-method", "x-method-override", "x-original-", "uberctx-", "ot-baggage-", "ot-tracer-",
-		// what is kept with an object, an event or a prompt (Backblaze, Internet Archive, Azure, CloudEvents, Helicone)
+		// metadata of an object, an event or a prompt (Backblaze, Internet Archive, Azure, CloudEvents, Helicone)
 		"x-bz-info-", "x-archive-", "x-ms-blob-", "ce-", "helicone-property-",
 	}
 }
 
-// sinkSuffixes are what they end with.
+// sinkSuffixes are the ends of the names of sink headers.
 func sinkSuffixes() []string {
 	return []string{
 		"request-id", "trace-id", "correlation-id", "span-id", "traceparent", "baggage", "client-ip", "user-agent",
@@ -114,8 +114,8 @@ func sinkSuffixes() []string {
 	}
 }
 
-// isMetadata reports whether a folded name is that of something's metadata: X-Amz-Meta-Note, X-Archive-Meta00-Title,
-// Upload-Metadata. A token for a metadata service is not a sink: X-Aws-Ec2-Metadata-Token.
+// isMetadata reports whether a folded name names metadata: X-Amz-Meta-Note, X-Archive-Meta00-Title, Upload-Metadata. A
+// token for a metadata service is not a sink: X-Aws-Ec2-Metadata-Token.
 func isMetadata(name string) bool {
 	words := strings.Split(name, "-")
 	for i, w := range words {
@@ -127,7 +127,7 @@ func isMetadata(name string) bool {
 	return false
 }
 
-// isSink reports whether a folded name, without X- in front, is that of a single sink.
+// isSink reports whether a folded name, without the prefix X-, is the name of a single sink.
 func isSink(name string) bool {
 	switch name {
 	case "cookie", "cookie2", "set-cookie", "host", "referer", "referrer", "origin", "forwarded", "via", "from", "link",
@@ -135,7 +135,7 @@ func isSink(name string) bool {
 		"b3", "sentry-trace", "cloud-trace-context", "amzn-requestid", "ot-span-context", "http-referer", "rewrite-url",
 		"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "max-forwards",
 		"range", "date", "cache-control", "pragma", "destination", "prefer", "priority", "warning",
-		// what a message or an object is published with (ntfy in all its spellings, AtomPub, OpenRouter)
+		// published parts of a message or an object (ntfy in all its spellings, AtomPub, OpenRouter)
 		"title", "t", "ti", "message", "m", "subject", "tags", "tag", "ta", "slug", "description", "filename", "file", "f",
 		"click", "attach", "a", "icon", "actions", "action", "email", "mail", "e", "call":
 		return true
@@ -143,8 +143,8 @@ func isSink(name string) bool {
 	return false
 }
 
-// SameHeader reports whether servers may treat two header names as one: CGI and its successors ignore case, and turn
-// every character that is neither a letter nor a digit into the same one.
+// SameHeader reports whether servers may treat two header names as the same. CGI and its successors ignore case, and
+// replace every character other than letters and digits by the same one.
 func SameHeader(a, b string) bool { return len(a) == len(b) && foldHeader(a) == foldHeader(b) }
 
 func foldHeader(name string) string {
@@ -156,5 +156,5 @@ func foldHeader(name string) string {
 	}, strings.ToLower(name))
 }
 
-// isToken reports whether s is a token of RFC 9110, section 5.6.2, as methods and header names are.
+// isToken reports whether s is a token (RFC 9110, section 5.6.2), as required for methods and header names.
 func isToken(s string) bool { return httpguts.ValidHeaderFieldName(s) }

@@ -20,7 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// validator turns a config into an API, or into problems.
+// validator turns a config into an API, or reports problems.
 type validator struct {
 	decoder
 	root   *os.Root
@@ -29,7 +29,7 @@ type validator struct {
 	soon   bool // see Options.Soon
 }
 
-// validate checks all of a config, even after mistakes, so that one load reports every one of them.
+// validate checks all parts of a config, even after mistakes, so that one load reports every mistake.
 func (v *validator) validate(c config) *API {
 	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress,
 		KeepETag: c.etag == etagKeep, MessageFraming: c.framing == framingMessage}
@@ -47,6 +47,7 @@ func (v *validator) validate(c config) *API {
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
 	a.Internal = c.internal
 	a.ClientCert = v.clientCert(c.clientCert)
+	// After hosts and credentials: the check compares both.
 	v.signers(a)
 	v.server(a, c.server)
 	v.resources(a)
@@ -77,7 +78,7 @@ const (
 	framingMessage = "message"
 )
 
-// readWord reads a field that may have only one value.
+// readWord reads a field with only one allowed value.
 func (d *decoder) readWord(field string, n *node, to *string, only string) {
 	d.Str(field, n, to)
 	if n.Kind == jsonread.String && *to != only {
@@ -85,7 +86,7 @@ func (d *decoder) readWord(field string, n *node, to *string, only string) {
 	}
 }
 
-// maxDescription keeps list_apis short: a model reads it. In characters.
+// maxDescription bounds a description in characters. It keeps list_apis, which a model reads, short.
 const maxDescription = 500
 
 func (v *validator) description(s string) string {
@@ -115,7 +116,8 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	if domains != nil && len(domains) == 0 {
 		v.Bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
 	}
-	v.AtMost("domains", domains, maxDomains) // the rest is read too: the hosts of a broken API are closed
+	// The other entries are read too: if the API is rejected, all its hosts must be closed.
+	v.AtMost("domains", domains, maxDomains)
 	var out []HostPattern
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
@@ -137,23 +139,22 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	return out
 }
 
-// ownDomain is CodeForge's own: hosts below it are answered by the proxy, and belong to no API.
+// ownDomain is CodeForge's domain. The proxy answers for the hosts below it, and no API may include them.
 const ownDomain = "codeforge.internal"
 
 var errReserved = errors.New("CodeForge's own name")
 
-// Own reports whether a host is one of CodeForge's own, which no API can hold.
+// Own reports whether a host is CodeForge's, which no API can include.
 func Own(h Host) bool {
 	return h.Name() == ownDomain || strings.HasSuffix(h.Name(), "."+ownDomain)
 }
 
-// reserved reports whether a pattern is one for hosts of ownDomain.
+// reserved reports whether a pattern is for hosts of ownDomain.
 func reserved(p HostPattern) bool {
 	return p.Name() == ownDomain || strings.HasSuffix(p.Name(), "."+ownDomain)
 }
 
-// found quotes what a user wrote and says what is wrong with it. Text that may contain a password or a key is not
-// quoted.
+// found quotes the user's text with its mistake. It does not quote text that may contain a password or a key.
 func found(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
 		return err.Error()
@@ -161,7 +162,7 @@ func found(s string, err error) string {
 	return fmt.Sprintf("%q is %v", strictjson.Cut(s), err)
 }
 
-// wantHost suggests a valid entry in place of a bad one in "domains".
+// wantHost suggests a valid entry for a bad one in "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
 	if p, err := ParseHostPattern(s); err == nil && reserved(p) {
@@ -213,6 +214,7 @@ func (v *validator) methodList(field string, list []string) []string {
 			v.Warn(path, strconv.Quote(m)+" listed twice", "each method once")
 			continue
 		case !slices.Contains(knownMethods(), m):
+			// A misspelt method in restricted_methods would stay open.
 			if near := nearMethod(m); near != "" {
 				v.Bad(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
 				continue
@@ -296,6 +298,7 @@ func (v *validator) credential(raw rawCredential) Credential {
 	if !ok {
 		return c
 	}
+	// The name would be swapped by itself.
 	if text == raw.name {
 		v.Bad(raw.path(), "the token name itself", "the credential")
 		return c
@@ -304,7 +307,7 @@ func (v *validator) credential(raw rawCredential) Credential {
 	return c
 }
 
-// secretText checks a secret of one line. It is false for one that is refused.
+// secretText checks a secret of one line. It returns false if the secret is rejected.
 func (v *validator) secretText(path string, from source, text string) (secret.Value, bool) {
 	isReference := from.value != nil && reference.MatchString(text)
 	if problem, want := valueProblem(text); problem != "" {
@@ -331,7 +334,7 @@ func (v *validator) oneWord(raw rawCredential) {
 	}
 }
 
-// Bounds of a placeholder, in bytes: altogether, and without the token name, so that no credential fits in beside it.
+// Bounds of a placeholder, in bytes. maxAround bounds the text around the token name, so that no credential fits there.
 const (
 	maxPlaceholder = maxName + maxAround
 	maxAround      = 24
@@ -348,6 +351,7 @@ func (v *validator) placeholder(raw rawCredential) string {
 	switch {
 	case text == raw.name:
 		v.Bad(field, "the token name itself", "it left out")
+	// Other characters would need escapes in a header or a URL.
 	case !isPlain:
 		v.Bad(field, "a text with other characters than letters, digits, -, _ and .", want)
 	case strings.Count(text, raw.name) != 1:
@@ -389,6 +393,7 @@ func (v *validator) stored(path string, from source) (string, bool) {
 			return "", false
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
+	// In Docker every user of docker inspect can read the environment.
 	case v.getenv == nil:
 		v.Bad(path+".env",
 			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
@@ -420,6 +425,7 @@ func (v *validator) surfaces(raw rawCredential) []Surface {
 		case slices.Contains(out, s):
 			v.Warn(field, strconv.Quote(s.String())+" listed twice", "each surface once")
 			continue
+		// Code chooses the field, which may be one that the API publishes.
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
 			v.Warn(field,
 				strconv.Quote(s.String())+", where code could also publish the credential (in a message, in a comment)",

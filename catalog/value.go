@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// The length of a credential, in bytes. Shorter ones would be found in responses by chance.
+// Bounds of a credential, in bytes. Responses contain shorter texts by chance.
 const (
 	minValue = 8
 	maxValue = 8192
 )
 
-// valueProblem says what is wrong with a credential, without showing it, and what would be right.
+// valueProblem returns the mistake of a credential, without quoting it, and a description of a right credential.
 func valueProblem(s string) (found, want string) {
 	switch {
 	case s == "":
@@ -40,7 +40,7 @@ func valueProblem(s string) (found, want string) {
 	return "", ""
 }
 
-// reference matches a variable in place of a credential: a shell's, Windows', a template's, a program's.
+// reference matches a variable instead of a credential: of a shell, Windows, a template or a program.
 var reference = regexp.MustCompile(
 	`^(?:\$\{[A-Za-z_]\w*(?::?[-?][^}]*)?\}|\$[A-Z_][A-Z0-9_]*|%[A-Za-z_]\w*%|` +
 		`\$?\{\{.*\}\}|(?:process\.env\.|\$?env:)\w+)$`)
@@ -51,7 +51,7 @@ const (
 	wantReference  = `the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`
 )
 
-// placeholder says why a credential looks like a placeholder, or is empty.
+// placeholder returns why a credential looks like a placeholder, or "".
 func placeholder(s string) string {
 	examples := []string{"your_", "your-", "put_yours", "changeme", "replace_me", "replace-me"}
 	lower := strings.ToLower(s)
@@ -62,6 +62,7 @@ func placeholder(s string) string {
 	case strings.HasSuffix(s, "..."), strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">"),
 		slices.ContainsFunc(examples, func(e string) bool { return strings.Contains(lower, e) }):
 		return "a placeholder, not a credential"
+	// Such a text would be scrubbed from many responses.
 	case strings.Trim(s, s[:1]) == "":
 		return "one character repeated"
 	case len(s) < 16 && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz") == "",

@@ -13,11 +13,11 @@ import (
 	"sync"
 )
 
-// digest identifies one API's content, credential values included.
+// digest identifies the content of one API, including credential values.
 type digest [sha256.Size]byte
 
-// digestKey is random and lasts as long as the process: versions can be compared across loads, and reveal nothing about
-// the credentials in them.
+// digestKey is a random key for the life of the process. Versions can be compared across loads, and reveal nothing
+// about the credentials.
 var digestKey = sync.OnceValue(func() []byte {
 	key := make([]byte, sha256.Size)
 	if _, err := rand.Read(key); err != nil {
@@ -26,13 +26,14 @@ var digestKey = sync.OnceValue(func() []byte {
 	return key
 })
 
-// field writes one length-prefixed string, so that different fields cannot give the same bytes.
+// field writes one length-prefixed string, so that different lists of fields never give the same bytes.
 func field(h hash.Hash, s string) {
 	_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 }
 
-// sum is the digest of everything in the API except LoadedAt.
+// sum returns the digest of everything in the API except LoadedAt.
 func (a *API) sum() digest {
+	// Without a key, the version would confirm a guess at a credential.
 	h := hmac.New(sha256.New, digestKey())
 	for _, s := range []string{
 		a.Name, a.Description, a.Reference, string(a.CAs), a.Types.Digest(), a.OperationsFile.Digest(), a.Stale,
@@ -78,7 +79,7 @@ func (a *API) sum() digest {
 		field(h, a.ClientCert.Key.Reveal())
 	}
 	if a.Server != nil {
-		field(h, fmt.Sprintf("%#v", *a.Server)) // maps are printed in the order of their keys
+		field(h, fmt.Sprintf("%#v", *a.Server)) // the format prints maps in the order of their keys
 	}
 	if a.Operations != nil {
 		field(h, fmt.Sprintf("%#v", *a.Operations))
@@ -86,12 +87,13 @@ func (a *API) sum() digest {
 	return digest(h.Sum(nil))
 }
 
-// versionOf identifies a set of APIs and the other host patterns that are closed.
+// versionOf identifies a set of APIs and the other closed host patterns.
 func versionOf(apis []*API, closed []string) string {
 	h := hmac.New(sha256.New, digestKey())
 	for _, a := range apis {
 		_, _ = h.Write(a.digest[:])
 	}
+	// A change of the closed hosts is a change of the catalog, too.
 	for _, p := range closed {
 		field(h, p)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// Bounds of texts, in bytes, and of lists. TypeScript is bounded by MaxLine.
+// Bounds of texts in bytes, and of lists in entries. TypeScript is bounded by MaxLine.
 const (
 	MaxTitle   = 200
 	MaxVersion = 100
@@ -28,8 +28,10 @@ const (
 	maxPlace   = 160
 )
 
-// styles are the values of Line.Styles: a list as a=1,2 (comma), with "%20", "|" or a tab in between (space, pipe,
-// tab), an object or list as a[b]=1 (deep), or the value in JSON (json).
+// styles are the values of Line.Styles:
+//   - comma, space, pipe, tab: a list as a=1,2, with "," "%20" "|" or a tab between the values
+//   - deep: an object or a list as a[b]=1
+//   - json: the value in JSON
 func styles() []string { return []string{"comma", "space", "pipe", "tab", "deep", "json"} }
 
 // Methods are the methods that an operation can have.
@@ -38,6 +40,7 @@ func Methods() []string {
 }
 
 func (h Head) check() error {
+	// Another version may give the same fields another meaning.
 	if h.Format != Format {
 		return fmt.Errorf("format %d; want %d: codeforge api update writes it anew", h.Format, Format)
 	}
@@ -105,7 +108,7 @@ func (l Line) checkFields() error {
 		shown("body", l.Body, MaxLine), shown("media type", l.BodyMedia, maxMedia), shown("answer", l.Answer, MaxLine))
 }
 
-// checkType checks a line of a type: nothing but a name and what it stands for.
+// checkType checks a line of a type: it has only a name and a definition.
 func (l Line) checkType() error {
 	alone := l.Path == "" && l.ID == "" && l.Summary == "" && l.Words == "" && l.Tags == nil && l.Params == "" &&
 		l.Query == "" && l.Styles == nil && !l.BodyOptional && l.Headers == "" && l.Body == "" && l.BodyMedia == "" &&
@@ -121,7 +124,7 @@ func (l Line) checkType() error {
 	return shown("type", l.TS, MaxLine)
 }
 
-// label is the line in a message.
+// label returns the line for a message.
 func (l Line) label() string {
 	if l.Type != "" {
 		return "type " + visible.Line(cut(l.Type))
@@ -129,13 +132,13 @@ func (l Line) label() string {
 	return visible.Line(cut(l.Method + " " + l.Path))
 }
 
-// CheckPath says why a text is not a path of this format, or is nil.
+// CheckPath returns why a text is not a path of this format, or nil.
 func CheckPath(p string) error {
 	bad := func(why string) error { return fmt.Errorf("the path %s; want %s", visible.Quote(cut(p)), why) }
 	if !strings.HasPrefix(p, "/") || len(p) > MaxPath {
 		return bad(fmt.Sprintf("at most %d bytes that start with /", MaxPath))
 	}
-	name := -1 // where the name of a parameter starts
+	name := -1 // the start of a parameter's name, or -1
 	for i := range len(p) {
 		switch c := p[i]; {
 		case c <= ' ' || c >= 0x7f || c == '#' || c == '\\':
@@ -154,7 +157,7 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// server checks a URL that paths follow on.
+// server checks a URL in front of paths.
 func server(s string) error {
 	if err := shown("server", s, MaxServer); err != nil {
 		return err
@@ -167,7 +170,7 @@ func server(s string) error {
 	return nil
 }
 
-// identifier reports whether s is an identifier of TypeScript, of ASCII alone.
+// identifier reports whether s is an ASCII identifier of TypeScript.
 func identifier(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -179,7 +182,7 @@ func identifier(s string) bool {
 	return s != "" && len(s) <= MaxType
 }
 
-// shown checks a text that a model and a terminal may be shown.
+// shown checks a text that a model and a terminal may show.
 func shown(what, s string, most int) error {
 	switch {
 	case len(s) > most:
@@ -190,10 +193,10 @@ func shown(what, s string, most int) error {
 	return nil
 }
 
-// cut shortens text that a message quotes.
+// cut shortens a text that a message quotes.
 func cut(s string) string { return visible.Cut(s, 80, "...") }
 
-// counter compares the lines of a file with its head.
+// counter compares the number of lines in a file with its head.
 type counter struct{ operations, types int }
 
 func (c *counter) add(l Line, h Head) error {

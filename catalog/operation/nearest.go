@@ -6,7 +6,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Nearest is the operation that a request most likely meant, or empty.
+// Nearest returns the operation that a request most likely meant, or "".
 func (r *Routes) Nearest(method, path string) string {
 	if r == nil {
 		return ""
@@ -14,14 +14,15 @@ func (r *Routes) Nearest(method, path string) string {
 	return Nearest(method, path, len(r.keys), func(i int) string { return r.keys[i] })
 }
 
-// farthest is how different the nearest operation may be, see distance.
+// farthest is the largest distance of the nearest operation. See distance.
 const farthest = 1.3
 
-// maxWork bounds what Nearest compares, in pairs of characters: paths and templates may be made to take long.
+// maxWork bounds the comparisons of Nearest, in pairs of characters. An author could otherwise choose paths and
+// templates that take long.
 const maxWork = 1 << 23
 
-// Nearest is the key, such as "GET /v1/refunds/{id}", that a request most likely meant, or empty. Of very many keys it
-// looks at the first ones.
+// Nearest returns the key, such as "GET /v1/refunds/{id}", that a request most likely meant, or "". If there are very
+// many keys, it compares only the first ones.
 func Nearest(method, path string, keys int, key func(int) string) string {
 	best, least := "", farthest
 	asked := strings.Split(strings.Trim(path, "/"), "/")
@@ -32,7 +33,8 @@ func Nearest(method, path string, keys int, key func(int) string) string {
 	for i := 0; i < keys && work > 0; i++ {
 		m, template, _ := strings.Cut(key(i), " ")
 		d := distance(asked, template, least, &work)
-		if _, rest, ok := strings.Cut(strings.TrimPrefix(template, "/"), "/"); ok { // a base path was left out
+		// The request may lack the base path.
+		if _, rest, ok := strings.Cut(strings.TrimPrefix(template, "/"), "/"); ok {
 			d = min(d, 0.5+distance(asked, rest, least, &work))
 		}
 		if m != method {
@@ -45,8 +47,8 @@ func Nearest(method, path string, keys int, key func(int) string) string {
 	return best
 }
 
-// distance is how different a path is from a template: a segment more or less is 1, another word up to 2, a value for a
-// parameter a little. It takes what it does from work.
+// distance measures the difference between a path and a template. A segment more or less counts 1, another word up to
+// 2, and a value for a parameter a little. It deducts its work from work.
 func distance(asked []string, template string, limit float64, work *int) float64 {
 	d, i := 0.0, 0
 	for segment := range strings.SplitSeq(strings.Trim(template, "/"), "/") {
@@ -60,6 +62,7 @@ func distance(asked []string, template string, limit float64, work *int) float64
 		case strings.Contains(segment, "{"):
 			d++
 		default:
+			// Above the limit the exact distance does not matter.
 			d += unlike(segment, asked[i], limit-d, work)
 		}
 		if d >= limit {
@@ -73,7 +76,7 @@ func distance(asked []string, template string, limit float64, work *int) float64
 	return d
 }
 
-// unlike is how different two words are, from 0 to 2, or at least the limit.
+// unlike returns the difference of two words, from 0 to 2. At the limit it may return less than the difference.
 func unlike(a, b string, limit float64, work *int) float64 {
 	most := max(len(a), len(b))
 	slips := min(most, int(limit*float64(most)/2)+1)
@@ -84,7 +87,7 @@ func unlike(a, b string, limit float64, work *int) float64 {
 	return 2 * float64(typo.Distance(strings.ToLower(a), strings.ToLower(b), slips)) / float64(most)
 }
 
-// Fits reports whether a path is one that a template stands for. It is for hints: see Routes for what is allowed.
+// Fits reports whether a path matches a template. It is for hints; Routes decides which requests are allowed.
 func Fits(template, path string) bool {
 	template, path = strings.Trim(template, "/"), strings.Trim(path, "/")
 	for {

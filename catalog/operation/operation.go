@@ -1,12 +1,12 @@
-// Package operation is the format of apis/<name>/operations.jsonl: what `codeforge api add --openapi` keeps of a
-// document, so that no daemon has to read documents. A head comes first, then a line of JSON for every operation and
-// every type.
+// Package operation is the format of apis/<name>/operations.jsonl: the extract of a document that `codeforge api add
+// --openapi` stores, so that daemons need not read documents. The first line is a head. Then each operation and each
+// type has a line of JSON.
 package operation
 
 const (
-	// FileName is the file's name in an API's folder.
+	// FileName is the name of the file in an API's folder.
 	FileName = "operations.jsonl"
-	// MaxFile and MaxLine bound the file and one of its lines, in bytes.
+	// MaxFile and MaxLine bound the file and one line, in bytes.
 	MaxFile = 32 << 20
 	MaxLine = 256 << 10
 	// Format is the version of the format that this package reads and writes.
@@ -17,56 +17,56 @@ const (
 type Head struct {
 	Format  int    `json:"format"`
 	Title   string `json:"title,omitempty"`
-	Version string `json:"version,omitempty"` // the document's, e.g. "2024-06-20"
-	// Server is the URL that paths follow on, without a slash at its end, e.g. https://api.stripe.com.
+	Version string `json:"version,omitempty"` // of the document, for example "2024-06-20"
+	// Server is the URL in front of paths, without a slash at its end, for example https://api.stripe.com.
 	Server string `json:"server"`
 	Auth   []Auth `json:"auth,omitempty"`
-	// Common is TypeScript of query parameters that nearly every operation takes, e.g. { pretty?: boolean }. No line
-	// repeats them.
+	// Common is the TypeScript type of query parameters that nearly every operation takes, for example { pretty?: boolean
+	// }. The lines do not repeat them.
 	Common string `json:"common,omitempty"`
-	// GraphQL means that operations are the root fields of a schema, all of them requests of one path: ID is the kind and
-	// the field ("query issue"), Query its arguments and Answer its type, and types are definitions, all in the language
-	// of GraphQL and not in TypeScript.
+	// GraphQL means that the operations are the root fields of a schema, and all use one path. ID is the kind and
+	// the field ("query issue"), Query the arguments, and Answer the type. Types are definitions. All are in the GraphQL
+	// language, not in TypeScript.
 	GraphQL bool `json:"graphql,omitempty"`
-	// Operations and Types count the lines that follow.
+	// Operations and Types are the numbers of the following lines.
 	Operations int `json:"operations"`
 	Types      int `json:"types"`
 }
 
-// Auth says how a request carries one of the API's tokens.
+// Auth describes how a request carries one of the API's tokens.
 type Auth struct {
 	Token string `json:"token"` // its name, e.g. STRIPE_TOKEN
 	Place string `json:"place"` // as in config.json, e.g. header:Authorization
-	Value string `json:"value"` // what code writes there, e.g. "Bearer STRIPE_TOKEN"
+	Value string `json:"value"` // the text that code writes there, for example "Bearer STRIPE_TOKEN"
 }
 
-// Line is one line after the head: an operation if Method is set, else a type. All text is of the document's author,
-// made safe to show: one line each, no control or bidirectional characters, no markup, bounded. TypeScript is on one
-// line.
+// Line is one line after the head: an operation if Method is set, or else a type. All text comes from the document's
+// author and is safe to show. Each text has one line and a bounded length, without control or bidirectional characters
+// or markup. TypeScript is on one line.
 type Line struct {
 	Method string `json:"m,omitempty"`
-	// Path is a template, e.g. /repos/{owner}/{repo}/issues. {path+} is several segments. A query in it is what tells
-	// operations of one path apart: /?Action=CreateUser.
+	// Path is a template, for example /repos/{owner}/{repo}/issues. {path+} stands for several segments. A query in Path
+	// distinguishes operations with the same path: /?Action=CreateUser.
 	Path    string   `json:"p,omitempty"`
 	ID      string   `json:"id,omitempty"` // operationId; not unique, and often missing
-	Summary string   `json:"s,omitempty"`  // or the description's first sentence
-	Tags    []string `json:"t,omitempty"`  // the groups that it belongs to
-	Params  string   `json:"pp,omitempty"` // TypeScript of the path's parameters, where they are not all strings
+	Summary string   `json:"s,omitempty"`  // or the first sentence of the description
+	Tags    []string `json:"t,omitempty"`  // the groups of the operation
+	Params  string   `json:"pp,omitempty"` // TypeScript of the path's parameters, if any is not a string
 	Query   string   `json:"q,omitempty"`  // TypeScript, e.g. { per_page?: number; page?: number }
-	// Styles says how parameters of the query, and fields of a form, are written whose values are lists or objects. Unless
-	// it names another way, a list is repeated (a=1&a=2), and the fields of an object are parameters of their own; in a
-	// form they have brackets (a[b]=1).
+	// Styles describes how query parameters and form fields are written if their values are lists or objects. By default a
+	// list is repeated (a=1&a=2), and the fields of an object are separate parameters. In a form such fields have brackets
+	// (a[b]=1).
 	Styles       map[string]string `json:"qs,omitempty"`
-	Headers      string            `json:"h,omitempty"`  // TypeScript of its headers, without the credential's
+	Headers      string            `json:"h,omitempty"`  // TypeScript of the headers, without the credential's header
 	Body         string            `json:"b,omitempty"`  // TypeScript of the body
-	BodyMedia    string            `json:"bm,omitempty"` // its media type; empty is application/json
-	BodyOptional bool              `json:"bo,omitempty"` // requests without a body are fine too
-	Answer       string            `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer; empty: none
+	BodyMedia    string            `json:"bm,omitempty"` // the body's media type; empty means application/json
+	BodyOptional bool              `json:"bo,omitempty"` // requests without a body are valid, too
+	Answer       string            `json:"a,omitempty"`  // TypeScript of the body of a 2xx answer, or empty
 	Deprecated   bool              `json:"d,omitempty"`
-	// Words are what the document says beyond the summary, in words for search that nobody is shown.
+	// Words are further words of the document for the search. They are never shown.
 	Words  string `json:"w,omitempty"`
-	Server string `json:"srv,omitempty"` // where it differs from the head's
+	Server string `json:"srv,omitempty"` // if it differs from the head's server
 
-	Type string `json:"type,omitempty"` // a type's name, an identifier of TypeScript
-	TS   string `json:"ts,omitempty"`   // what it stands for: the right side of `type Name = ...`
+	Type string `json:"type,omitempty"` // the name of a type, an identifier of TypeScript
+	TS   string `json:"ts,omitempty"`   // the definition: the right side of `type Name = ...`
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Reader reads a file line by line, in the memory of one line. What a Writer would not write is refused: every Line it
-// returns keeps the promises of that type, whoever wrote the file.
+// Reader reads a file line by line, in the memory of one line. It rejects everything that a Writer would not write, so
+// every Line keeps the promises of its type for any author of the file.
 type Reader struct {
 	in    *bufio.Reader
-	left  int64 // bytes that the file may still have
-	line  int   // number of the last line that was read
+	left  int64 // the number of bytes that the file may still have
+	line  int   // the number of the last line read
 	head  Head
 	count counter
 	err   error
@@ -43,11 +43,11 @@ func newReader(r io.Reader, most int64) (*Reader, error) {
 	return d, nil
 }
 
-// Head is the first line.
+// Head returns the first line.
 func (r *Reader) Head() Head { return r.head }
 
-// Next returns the next line, and io.EOF after the last one if there are as many as the head says. Any other error
-// names the line, ends the reading and is returned from then on.
+// Next returns the next line. After the last line it returns io.EOF, if the number of lines matches the head. Any other
+// error names the line and ends the reading; later calls return it again.
 func (r *Reader) Next() (Line, error) {
 	if r.err != nil {
 		return Line{}, r.err
@@ -83,20 +83,22 @@ func (r *Reader) next() (Line, error) {
 	return l, r.count.add(l, r.head)
 }
 
-// wrap names the line of an error.
+// wrap adds the line number to an error.
 func (r *Reader) wrap(err error) error { return fmt.Errorf("line %d: %w", r.line, err) }
 
-// text is the next line without its end. It is valid until the next call.
+// text returns the next line without its line feed. The text is valid until the next call.
 func (r *Reader) text() ([]byte, error) {
 	text, err := r.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) && len(text) == 0 {
 		return nil, io.EOF
 	}
 	r.line++
+	// The size of a stream is unknown in advance.
 	r.left -= int64(len(text))
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return nil, fmt.Errorf("longer than %d bytes", MaxLine)
+	// A file without a last line feed was cut off while it was written.
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("no line feed at its end: the file is cut off")
 	case err != nil:
@@ -109,7 +111,7 @@ func (r *Reader) text() ([]byte, error) {
 	return text[:len(text)-1], nil
 }
 
-// decode reads one object of JSON into a struct that names all of its keys.
+// decode reads one JSON object into a struct that must name all keys.
 func decode(text []byte, to any) error {
 	if err := jsonread.Decode(bytes.NewReader(text), to); err != nil {
 		return fmt.Errorf("not a line of this format: %w", err)

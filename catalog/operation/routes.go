@@ -11,41 +11,41 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 )
 
-// Routes are the operations of one API as requests have them. They allow what is surely one of them: a path that a
-// server could read in another way is none.
+// Routes are the operations of one API, for checking requests. They allow a request only if it is certainly an
+// operation: a path that servers may read in different ways is rejected.
 type Routes struct {
-	hosts map[string]*route
-	keys  []string // "GET /v1/refunds", with the base path of its server
-	size  int      // how many routes there are
+	hosts map[string]*route // by host name, with its port
+	keys  []string          // for example "GET /v1/refunds", with the base path of the server
+	size  int               // the number of routes
 }
 
-// maxRoutes bounds the routes of one API. The largest documents that people import have a third of it; each costs a few
-// hundred bytes, and a document can ask for one with two.
+// maxRoutes bounds the routes of one API. The largest common documents have a third of it. Each route takes a few
+// hundred bytes of memory, but only two bytes of a document.
 const maxRoutes = 1 << 17
 
-// route is a segment of paths, and those that may follow it.
+// route is a segment of paths, with the segments that may follow.
 type route struct {
 	literal  map[string]*route
-	patterns []pattern // segments with a parameter in them, each form once
+	patterns []pattern // segments with a parameter, each form once
 	forms    map[string]*route
-	rest     []string // the methods of paths that may go on for several segments from here
-	methods  []string // of paths that end here
+	rest     []string // the methods of paths with {name+} at this position
+	methods  []string // the methods of paths that end here
 }
 
 type pattern struct {
-	// parts are what stands around the parameters of a segment: "{id}.json" has "" and ".json".
+	// parts are the texts around the parameters of a segment: "{id}.json" has "" and ".json".
 	parts []string
 	next  *route
 }
 
-// maxSegments bounds a path of a request.
+// maxSegments bounds the segments of a request's path.
 const maxSegments = 64
 
 // NewRoutes makes Routes without operations.
 func NewRoutes() *Routes { return &Routes{hosts: map[string]*route{}} }
 
-// Add adds an operation of a document. One that only a query or a fragment tells from others is none here: what a
-// server takes from a query it may also take from a body. So is one of more segments than a request may have.
+// Add adds an operation of a document. It skips an operation that only a query or a fragment distinguishes, because a
+// server may also read a query's fields from a body. It also skips a path with more than maxSegments segments.
 func (r *Routes) Add(h Head, l Line) error {
 	server := h.Server
 	if l.Server != "" {
@@ -57,7 +57,7 @@ func (r *Routes) Add(h Head, l Line) error {
 	}
 	parsed, err := hostname.Parse(u.Hostname())
 	if err != nil {
-		return nil //nolint:nilerr // no request has such a host
+		return nil //nolint:nilerr // no request can have such a host
 	}
 	if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
 		parsed = parsed.At(uint16(port))
@@ -67,6 +67,7 @@ func (r *Routes) Add(h Head, l Line) error {
 	if count > maxSegments {
 		return nil
 	}
+	// Checked before the routes are made: a refused document needs no memory.
 	if r.size+count+1 > maxRoutes {
 		return fmt.Errorf("operations of more than %d different segments in their paths", maxRoutes)
 	}
@@ -91,13 +92,13 @@ func (r *Routes) Add(h Head, l Line) error {
 	return nil
 }
 
-// route makes one.
+// route makes a route and counts it.
 func (r *Routes) route() *route {
 	r.size++
 	return &route{}
 }
 
-// with adds a method, and HEAD to GET.
+// with adds a method, and HEAD together with GET.
 func with(methods []string, m string) []string {
 	if m == "GET" {
 		methods = with(methods, "HEAD")
@@ -108,8 +109,9 @@ func with(methods []string, m string) []string {
 	return append(methods, m)
 }
 
-// add returns the route behind a segment.
+// add returns the route after a segment. It makes the route if necessary.
 func (r *route) add(segment string, made func() *route) *route {
+	// A map lookup instead of a comparison with every pattern.
 	if !strings.Contains(segment, "{") {
 		if r.literal == nil {
 			r.literal = map[string]*route{}
@@ -131,7 +133,7 @@ func (r *route) add(segment string, made func() *route) *route {
 	return r.forms[form]
 }
 
-// around is what stands around the parameters of a segment.
+// around returns the texts around the parameters of a segment.
 func around(segment string) []string {
 	var out []string
 	for {
@@ -144,7 +146,7 @@ func around(segment string) []string {
 	}
 }
 
-// Allow reports whether a request is one of the operations. The path is as it is sent, escaped and without a query.
+// Allow reports whether a request is one of the operations. The path is as sent: escaped and without a query.
 func (r *Routes) Allow(host, method, path string) bool {
 	if r == nil || r.hosts[host] == nil {
 		return false
@@ -153,12 +155,13 @@ func (r *Routes) Allow(host, method, path string) bool {
 	if !ok || !r.hosts[host].allow(segments, method) {
 		return false
 	}
+	// A server behind a proxy that decodes paths may see a shorter path. Both must be allowed.
 	cut, differs := beforeQuery(segments)
 	return !differs || r.hosts[host].allow(cut, method)
 }
 
-// beforeQuery are the segments that are left to a server for which an escaped ? or # ends the path, as behind a proxy
-// that decodes and does not encode again.
+// beforeQuery returns the segments that remain if a server ends the path at an escaped ? or #. That happens behind a
+// proxy that decodes and does not encode again.
 func beforeQuery(segments []string) ([]string, bool) {
 	for i, s := range segments {
 		s = decoded(s)
@@ -169,7 +172,7 @@ func beforeQuery(segments []string) ([]string, bool) {
 	return nil, false
 }
 
-// decoded is a plain segment without escapes.
+// decoded returns a plain segment without escapes.
 func decoded(s string) string {
 	for strings.Contains(s, "%") {
 		next, err := url.PathUnescape(s)
@@ -181,7 +184,7 @@ func decoded(s string) string {
 	return s
 }
 
-// segments splits a path, unless servers may read it in different ways.
+// segments splits a path. It returns false if servers may read the path in different ways.
 func segments(path string) ([]string, bool) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, false
@@ -198,14 +201,15 @@ func segments(path string) ([]string, bool) {
 	return list, true
 }
 
-// plain reports whether a segment is one for every server: nothing in it is, or decodes to, a separator, a control
-// character, a step to the same or the parent folder, or bytes that are not UTF-8, which some servers take for these.
+// plain reports whether every server reads a segment as one segment. Even decoded, it may not contain a separator, a
+// control character, a dot segment, or bytes that are not UTF-8. Some servers take such bytes for separators or dots.
 func plain(s string) bool {
 	if simple(s) {
 		return true
 	}
+	// A server behind another one may decode the segment again.
 	for range 3 {
-		name, _, _ := strings.Cut(s, ";") // which some servers leave out
+		name, _, _ := strings.Cut(s, ";") // some servers drop the text from a semicolon on
 		if trimmed := strings.Trim(name, ". "); name != "" && trimmed == "" || name == "" && s != "" {
 			return false
 		}
@@ -224,8 +228,8 @@ func plain(s string) bool {
 	return false // still encoded after two rounds
 }
 
-// allow reports whether the method may be used on the segments from here. Each route is looked at once, since it stands
-// at one depth.
+// allow reports whether the method is allowed on the segments from this route on. Each route is at one depth, so it is
+// visited once.
 func (r *route) allow(segments []string, method string) bool {
 	if len(segments) == 0 {
 		return slices.Contains(r.methods, method)
@@ -239,11 +243,12 @@ func (r *route) allow(segments []string, method string) bool {
 			return true
 		}
 	}
+	// {name+} stands for at least one character.
 	return slices.Contains(r.rest, method) && segments[len(segments)-1] != ""
 }
 
-// fits reports whether a segment has these parts around values that are not empty. Where there are such parts no value
-// has a semicolon, behind which some servers leave out what is left of the segment.
+// fits reports whether a segment has these parts around values that are not empty. If there are such parts, a value may
+// not contain a semicolon: some servers drop the rest of the segment after it.
 func fits(parts []string, s string) bool {
 	if parts[0] != "" || parts[len(parts)-1] != "" || len(parts) > 2 {
 		if strings.Count(decoded(s), ";") > strings.Count(strings.Join(parts, ""), ";") {

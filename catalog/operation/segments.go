@@ -7,16 +7,16 @@ import (
 
 // Segment is a part of a path between two slashes.
 type Segment struct {
-	// Text is the segment, decoded.
+	// Text is the decoded segment.
 	Text string
-	// Plain means that nothing is escaped which needs no escape: a server that compares paths as they are sent reads
-	// the same.
+	// Plain means that only bytes that need an escape are escaped. A server that compares undecoded paths then reads the
+	// same segment.
 	Plain bool
 }
 
-// Segments are the segments of a path as it is sent, escaped and without a query; a path that ends with a slash has an
-// empty last one. It is false for a path that servers may read in different ways: one with empty segments, steps to
-// other folders, escaped separators, escapes of escapes, or parameters behind a semicolon.
+// Segments returns the segments of a path as sent: escaped and without a query. A path that ends with a slash has an
+// empty last segment. It returns false for a path that servers may read in different ways. Examples are empty segments,
+// dot segments, escaped separators, escapes of escapes, and parameters after a semicolon.
 func Segments(path string) ([]Segment, bool) {
 	list, ok := segments(path)
 	if !ok {
@@ -37,7 +37,8 @@ func Segments(path string) ([]Segment, bool) {
 	return out, true
 }
 
-// simple reports whether a segment consists of letters, digits, - and _ alone, as most do: everybody reads it as it is.
+// simple reports whether a segment has only letters, digits, - and _, as most have. Every server reads such a segment
+// in the same way.
 func simple(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
@@ -47,8 +48,8 @@ func simple(s string) bool {
 	return true
 }
 
-// needed reports whether only those bytes of a segment are escaped that must be: those that RFC 3986 does not have in a
-// segment, and those beyond ASCII.
+// needed reports whether only those bytes of a segment are escaped that must be: bytes that RFC 3986 does not allow in
+// a segment, and bytes beyond ASCII.
 func needed(s, decoded string) bool {
 	at := 0
 	for i := range len(decoded) {

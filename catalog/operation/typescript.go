@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// checkTypes checks that texts are types of TypeScript in form, so that none can end the declaration it is put into,
-// hold a statement or a comment, or have the compiler read another file. Empty texts are none.
+// checkTypes checks that texts have the form of TypeScript types. Then a text cannot end its declaration, contain a
+// statement or a comment, or make the compiler read another file. Empty texts are valid.
 func checkTypes(texts ...string) error {
 	for _, ts := range texts {
 		if err := checkTypeText(ts); err != nil {
@@ -22,9 +22,9 @@ func checkTypes(texts ...string) error {
 
 var errNotType = errors.New("want one type of TypeScript: names, literals, and pairs of brackets")
 
-// checkTypeText reads a text word by word. Separators are for what is in brackets.
+// checkTypeText reads a text word by word. Separators are only valid inside brackets.
 func checkTypeText(ts string) error {
-	var open []byte // the brackets that are to come
+	var open []byte // the expected closing brackets
 	for i := 0; i < len(ts); {
 		c := ts[i]
 		switch {
@@ -40,6 +40,7 @@ func checkTypeText(ts string) error {
 			for i < len(ts) && (word(ts[i]) || ts[i] == '.' && '0' <= c && c <= '9') {
 				i++
 			}
+			// import("...") would make the compiler read another file.
 			if rest := strings.TrimLeft(ts[i:], " "); ts[from:i] == "import" && (strings.HasPrefix(rest, "(") || rest == "") {
 				return errNotType
 			}
@@ -57,6 +58,7 @@ func checkTypeText(ts string) error {
 				return errNotType
 			}
 			open = open[:last]
+		// Outside brackets these characters would end the declaration or begin another one.
 		case strings.IndexByte(":;,?", c) >= 0 && slices.ContainsFunc(open, func(b byte) bool { return b != '>' }),
 			c == ',' && len(open) > 0:
 		default:
@@ -75,7 +77,7 @@ func word(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '$'
 }
 
-// endOfLiteral is where the string that begins at a place has ended, or -1.
+// endOfLiteral returns the end of the string that begins at at, or -1.
 func endOfLiteral(ts string, at int) int {
 	for i := at + 1; i < len(ts); i++ {
 		switch ts[i] {

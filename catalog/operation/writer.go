@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Writer writes a file. It refuses what a Reader would.
+// Writer writes a file. It rejects everything that a Reader would reject.
 type Writer struct {
 	out   io.Writer
 	size  int64
@@ -16,7 +16,7 @@ type Writer struct {
 	err   error
 }
 
-// NewWriter writes the head, whose format it sets.
+// NewWriter writes the head, and sets its format.
 func NewWriter(w io.Writer, h Head) (*Writer, error) {
 	h.Format = Format
 	e := &Writer{out: w, head: h}
@@ -29,7 +29,7 @@ func NewWriter(w io.Writer, h Head) (*Writer, error) {
 	return e, nil
 }
 
-// Write adds one line. After an error it does nothing but return it.
+// Write adds one line. After an error it only returns the same error.
 func (w *Writer) Write(l Line) error {
 	if w.err == nil {
 		w.err = w.write(l)
@@ -47,7 +47,7 @@ func (w *Writer) write(l Line) error {
 	return w.put(l)
 }
 
-// Close reports whether the file is complete: with as many lines as its head says. It does not close what it writes to.
+// Close reports whether the file has as many lines as its head states. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.err != nil {
 		return w.err
@@ -67,10 +67,11 @@ func (w *Writer) put(v any) error {
 	return err
 }
 
-// Marshal is a head or a line as the file has it, with its line feed. One that is too long is an error.
+// Marshal returns a head or a line as in the file, with its line feed. It fails if the line is longer than MaxLine.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
+	// The file is not HTML, and the escapes would need more room.
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("writing a line: %w", err)

@@ -1,9 +1,9 @@
-// Package strictjson reads JSON files that people write, and tells them every mistake: where it is, what is there and
-// what would be right.
+// Package strictjson reads JSON files that people write. It reports every mistake: the place, the text there, and a
+// right text.
 //
-// It holds what the readers of such files share: values with their lines, the Decoder that collects the mistakes, the
-// Problem that is one of them, and the nearest known name. It knows no file, and nothing of credentials; no message
-// shows what may be one.
+// The package has the common parts of such readers: values with their lines, the Decoder that collects the mistakes,
+// the Problem for one mistake, and the nearest known name. It knows no particular file and no credentials. No message
+// quotes a text that may be a credential.
 package strictjson
 
 import (
@@ -21,20 +21,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// Decoder collects the mistakes of one file. Its methods that read a value leave what they read into unchanged after a
-// mistake.
+// Decoder collects the mistakes of one file. After a mistake, a method that reads a value leaves its target unchanged.
 type Decoder struct {
-	// API and File are those of each Problem.
+	// API and File are set in each Problem.
 	API, File string
-	// Problems are the mistakes that are reported.
+	// Problems are the reported mistakes.
 	Problems Problems
-	// Count is the number of all mistakes, those that are not reported included.
+	// Count is the number of all mistakes, also of those that are not reported.
 	Count int
-	// Failed means that an Error is among them.
+	// Failed means that at least one mistake is an Error.
 	Failed bool
 }
 
-// maxProblems is how many mistakes of one file are reported.
+// maxProblems is the number of reported mistakes of one file.
 const maxProblems = 100
 
 // Bad records an error in a field.
@@ -47,9 +46,10 @@ func (d *Decoder) Warn(field, found, want string) {
 	d.Add(Problem{API: d.API, File: d.File, Field: field, Found: found, Want: want, Severity: Warning})
 }
 
-// Add records a mistake. The first error is always reported, and so is the number of mistakes left out.
+// Add records a mistake. The first error is always reported.
 func (d *Decoder) Add(p Problem) {
 	d.Count++
+	// The first error is always listed, because it decides whether the file is loaded.
 	if len(d.Problems) < maxProblems || p.Severity == Error && !d.Failed {
 		d.Problems = append(d.Problems, p)
 	}
@@ -59,12 +59,13 @@ func (d *Decoder) Add(p Problem) {
 // Full reports whether further mistakes are only counted.
 func (d *Decoder) Full() bool { return len(d.Problems) >= maxProblems && d.Failed }
 
-// Root reads a file that is one object, such as example. It is nil after a mistake.
+// Root reads a file with one object, such as example. It returns nil after a mistake.
 func (d *Decoder) Root(data []byte, example string) *jsonread.Node {
 	if len(bytes.TrimSpace(data)) == 0 {
 		d.Bad("line 1, column 1", "an empty file", "an object, e.g. "+example)
 		return nil
 	}
+	// RFC 8259, section 8.1, forbids a byte order mark.
 	if bytes.HasPrefix(data, []byte("\ufeff")) {
 		d.Bad("line 1, column 1", "a byte order mark", "UTF-8 without one")
 		return nil
@@ -82,8 +83,9 @@ func (d *Decoder) Root(data []byte, example string) *jsonread.Node {
 	return nil
 }
 
-// Object reads the members of an object that has the fields known, and calls read for each with its index in known and
-// its name in messages, which path precedes. It returns which fields the object has, and which it has misspelt.
+// Object reads the members of an object with the fields known. It calls read for each member, with the index in known
+// and the name for messages, which begins with path. It returns the fields of the object, and the known fields that the
+// object misspells.
 func (d *Decoder) Object(
 	path string, n *jsonread.Node, known []string, read func(i int, field string, n *jsonread.Node),
 ) (has, misspelt map[string]bool) {
@@ -102,7 +104,7 @@ func (d *Decoder) Object(
 	return has, misspelt
 }
 
-// Unique lists an object's members and reports keys that are repeated, of which it keeps the first.
+// Unique lists an object's members. It reports repeated keys and keeps the first.
 func (d *Decoder) Unique(path string, n *jsonread.Node, known func(key string) bool) []jsonread.Member {
 	first := map[string]uint32{}
 	var out []jsonread.Member
@@ -118,7 +120,7 @@ func (d *Decoder) Unique(path string, n *jsonread.Node, known func(key string) b
 	return out
 }
 
-// unknown reports a field that does not exist, and returns the nearest one that does.
+// unknown reports an unknown field, and returns the nearest known field or "".
 func (d *Decoder) unknown(path string, m jsonread.Member, known []string) string {
 	if d.Full() {
 		d.Count++
@@ -133,8 +135,8 @@ func (d *Decoder) unknown(path string, m jsonread.Member, known []string) string
 	return near
 }
 
-// Label is the field of a message about a key. A key that neither is nor resembles a known field may be a misplaced
-// credential: it is shown only at the top level, and only if it looks like a word.
+// Label returns the name of a key's field for messages. A key that does not resemble a known field may be a misplaced
+// credential. Such a key is shown only at the top level, and only if it looks like a word.
 func Label(path, key string, known bool) string {
 	const longWord = 32
 	word := path == "" && len(key) <= longWord && !strings.ContainsAny(key, "0123456789")
@@ -144,7 +146,7 @@ func Label(path, key string, known bool) string {
 	return strings.TrimSuffix(path, ".")
 }
 
-// Printable quotes a key for a message, unless it is a plain word.
+// Printable quotes a key for a message, unless the key is a plain word.
 func Printable(key string) string {
 	if httpguts.ValidHeaderFieldName(key) {
 		return Cut(key)
@@ -152,7 +154,7 @@ func Printable(key string) string {
 	return strconv.Quote(Cut(key))
 }
 
-// Cut shortens text that a message quotes.
+// Cut shortens a text that a message quotes.
 func Cut(s string) string { return visible.Cut(s, 80, "...") }
 
 // Str reads a string.
@@ -160,6 +162,7 @@ func (d *Decoder) Str(field string, n *jsonread.Node, to *string) {
 	switch {
 	case n.Kind != jsonread.String:
 		d.Bad(field, n.Kind.String(), "a string")
+	// The parser writes U+FFFD for half of a surrogate pair.
 	case strings.ContainsRune(n.Text, '\uFFFD'):
 		d.Bad(field, "a string with U+FFFD or half of a surrogate pair", "text saved as UTF-8")
 	default:
@@ -180,7 +183,8 @@ func (d *Decoder) Boolean(field string, n *jsonread.Node, to *bool) {
 	*to = n.Text == "true"
 }
 
-// List reads a list of strings, such as example. An empty list is not nil; what is not a list gives nil.
+// List reads a list of strings, such as example. For an empty list the result is not nil; for a value that is not a
+// list it is nil.
 func (d *Decoder) List(field string, n *jsonread.Node, example string) []string {
 	out := []string{}
 	if n.Kind != jsonread.List {
@@ -198,7 +202,7 @@ func (d *Decoder) List(field string, n *jsonread.Node, example string) []string 
 	return out
 }
 
-// AtMost returns the first entries of a list, and reports a list that has more.
+// AtMost returns the first most entries of a list, and reports a longer list.
 func (d *Decoder) AtMost(field string, list []string, most int) []string {
 	if len(list) <= most {
 		return list
@@ -221,7 +225,8 @@ func (d *Decoder) Whole(field string, n *jsonread.Node, to *int) {
 	*to = i
 }
 
-// Duration reads a number of seconds, or a text such as "90s" or "10m", from a millisecond to a day.
+// Duration reads a number of seconds, or a text such as "90s" or "10m". The duration must be between a millisecond and
+// a day.
 func (d *Decoder) Duration(field string, n *jsonread.Node, to *time.Duration) {
 	const (
 		day  = 24 * time.Hour

@@ -7,9 +7,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Nearest is the known name that a misspelt one most likely stands for, or nothing.
+// Nearest returns the known name that a misspelt name most likely means, or "".
 func Nearest(name string, known []string) string {
 	folded := fold(name)
+	// Before the distance: an alias may be far from its field.
 	for from, to := range aliases() {
 		if folded == from && slices.Contains(known, to) {
 			return to
@@ -34,7 +35,7 @@ func fold(s string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// aliases maps folded names that people write instead of a field to that field.
+// aliases maps folded names that people often write to the right field.
 func aliases() map[string]string {
 	return map[string]string{
 		"hosts": "domains", "host": "domains", "hostnames": "domains",

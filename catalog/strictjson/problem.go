@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Severity says what a Problem means for what the file configures.
+// Severity tells whether a Problem prevents loading.
 type Severity uint8
 
 const (
-	// Error: it is not loaded (or its last good version stays). The zero severity.
+	// Error: the API is not loaded, or its last good version stays. This is the zero severity.
 	Error Severity = iota
-	// Warning: it is loaded, but something about it should be fixed.
+	// Warning: the API is loaded, but the mistake should be fixed.
 	Warning
 )
 
-// String is "error" or "warning".
+// String returns "error" or "warning".
 func (s Severity) String() string {
 	if s == Warning {
 		return "warning"
@@ -24,22 +24,22 @@ func (s Severity) String() string {
 	return "error"
 }
 
-// Problem is one mistake in a file. It never holds a credential value.
+// Problem is one mistake in a file. It never contains a credential.
 type Problem struct {
-	// API is the folder's name in apis/. Empty: the mistake is not in one API.
+	// API is the name of the folder in apis/. Empty means that the mistake is not in a single API.
 	API string
-	// File is the path as a user knows it, e.g. "apis/stripe/config.json".
+	// File is the path as a user knows it, for example "apis/stripe/config.json".
 	File string
-	// Field is where in the file, e.g. "credentials.STRIPE_AUTH_TOKEN.in[1]". Empty: the file as a whole.
+	// Field is the place in the file, for example "credentials.STRIPE_AUTH_TOKEN.in[1]". Empty means the whole file.
 	Field string
-	// Found is what is there.
+	// Found describes the wrong text.
 	Found string
-	// Want is what would be right.
+	// Want describes a right text.
 	Want     string
 	Severity Severity
 }
 
-// String is "apis/<name>/config.json: field: found; want what is right", without the parts that are empty.
+// String returns "apis/<name>/config.json: field: found; want ...", without empty parts.
 func (p Problem) String() string {
 	parts := slices.DeleteFunc([]string{p.File, p.Field, p.Found}, func(s string) bool { return s == "" })
 	text := strings.Join(parts, ": ")
@@ -52,13 +52,13 @@ func (p Problem) String() string {
 	return text + "; want " + p.Want
 }
 
-// Problems is every mistake of one load.
+// Problems are all mistakes of one load.
 type Problems []Problem
 
-// Errors are those that keep an API from being loaded.
+// Errors returns the problems that prevent an API from being loaded.
 func (ps Problems) Errors() Problems { return ps.of(Error) }
 
-// Warnings are those that do not.
+// Warnings returns the problems that do not prevent loading.
 func (ps Problems) Warnings() Problems { return ps.of(Warning) }
 
 func (ps Problems) of(s Severity) Problems {
@@ -71,7 +71,7 @@ func (ps Problems) of(s Severity) Problems {
 	return out
 }
 
-// String is one line per problem.
+// String returns one line per problem.
 func (ps Problems) String() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -80,7 +80,7 @@ func (ps Problems) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// MoreMistakes fills in p as the last problem of a list that was cut.
+// MoreMistakes fills in p as the last problem of a shortened list.
 func MoreMistakes(p Problem, count int) Problem {
 	p.Found, p.Want = fmt.Sprintf("%d more mistakes", count), "the ones above fixed first"
 	return p

@@ -1,6 +1,6 @@
-// Package tokenfile reads MCP_TOKENS_FILE: who the tenants of one CodeForge are, and what each may use.
+// Package tokenfile reads MCP_TOKENS_FILE: the tenants of one CodeForge, and the APIs and skills that each may use.
 //
-// It knows APIs by their names alone, so that mcp-server, which has no credential of theirs, may import it.
+// It knows only the names of APIs, so mcp-server may import it, which has no credentials.
 package tokenfile
 
 import (
@@ -19,26 +19,26 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Tenant is one of several clients of one CodeForge: what it is known by, and what it may use.
+// Tenant is one of several clients of one CodeForge, with its tokens and permissions.
 type Tenant struct {
-	// Name is 1 to 32 of a-z, 0-9 and -, and begins with a letter or digit.
+	// Name has 1 to 32 of a-z, 0-9 and -, and begins with a letter or digit.
 	Name string
-	// Hashes are the SHA-256 of its tokens.
+	// Hashes are the SHA-256 hashes of the tenant's tokens.
 	Hashes [][sha256.Size]byte
-	// APIs are the names of those it may use, at least one. Nil means all.
+	// APIs are the names of the allowed APIs, at least one. Nil means all APIs.
 	APIs []string
-	// Skills are globs over the names of the shared skills that it may use.
+	// Skills are globs over the names of the shared skills that the tenant may use.
 	Skills []string
-	// Runs is how many runs it may have at once, Waiting how many more may wait, Timeout the longest run. Zero: the
-	// server's own bound.
+	// Runs is the number of runs at the same time, Waiting the number of further runs that may wait, and Timeout the
+	// longest run. Zero means the server's bound.
 	Runs, Waiting int
 	Timeout       time.Duration
 }
 
-// allAPIs stands for all of them, in a list of one entry.
+// allAPIs stands for all APIs, in a list with one entry.
 const allAPIs = "*"
 
-// tokenHash is what precedes a token that is given as the hexadecimal digits of its SHA-256.
+// tokenHash is the prefix of a token that is given as the hexadecimal digits of its SHA-256.
 const tokenHash = "sha256:"
 
 // The bounds of a tokens file.
@@ -47,9 +47,9 @@ const (
 	maxTenants = 1000
 	maxTokens  = 10
 	minToken   = 16
-	maxAPIs    = 1000 // there are no more
+	maxAPIs    = 1000 // a catalog has no more APIs
 	maxRuns    = 1000
-	// MaxSize is that of the largest tokens file, in bytes.
+	// MaxSize is the largest size of a tokens file in bytes.
 	MaxSize = 1 << 20
 )
 
@@ -64,10 +64,12 @@ func (t Tenant) Shares(skill string) bool {
 	})
 }
 
-// Has reports whether a token with this SHA-256 is one of the tenant's. It takes the same time whichever it is.
+// Has reports whether a hash is the SHA-256 of one of the tenant's tokens. The comparison takes the same time for every
+// hash.
 func (t Tenant) Has(hash [sha256.Size]byte) bool {
 	found := 0
 	for _, h := range t.Hashes {
+		// No early exit: the time must not tell which token is closer.
 		found |= subtle.ConstantTimeCompare(h[:], hash[:])
 	}
 	return found == 1
@@ -76,8 +78,8 @@ func (t Tenant) Has(hash [sha256.Size]byte) bool {
 // decoder reads a tokens file.
 type decoder struct{ strictjson.Decoder }
 
-// Parse reads a tokens file. It reports every mistake, and no token. File is its name in messages. With any mistake
-// there are no tenants.
+// Parse reads a tokens file. It reports every mistake, and quotes no token. file is the name of the file for messages.
+// After any mistake the list of tenants is nil.
 func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
 	d := &decoder{strictjson.Decoder{File: file}}
 	if len(data) > MaxSize {
@@ -104,6 +106,7 @@ func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
 	if more := d.Count - len(d.Problems); more > 0 {
 		d.Problems = append(d.Problems, strictjson.MoreMistakes(strictjson.Problem{File: file}, more))
 	}
+	// A part of the tenants would silently lock out the others.
 	if d.Count > 0 {
 		return nil, d.Problems
 	}
@@ -126,7 +129,7 @@ func (d *decoder) tenants(n *jsonread.Node) []Tenant {
 	}
 	var list []Tenant
 	for _, m := range d.Unique("tenants.", n, validName) {
-		if !validName(m.Key) { // not shown: it may be a token
+		if !validName(m.Key) { // not shown, because it may be a token
 			d.Bad(fmt.Sprintf("tenants (line %d)", m.Node.Line), "a name that no tenant can have",
 				fmt.Sprintf("1 to %d of a-z, 0-9 and -, the first one no -", maxName))
 			continue
@@ -172,7 +175,8 @@ func (d *decoder) tenant(m jsonread.Member) Tenant {
 	switch {
 	case !has["apis"]:
 		d.Bad(at+".apis", "missing", wantAPIs)
-	case t.APIs != nil && len(t.APIs) == 0: // to the proxy, no name would mean all of them
+	// For the proxy an empty list would mean all APIs.
+	case t.APIs != nil && len(t.APIs) == 0:
 		d.Bad(at+".apis", "an empty list", wantAPIs)
 	case slices.Contains(t.APIs, allAPIs) && len(t.APIs) > 1:
 		d.Bad(at+".apis", `"*" among others`, `["*"] alone for all, or names`)
@@ -187,7 +191,7 @@ func (d *decoder) tenant(m jsonread.Member) Tenant {
 	return t
 }
 
-// tokens reads tokens, of which it shows nothing.
+// tokens reads a list of tokens. No message quotes a token.
 func (d *decoder) tokens(field string, n *jsonread.Node) (hashes [][sha256.Size]byte) {
 	list := d.List(field, n, `["sha256:..."]`)
 	if list != nil && len(list) == 0 && len(n.Items()) == 0 {
@@ -209,6 +213,7 @@ func (d *decoder) tokens(field string, n *jsonread.Node) (hashes [][sha256.Size]
 			continue
 		default:
 			own := sha256.Sum256([]byte(token))
+			// Only the hash is kept in memory.
 			sum = own[:]
 		}
 		hashes = append(hashes, [sha256.Size]byte(sum))
@@ -236,7 +241,7 @@ func (d *decoder) bound(field string, n *jsonread.Node, to *int) {
 	}
 }
 
-// tellApart reports tokens that are there twice: nobody could say whose they are.
+// tellApart reports tokens that occur twice, because they would not identify a tenant.
 func (d *decoder) tellApart(list []Tenant) {
 	owner := map[[sha256.Size]byte]string{}
 	for _, t := range list {

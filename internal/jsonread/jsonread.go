@@ -1,11 +1,13 @@
-// Package jsonread reads JSON with what encoding/json drops: positions, the order of keys, and keys that stand twice.
+// Package jsonread reads JSON including the properties that encoding/json drops: positions, the order of keys, and
+// repeated keys.
 //
-// Threat: text of an unknown author. Depth and number of values are bounded, a number is a number by RFC 8259, and the
-// caller says what becomes of bytes that are not UTF-8 and of equal keys. Errors quote none of the text: it may hold a
-// credential.
+// Threat: text of an unknown author.
 //
-// Scanner reads text in pieces, for bodies that stream. Parse makes a tree of a whole text. Members lists the members
-// of one object or list without reading into them.
+// Contract: the depth and the number of values are bounded, and a number is a number by RFC 8259. The caller decides
+// how to treat bytes that are not UTF-8, and equal keys. Errors quote no text, because it may contain a credential.
+//
+// Scanner reads text in pieces, for bodies that stream. Parse makes a tree of a whole text. Spans lists the members of
+// one object or list without parsing their values.
 package jsonread
 
 import (
@@ -18,11 +20,11 @@ import (
 	"unicode/utf8"
 )
 
-// Error says where a text is not what it has to be.
+// Error is a mistake at one position of a text.
 type Error struct {
 	Offset      int // in bytes
 	Found, Want string
-	// Line and Column are in lines and characters, from 1. A Scanner leaves them 0.
+	// Line counts lines and Column counts characters, both from 1. A Scanner leaves them 0.
 	Line, Column int
 }
 
@@ -33,7 +35,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s; want %s", e.Line, e.Column, e.Found, e.Want)
 }
 
-// locate adds line and column to an *Error in a text.
+// locate adds the line and the column to an *Error.
 func locate(err error, text string) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -44,7 +46,7 @@ func locate(err error, text string) error {
 	return err
 }
 
-// scan calls take with every event of a text, until it fails.
+// scan calls take for every event of a text, until take fails.
 func scan(text string, s *Scanner, take func(e Event, at int) error) error {
 	for i := 0; i < len(text); i++ {
 		if i += s.SkipPlain(text[i:]); i == len(text) {
@@ -80,17 +82,18 @@ func checkUTF8(text string) error {
 	return nil
 }
 
-// unquote is the value of a string in JSON. What is not Unicode, be it half of a surrogate pair, becomes U+FFFD.
+// unquote returns the value of a JSON string. Invalid UTF-8 and unpaired surrogates become U+FFFD.
 func unquote(raw string) string {
+	// Most strings have no escapes: return a part of the text without a copy.
 	if plain := raw[1 : len(raw)-1]; strings.IndexByte(plain, '\\') < 0 && utf8.ValidString(plain) {
 		return plain
 	}
 	var s string
-	_ = json.Unmarshal([]byte(raw), &s) // the scanner has checked it
+	_ = json.Unmarshal([]byte(raw), &s) // the scanner has checked the string
 	return s
 }
 
-// Span is a member of an object or list as it stands in a text.
+// Span is a member of an object or list, with its position in a text.
 type Span struct {
 	Key        string // empty in a list
 	Start, End int    // of the value, in bytes
@@ -99,9 +102,9 @@ type Span struct {
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// Spans lists the members of the object or list that a text is, however often a key stands there. It reads no further
-// than the caller does. The last pair has an error if the text is something else; a mistake behind a member comes after
-// that member.
+// Spans lists the members of the object or list in text, including repeated keys. It reads only as far as the caller
+// iterates. If the text is not an object or a list, the last pair has an error. A mistake after a member is reported
+// after that member.
 func Spans(text string) iter.Seq2[Span, error] {
 	return func(yield func(Span, error) bool) {
 		var s Scanner
@@ -115,6 +118,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 		}
 		err := scan(text, &s, func(e Event, at int) error {
 			shuts := e&(EndObject|EndList) != 0
+			// A number ends with the byte after it, which may also close the object or list.
 			if depth := s.Depth(); e&EndNumber != 0 && (depth == 1 && !shuts || depth == 0 && shuts) {
 				if err := end(at); err != nil {
 					return err
@@ -129,6 +133,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 				m.Key = unquote(text[key : at+1])
 			case depth == 1 && (shuts || e&(EndString|EndWord) != 0):
 				return end(at + 1)
+			// A text that is only a scalar has no members.
 			case depth == 0 && e&(BeginString|BeginNumber|BeginWord) != 0:
 				return &Error{Offset: at, Found: "a value alone", Want: "an object or a list"}
 			}
@@ -140,13 +145,15 @@ func Spans(text string) iter.Seq2[Span, error] {
 	}
 }
 
-// Decode reads one JSON value into a struct that has all of its fields, and nothing behind it.
+// Decode reads one JSON value into a struct. It rejects unknown fields and any text after the value.
 func Decode(r io.Reader, to any) error {
 	d := json.NewDecoder(r)
+	// A misspelt field must not be ignored.
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
 		return err
 	}
+	// json.Decoder stops after the first value.
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("text after the object")
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Kind is what a value is.
+// Kind is the type of a value.
 type Kind uint8
 
 // The kinds. The zero kind is null.
@@ -18,19 +18,19 @@ const (
 	Object
 )
 
-// String is the kind as messages name it.
+// String returns the name of the kind for messages.
 func (k Kind) String() string {
 	return [...]string{"null", "true or false", "a number", "a string", "a list", "an object"}[k]
 }
 
-// Node is one value. The nil Node is null.
+// Node is one value. A nil *Node is null.
 type Node struct {
 	Kind Kind
-	// Line is where the value begins, or the key before it, from 1.
+	// Line is the line, from 1, at which the value or the key before it begins.
 	Line uint32
-	// Text is the text of a string, or a number, true or false as it is written.
+	// Text is the text of a string. For a number, true and false it is the text as written.
 	Text string
-	// Members are the values of a list or object; those of a list have no keys. A key may be there twice.
+	// Members are the values of a list or object. Members of a list have no keys. A key may occur twice.
 	Members []Member
 }
 
@@ -40,23 +40,24 @@ type Member struct {
 	Node *Node
 }
 
-// Options say how a text is parsed.
+// Options control Parse.
 type Options struct {
-	// MaxDepth is how deep values nest, DefaultDepth if it is zero.
+	// MaxDepth is the deepest nesting of values. Zero means DefaultDepth.
 	MaxDepth int
-	// MaxValues is how many values are kept. Zero means as many as there are.
+	// MaxValues is the number of values that may be kept. Zero means no bound.
 	MaxValues int
-	// AnyUTF8 replaces bytes that are not UTF-8 by U+FFFD. Otherwise they are an error.
+	// AnyUTF8 replaces bytes that are not UTF-8 by U+FFFD. Otherwise such bytes are an error.
 	AnyUTF8 bool
-	// Fold, if not nil, refuses an object with two keys for which it gives the same text. Otherwise both are kept.
+	// Fold, if not nil, rejects an object with two keys for which Fold returns the same text. Otherwise both are kept.
 	Fold func(key string) string
-	// Skip, if not nil, reports whether a value is left out, by its key and the key of the object around it.
+	// Skip, if not nil, reports whether to leave out a value, by its key and the key of the surrounding object.
 	Skip func(around, key string) bool
 }
 
-// Parse reads a text that is one value. The tree shares memory with the text. Every error is an *Error with a line
-// and a column.
+// Parse reads a text with one value. The tree shares memory with the text. Every error is an *Error with a line and a
+// column.
 func Parse(text string, o Options) (*Node, error) {
+	// Before parsing: unquote would replace the bytes silently.
 	if !o.AnyUTF8 {
 		if err := checkUTF8(text); err != nil {
 			return nil, locate(err, text)
@@ -69,36 +70,38 @@ func Parse(text string, o Options) (*Node, error) {
 	return p.stack[0].Node, nil
 }
 
-// parser makes nodes of events.
+// parser makes nodes from events.
 type parser struct {
 	Options
 	text    string
 	scanner Scanner
-	frames  []frame  // the objects and lists that are open, below them the text as a whole
-	stack   []Member // the members of all that are open
+	frames  []frame  // the open objects and lists; the first frame is the whole text
+	stack   []Member // the members of all open objects and lists
 	slab    []Node
 	count   int
-	start   int // of the key, string, number or word at hand
-	line    int // of start
+	start   int // the start of the current key, string, number or word
+	line    int // the line of start
 }
 
-// frame is an object or list that is open.
+// frame is an open object or list.
 type frame struct {
 	kind Kind
-	// around is the key of the object or list, or that of the object around its list.
+	// around is the key of the object. For a list it is the key of the surrounding object.
 	around string
-	// key is the last key in an object, and line where it stands; keep reports whether its value is kept.
+	// key is the last key of an object and line is its line. keep reports whether its value is kept.
 	key  string
 	line int
 	keep bool
-	// all says whether anything in it is kept, begin on which line it begins, base where its members begin in the stack.
+	// all reports whether anything in the frame is kept. begin is its first line, and base the index of its members in the
+	// stack.
 	all   bool
 	begin int
 	base  int
-	seen  map[string]bool // folded keys
+	seen  map[string]bool // the folded keys
 }
 
 func (p *parser) take(e Event, at int) error {
+	// The number is added before the bracket or comma that ended it.
 	if e&EndNumber != 0 {
 		if err := p.add(Number, p.text[p.start:at], nil, p.line); err != nil {
 			return err
@@ -123,7 +126,9 @@ func (p *parser) take(e Event, at int) error {
 	case e&(EndObject|EndList) != 0:
 		f := p.frames[len(p.frames)-1]
 		p.frames = p.frames[:len(p.frames)-1]
+		// The stack is overwritten by the next object or list.
 		members := slices.Clone(p.stack[f.base:])
+		// The stack is reused, and must not keep the nodes in memory.
 		clear(p.stack[f.base:])
 		p.stack = p.stack[:f.base]
 		return p.add(f.kind, "", members, f.begin)
@@ -136,19 +141,21 @@ func (p *parser) push(kind Kind) {
 	outer := p.frames[len(p.frames)-1]
 	f := frame{kind: kind, around: outer.around, keep: outer.keep, all: outer.keep, begin: p.scanner.Line(),
 		base: len(p.stack)}
+	// A list has no key, so its elements see the key of the surrounding object.
 	if outer.kind == Object {
 		f.around = outer.key
 	}
 	p.frames = append(p.frames, f)
 }
 
-// setKey takes the key of the value that follows.
+// setKey records the key of the next value.
 func (p *parser) setKey(key string) error {
 	f := &p.frames[len(p.frames)-1]
 	f.key, f.line, f.keep = key, p.line, f.all && (p.Skip == nil || !p.Skip(f.around, key))
 	if p.Fold == nil {
 		return nil
 	}
+	// Skipped values count too: another parser may read them.
 	folded := p.Fold(key)
 	if f.seen[folded] {
 		return &Error{Offset: p.start, Found: fmt.Sprintf("the key %q a second time", key), Want: "each key once"}
@@ -160,7 +167,7 @@ func (p *parser) setKey(key string) error {
 	return nil
 }
 
-// add adds a value to what is open, unless it is left out.
+// add adds a value to the open object or list, unless the value is left out.
 func (p *parser) add(kind Kind, text string, members []Member, line int) error {
 	f := &p.frames[len(p.frames)-1]
 	if !f.keep {
@@ -169,7 +176,8 @@ func (p *parser) add(kind Kind, text string, members []Member, line int) error {
 	if p.count++; p.MaxValues > 0 && p.count > p.MaxValues {
 		return &Error{Offset: p.scanner.Offset(), Found: "many values", Want: fmt.Sprintf("at most %d", p.MaxValues)}
 	}
-	if len(p.slab) == 0 { // many nodes share one allocation
+	// One allocation serves many nodes.
+	if len(p.slab) == 0 {
 		p.slab = make([]Node, 512)
 	}
 	n := &p.slab[0]
@@ -186,7 +194,7 @@ func (p *parser) add(kind Kind, text string, members []Member, line int) error {
 	return nil
 }
 
-// Get is an object's value, or nil. The first of equal keys counts.
+// Get returns an object's value, or nil. The first of equal keys counts.
 func (n *Node) Get(key string) *Node {
 	if !n.Is(Object) {
 		return nil
@@ -199,7 +207,7 @@ func (n *Node) Get(key string) *Node {
 	return nil
 }
 
-// At follows keys of objects.
+// At follows keys of nested objects.
 func (n *Node) At(keys ...string) *Node {
 	for _, k := range keys {
 		n = n.Get(k)
@@ -207,7 +215,7 @@ func (n *Node) At(keys ...string) *Node {
 	return n
 }
 
-// Str is the text of an object's string, number or bool, or empty.
+// Str returns the text of an object's string, number or boolean, or "".
 func (n *Node) Str(key string) string {
 	if v := n.Get(key); v != nil {
 		return v.Text
@@ -221,10 +229,10 @@ func (n *Node) True(key string) bool {
 	return v.Is(Bool) && v.Text == "true"
 }
 
-// Is reports whether a node is of a kind.
+// Is reports whether a node has a kind.
 func (n *Node) Is(k Kind) bool { return n != nil && n.Kind == k }
 
-// Maps are the members of an object, or none.
+// Maps returns the members of an object, or nil.
 func (n *Node) Maps() []Member {
 	if !n.Is(Object) {
 		return nil
@@ -232,7 +240,7 @@ func (n *Node) Maps() []Member {
 	return n.Members
 }
 
-// Items are the members of a list, or none.
+// Items returns the members of a list, or nil.
 func (n *Node) Items() []Member {
 	if !n.Is(List) {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Event says what a byte begins and ends. Several bits may be set: a bracket may also end a number.
+// Event describes the parts that a byte begins and ends. Several bits may be set: a bracket may also end a number.
 type Event uint16
 
-// The events. A number ends before the byte, or with Scanner.End. Everything else begins and ends with the byte.
+// The events. A number ends before the byte, or with Scanner.End. Every other part begins or ends with the byte.
 const (
 	BeginObject Event = 1 << iota
 	EndObject
@@ -25,25 +25,25 @@ const (
 	EndWord // true, false or null
 )
 
-// Scanner follows JSON (RFC 8259) byte by byte, in memory for MaxDepth bytes: a text may come in pieces of any size,
-// and strings may be of any length. It checks the grammar and the depth. It does not check UTF-8 and compares no
-// names.
+// Scanner follows JSON (RFC 8259) byte by byte, with one byte of memory per level of nesting. A text may come in pieces
+// of any size, and strings may have any length. The Scanner checks the grammar and the depth, but neither UTF-8 nor
+// equal keys.
 type Scanner struct {
-	// MaxDepth is how deep objects and lists nest. Zero means DefaultDepth.
+	// MaxDepth is the deepest nesting of objects and lists. Zero means DefaultDepth.
 	MaxDepth int
 
-	offset int    // bytes taken
-	line   int    // line feeds taken
-	comma  int    // the place of the last comma
+	offset int    // the number of bytes taken
+	line   int    // the number of line feeds taken
+	comma  int    // the offset of the last comma
 	open   []bool // the objects (true) and lists around the next byte
 	state  state
-	isKey  bool   // the string is a key
-	word   string // what is left of a word
-	left   int    // digits that an escape lacks
+	isKey  bool   // whether the string is a key
+	word   string // the rest of a word
+	left   int    // the number of digits that an escape still needs
 	err    *Error
 }
 
-// DefaultDepth is how deep objects and lists nest if nothing else is said.
+// DefaultDepth is the deepest nesting of objects and lists by default.
 const DefaultDepth = 10_000
 
 type state uint8
@@ -71,17 +71,17 @@ const (
 	inPower
 )
 
-// Line is the line of the next byte, from 1.
+// Line returns the line of the next byte, from 1.
 func (s *Scanner) Line() int { return s.line + 1 }
 
-// Offset is the number of bytes taken.
+// Offset returns the number of bytes taken.
 func (s *Scanner) Offset() int { return s.offset }
 
-// Depth is how many objects and lists are open.
+// Depth returns the number of open objects and lists.
 func (s *Scanner) Depth() int { return len(s.open) }
 
-// SkipPlain takes the bytes at the beginning of p that neither end a string nor need a look, and returns their number.
-// Only a string has such bytes. It saves time: Step takes them too.
+// SkipPlain takes the bytes at the beginning of p that only continue a string, and returns their number. It is faster
+// than Step, which also takes such bytes.
 func (s *Scanner) SkipPlain(p string) int {
 	n := 0
 	if s.state == inString && s.err == nil {
@@ -93,8 +93,9 @@ func (s *Scanner) SkipPlain(p string) int {
 	return n
 }
 
-// Step takes the next byte. After an error it returns that error only.
+// Step takes the next byte. After an error it returns only that error.
 func (s *Scanner) Step(c byte) (Event, error) {
+	// The state after an error is undefined.
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -109,7 +110,7 @@ func (s *Scanner) Step(c byte) (Event, error) {
 	return e, nil
 }
 
-// End says that no byte follows.
+// End reports the end of the text.
 func (s *Scanner) End() (Event, error) {
 	if s.err != nil {
 		return 0, s.err
@@ -119,6 +120,7 @@ func (s *Scanner) End() (Event, error) {
 		e = EndNumber
 		s.state = s.after()
 	}
+	// A string, a literal, an object or a list is not complete.
 	if s.state != wantEnd {
 		s.fail("the end of the file", "the quotes, brackets and braces closed")
 		return 0, s.err
@@ -131,7 +133,7 @@ func (s *Scanner) fail(found, want string) Event {
 	return 0
 }
 
-// after is the state after a value.
+// after returns the state after a value.
 func (s *Scanner) after() state {
 	if len(s.open) == 0 {
 		return wantEnd
@@ -139,7 +141,7 @@ func (s *Scanner) after() state {
 	return wantComma
 }
 
-// endsNumber reports whether the number at hand is complete.
+// endsNumber reports whether the current number is complete.
 func (s *Scanner) endsNumber() bool {
 	return s.state == inZero || s.state == inInteger || s.state == inFraction || s.state == inPower
 }
@@ -166,6 +168,7 @@ func (s *Scanner) step(c byte) Event {
 			return s.wrong(c)
 		}
 		s.state = s.after()
+		// The byte belongs to the text after the number.
 		return EndNumber | s.stepBetween(c)
 	}
 	return s.stepBetween(c)
@@ -204,7 +207,8 @@ func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// nextInNumber is the state after another byte of the number at hand. It is false if the byte is not part of it.
+// nextInNumber returns the state after another byte of the current number. It returns false if the byte does not belong
+// to the number.
 func (s *Scanner) nextInNumber(c byte) (state, bool) {
 	switch s.state {
 	case inMinus:
@@ -234,7 +238,7 @@ func (s *Scanner) nextInNumber(c byte) (state, bool) {
 	return inInteger, s.state == inInteger && isDigit(c)
 }
 
-// stepBetween takes a byte that is in no string, word or number.
+// stepBetween takes a byte outside strings, words and numbers.
 func (s *Scanner) stepBetween(c byte) Event {
 	switch c {
 	case ' ', '\t', '\r', '\n':
@@ -306,6 +310,7 @@ func (s *Scanner) begin(c byte) Event {
 		s.state = inInteger
 		return BeginNumber
 	}
+	// Other words, such as NaN, are not in RFC 8259.
 	for _, word := range [...]string{"true", "false", "null"} {
 		if c == word[0] {
 			s.state, s.word = inWord, word[1:]
@@ -316,6 +321,7 @@ func (s *Scanner) begin(c byte) Event {
 }
 
 func (s *Scanner) enter(isObject bool, want state, e Event) Event {
+	// A deep text could otherwise exhaust the memory of open.
 	if most := cmp.Or(s.MaxDepth, DefaultDepth); len(s.open) >= most {
 		return s.fail("values in values", fmt.Sprintf("at most %d levels", most))
 	}
@@ -329,13 +335,14 @@ func (s *Scanner) shut(e Event) Event {
 	return e
 }
 
-// wrong fails with the usual mistake behind a byte that cannot stand here.
+// wrong fails with the most likely mistake for a byte that is not allowed here.
 func (s *Scanner) wrong(c byte) Event {
 	switch {
 	case s.state == wantEnd:
 		return s.fail("more text after the object", "one object and nothing else")
 	case s.state == wantKey && c == '}', s.state == wantAnother && c == ']':
 		s.fail("a trailing comma", "no comma after the last entry")
+		// Report the comma, not the bracket after it.
 		s.err.Offset = s.comma
 		return 0
 	case c == '/' || c == '#':

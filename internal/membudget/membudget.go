@@ -1,9 +1,11 @@
-// Package membudget bounds the memory that the buffers of many holders take together.
+// Package membudget bounds the total memory for the buffers of many holders.
 //
-// Threat: one holder, such as a run, or several at once make a daemon use so much memory that the kernel ends it, or
-// that other holders get none. Contract: half of a budget is reserved for small holders, which have at most a
-// thirty-second of it. A holder may exceed a thirty-second only if it then has at most as much as is still free of the
-// other half. So one holder has at most a quarter of a budget, and each of sixteen always gets its thirty-second.
+// Threat: one or several holders, such as runs, make a daemon use so much memory that the kernel ends it, or that other
+// holders get no memory.
+//
+// Contract: half of a budget is reserved for small holders, which have at most a thirty-second of the budget. A holder
+// may exceed a thirty-second only if it then has at most as much as is still free of the other half. So one holder has
+// at most a quarter of a budget, and each of sixteen holders always gets its thirty-second.
 package membudget
 
 import (
@@ -17,7 +19,7 @@ import (
 // ErrFull means that a holder has used up its share of the budget and did not get more in time.
 var ErrFull = errors.New("the memory for requests is in use")
 
-// patience is the timeout of Acquire. It ends deadlocks too, of requests that wait for each other's memory.
+// patience is the timeout of Acquire. It also ends deadlocks between requests that wait for each other's memory.
 const patience = 10 * time.Second
 
 // Budget is a number of bytes that holders share. It is safe for concurrent use. Make one with New.
@@ -28,33 +30,33 @@ type Budget struct {
 	mu    sync.Mutex
 	used  int64
 	holds map[any]int64 // by holder
-	freed chan struct{} // closed when memory becomes free. Nil if no caller waits
+	freed chan struct{} // closed when memory becomes free; nil if no caller waits
 }
 
-// New makes a budget of so many bytes.
+// New makes a budget of total bytes.
 func New(total int64) *Budget {
 	return &Budget{total: total, patience: patience, holds: map[any]int64{}}
 }
 
-// Used returns how many bytes all holders have.
+// Used returns the number of bytes that all holders have.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// Open returns an empty account. What it takes counts for the holder, a comparable value such as a run.
+// Open returns an empty account. Its memory counts for holder, a comparable value such as a run.
 func (b *Budget) Open(holder any) *Account { return &Account{budget: b, holder: holder} }
 
 // Account counts the memory of one request or connection, as a part of its holder's share. It is safe for concurrent
-// use. The nil Account takes any amount: it is for callers without a budget.
+// use. A nil *Account takes any amount, for callers without a budget.
 type Account struct {
 	budget *Budget
 	holder any
 	size   int64 // guarded by budget.mu
 }
 
-// Take takes n bytes. It is false, and takes none, if the share does not allow it now.
+// Take takes n bytes. It returns false and takes no memory if the share does not allow it now.
 func (a *Account) Take(n int64) bool {
 	if a == nil {
 		return true
@@ -81,23 +83,24 @@ func (a *Account) takeLocked(n int64) bool {
 // budget.
 const reserved, little = 2, 32
 
-// allows reports whether a holder may have so many bytes while so many are free.
+// allows reports whether a holder may have has bytes while free bytes remain.
 func (b *Budget) allows(has, free int64) bool {
 	// A share of the free memory is not enough: holders keep their memory, so each new one would get half as much as the
 	// one before.
 	return free >= 0 && has <= b.total/little || has <= free-b.total/reserved
 }
 
-// Wait takes n bytes. It waits for them until ctx ends, and then returns the cause of ctx. ErrFull: n exceeds the
-// largest share.
+// Wait takes n bytes. It waits for memory until ctx ends, and then returns the cause of ctx. It returns ErrFull if n
+// exceeds the largest share.
 func (a *Account) Wait(ctx context.Context, n int64) error { return a.WaitLeaving(ctx, n, 0) }
 
-// WaitLeaving is Wait that leaves rest bytes of the holder's share for its other accounts, unless the holder has
-// little.
+// WaitLeaving is Wait, but leaves rest bytes of the holder's share for its other accounts. It does not do so if the
+// holder is small.
 func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if a == nil {
 		return nil
 	}
+	// No holder can ever have that much: waiting would be in vain.
 	//defence:memory-budget
 	if n > a.budget.total/reserved/2 {
 		return ErrFull
@@ -121,11 +124,13 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	has := b.holds[a.holder] + n
+	// A small holder always gets its share, whatever it leaves for its other accounts.
 	//defence:memory-budget permits
 	leaves := has <= b.total/little || b.allows(has+rest, b.total-b.used-n-rest)
 	if leaves && a.takeLocked(n) {
 		return nil
 	}
+	// One channel serves all waiting callers.
 	if b.freed == nil {
 		b.freed = make(chan struct{})
 	}
@@ -142,7 +147,7 @@ func (a *Account) Acquire(ctx context.Context, n int64) error {
 	return a.Wait(ctx, n)
 }
 
-// Give gives n bytes back, which the account must have.
+// Give returns n bytes to the budget. The account must have them.
 func (a *Account) Give(n int64) {
 	if a == nil {
 		return
@@ -152,7 +157,7 @@ func (a *Account) Give(n int64) {
 	a.giveLocked(n)
 }
 
-// Close gives everything back.
+// Close returns all bytes of the account to the budget.
 func (a *Account) Close() {
 	if a == nil {
 		return
@@ -164,6 +169,7 @@ func (a *Account) Close() {
 
 // giveLocked is Give for a caller that holds budget.mu.
 func (a *Account) giveLocked(n int64) {
+	// Nothing became free, so there is no reason to wake the others.
 	if n == 0 {
 		return
 	}
@@ -174,6 +180,7 @@ func (a *Account) giveLocked(n int64) {
 		delete(b.holds, a.holder)
 	}
 	if b.freed != nil {
+		// Every waiting caller tries again: the bytes may be enough for several of them.
 		close(b.freed)
 		b.freed = nil
 	}
@@ -197,12 +204,13 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Free is how many bytes of a body ReadAll reads without taking memory for them. An account must have them before.
+// Free is the number of bytes of a body that ReadAll reads without taking memory. The account should have taken them
+// before.
 const Free = 256 << 10
 
 // ReadAll reads src to its end, or up to limit bytes. Before it reads more than Free bytes, it acquires cost bytes at
-// once: otherwise several long bodies could each get a part of their memory and wait for each other. cost is at least
-// limit.
+// once. Otherwise several long bodies could each get a part of their memory and wait for each other. cost must be at
+// least limit.
 func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(src, min(limit, Free)))
 	if err != nil || len(text) < Free || limit <= Free {
@@ -211,7 +219,8 @@ func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64)
 	if err := a.Acquire(ctx, cost); err != nil {
 		return nil, err
 	}
-	whole := make([]byte, limit) // append would need twice as much while it grows
+	// append would need twice the memory while the slice grows.
+	whole := make([]byte, limit)
 	n, err := io.ReadFull(src, whole[copy(whole, text):])
 	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own values
 		err = nil
@@ -221,12 +230,12 @@ func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64)
 
 type accountKey struct{}
 
-// NewContext returns a context with an account for From.
+// NewContext returns a context from which From returns a.
 func NewContext(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, accountKey{}, a)
 }
 
-// From returns the account of the request that a context belongs to, or nil.
+// From returns the account of a request's context, or nil.
 func From(ctx context.Context) *Account {
 	a, _ := ctx.Value(accountKey{}).(*Account)
 	return a

@@ -9,15 +9,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// postgresPort is Postgres' port if the URL names none.
+// postgresPort is the port of Postgres if the URL has no port.
 const postgresPort = 5432
 
-// removed are the settings of earlier versions that must not be ignored.
+// removed are settings of earlier versions that must not be ignored.
 var removed = []string{"SKILLS_BUCKET", "HISTORY_BUCKET"}
 
 // checkRemoved reports settings that CodeForge no longer has.
 func checkRemoved(getenv func(string) string) (found []Mistake) {
 	for _, name := range removed {
+		// Ignoring the setting would silently start with empty data.
 		if getenv(name) != "" {
 			found = append(found, Mistake{name, "set", "DATABASE_URL: Postgres replaces buckets. Start the CodeForge " +
 				"of commit 1076a279 once more with this setting: it copies the bucket into SQLite. Then remove the setting, set " +
@@ -27,7 +28,7 @@ func checkRemoved(getenv func(string) string) (found []Mistake) {
 	return found
 }
 
-// database reads the URL of Postgres. What is in it beside the address may be secret.
+// database reads the URL of Postgres. Everything in it except the address may be secret.
 func database(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
@@ -41,7 +42,7 @@ func database(t string, to *secret.Value) string {
 	if _, err := databasePort(u); err != nil {
 		return want
 	}
-	// These would name another server than the URL does, or a file of settings.
+	// These parameters would select a server other than the URL's, or a file of settings.
 	for _, name := range []string{"host", "port", "hostaddr", "service", "servicefile", "passfile"} {
 		if u.Query().Has(name) {
 			return want + ", without the parameter " + name
@@ -51,7 +52,7 @@ func database(t string, to *secret.Value) string {
 	return ""
 }
 
-// databasePort is the port of a URL of Postgres.
+// databasePort returns the port of a Postgres URL.
 func databasePort(u *url.URL) (uint16, error) {
 	if u.Port() == "" {
 		return postgresPort, nil
@@ -60,19 +61,20 @@ func databasePort(u *url.URL) (uint16, error) {
 	return uint16(port), err
 }
 
-// completeDatabase adds parameters that the URL of Postgres does not name: sslmode=verify-full unless the host is
-// loopback, and the file of authorities.
+// completeDatabase adds missing parameters to the URL of Postgres: sslmode=verify-full unless the host is loopback, and
+// the file of authorities.
 func (s *Settings) completeDatabase() {
 	if s.Database.Empty() {
 		return
 	}
 	u, err := url.Parse(s.Database.Reveal())
 	if err != nil {
-		return // database has parsed it
+		return // database has already parsed it
 	}
 	q := u.Query()
 	address, err := netip.ParseAddr(u.Hostname())
 	isLoopback := u.Hostname() == "localhost" || err == nil && address.IsLoopback()
+	// The default of Postgres clients does not verify the certificate.
 	if !q.Has("sslmode") && !isLoopback {
 		q.Set("sslmode", "verify-full")
 	}
@@ -83,7 +85,7 @@ func (s *Settings) completeDatabase() {
 	s.Database = secret.New(u.String())
 }
 
-// DatabaseAddress returns the host and port of Postgres, or false without one.
+// DatabaseAddress returns the host and port of Postgres, or false if no database is configured.
 func (s Settings) DatabaseAddress() (host string, port uint16, ok bool) {
 	u, err := url.Parse(s.Database.Reveal())
 	if s.Database.Empty() || err != nil {

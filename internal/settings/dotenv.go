@@ -11,10 +11,14 @@ import (
 // maxDotenv bounds a .env file, in bytes.
 const maxDotenv = 1 << 20
 
-// ReadFile reads a .env file with Compose's grammar: NAME=value lines, optional "export", # comments, single quotes
-// taken literally, double quotes with \n \r \t \" \\ \$, ${NAME} and ${NAME:-default} outside single quotes, quoted
-// values over several lines. A missing file is an error that errors.Is fs.ErrNotExist. The error names every bad line,
-// and never a value.
+// ReadFile reads a .env file with Compose's grammar:
+//   - NAME=value lines, with an optional "export", and # comments
+//   - single quotes, whose text is literal
+//   - double quotes with \n \r \t \" \\ \$
+//   - ${NAME} and ${NAME:-default} outside single quotes
+//   - quoted values over several lines
+//
+// For a missing file, errors.Is(err, fs.ErrNotExist) is true. The error names every bad line, but quotes no value.
 func ReadFile(path string) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -25,24 +29,27 @@ func ReadFile(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
+	// A wrong path may name a huge file.
 	if len(data) > maxDotenv {
 		return nil, fmt.Errorf("reading %s: larger than %d bytes", path, maxDotenv)
 	}
+	// Editors on Windows write CR LF and a byte order mark.
 	text := strings.TrimPrefix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\ufeff")
 	p := dotenv{rest: text, line: 1, vars: map[string]string{}}
 	for p.rest != "" {
 		if err := p.assignment(); err != nil {
 			p.errs = append(p.errs, fmt.Errorf("%s:%d: %w", path, p.at, err))
+			// Continue after a bad line, so that all bad lines are reported at once.
 			p.skipLine()
 		}
 	}
 	return p.vars, errors.Join(p.errs...)
 }
 
-// dotenv is a parser's position in a file.
+// dotenv is the state of parsing a file.
 type dotenv struct {
 	rest     string
-	line, at int // the current line, and the one the assignment began on
+	line, at int // the current line, and the first line of the assignment
 	vars     map[string]string
 	errs     []error
 }
@@ -52,7 +59,7 @@ func (p *dotenv) skipLine() {
 	p.line++
 }
 
-// assignment reads one line, or several where a quoted value spans them.
+// assignment reads one line, or several lines of a quoted value.
 func (p *dotenv) assignment() error {
 	p.at = p.line
 	p.rest = strings.TrimLeft(p.rest, " \t")
@@ -109,7 +116,7 @@ func (p *dotenv) value() (string, error) {
 	return value, nil
 }
 
-// comment finds where an unquoted value's comment begins: at a # at the start or after white space.
+// comment returns the start of an unquoted value's comment, or -1: a # at the start or after white space.
 func comment(s string) int {
 	for i := range len(s) {
 		if s[i] == '#' && (i == 0 || s[i-1] == ' ' || s[i-1] == '\t') {
@@ -122,6 +129,7 @@ func comment(s string) int {
 func (p *dotenv) quoted(quote byte) (string, error) {
 	end := 1
 	for end < len(p.rest) && p.rest[end] != quote {
+		// An escaped quote does not end the value.
 		if p.rest[end] == '\\' && quote == '"' {
 			end++
 		}
@@ -132,6 +140,7 @@ func (p *dotenv) quoted(quote byte) (string, error) {
 	}
 	raw, rest := p.rest[1:end], p.rest[end+1:]
 	tail, _, _ := strings.Cut(rest, "\n")
+	// A comment may follow a quoted value.
 	if tail = strings.TrimSpace(tail); tail != "" && tail[0] != '#' {
 		return "", errors.New("text after the closing quote")
 	}

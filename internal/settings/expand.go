@@ -41,8 +41,8 @@ func unescape(c byte) string {
 	return "\\" + string(c)
 }
 
-// expand replaces $NAME, ${NAME}, ${NAME-default} and ${NAME:-default}; $$ is a dollar. Names are those of the
-// lines above; what is not there is empty.
+// expand replaces $NAME, ${NAME}, ${NAME-default} and ${NAME:-default}; $$ is a dollar. A name refers to a previous
+// line of the file. An unknown name is empty.
 func (p *dotenv) expand(s string) (string, error) {
 	var b strings.Builder
 	for {
@@ -71,6 +71,7 @@ func (p *dotenv) expand(s string) (string, error) {
 			for n < len(after) && validName(after[:n+1]) {
 				n++
 			}
+			// A dollar without a name stands for itself.
 			if n == 0 {
 				b.WriteByte('$')
 			}
@@ -94,6 +95,7 @@ func (p *dotenv) braced(inner string) (string, error) {
 		return value, nil
 	case strings.HasPrefix(rest, ":-"):
 		if value == "" {
+			// A default may contain variables, too.
 			return p.expand(rest[2:])
 		}
 		return value, nil

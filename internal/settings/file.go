@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// fileSuffix, added to a setting's name, names the variable with the path of a file that holds the value instead: an
-// environment that others can read (docker inspect) must not hold a secret.
+// fileSuffix, added to a setting's name, names the variable with the path of a file that contains the value. Others can
+// read an environment (docker inspect), so it must not contain a secret.
 const fileSuffix = "_FILE"
 
 // maxFile bounds such a file, in bytes.
 const maxFile = 64 << 10
 
-// InFile lists the settings that a file may hold.
+// InFile lists the settings whose value may be in a file.
 func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN", "DATABASE_URL"} }
 
-// Lookup is the value of a setting of InFile: from its variable, or from the file that NAME_FILE names. It is for
-// callers that read single settings or pass them on; Parse reads the files itself.
+// Lookup returns the value of a setting of InFile, from its variable or from the file of NAME_FILE. It is for callers
+// that read single settings or pass them on. Parse reads the files itself.
 func Lookup(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); strings.TrimSpace(value) != "" {
 		return value, nil
@@ -32,7 +32,7 @@ func Lookup(getenv func(string) string, name string) (string, error) {
 	return readValue(path)
 }
 
-// readValue is what a file holds, without white space around it.
+// readValue returns the content of a file without surrounding white space.
 func readValue(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -43,14 +43,16 @@ func readValue(path string) (string, error) {
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("larger than %d bytes", maxFile)
 	}
+	// Editors end a file with a line break.
 	return strings.TrimSpace(string(data)), err
 }
 
-// file reads a NAME_FILE variable. set says that NAME itself has a value.
+// file reads a NAME_FILE variable. set means that NAME has a value.
 func file(path string, set bool, read func(text string) (want string)) string {
 	if path == "" {
 		return ""
 	}
+	// Two values would leave open which of them is in force.
 	if set {
 		return "no value, because the setting itself has one: set only one of the two"
 	}
@@ -58,6 +60,7 @@ func file(path string, set bool, read func(text string) (want string)) string {
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
+			// The message names the variable; the path is already in it.
 			err = at.Err
 		}
 		return fmt.Sprintf("a file that this process (user %d) can read, but: %v", os.Getuid(), err)

@@ -9,12 +9,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Misspelt lists the variables of a .env file that are not settings and were most likely meant to be one, sorted.
-// Want is the setting.
+// Misspelt lists the variables of a .env file that are probably misspelt settings, sorted. Want is the setting.
 func Misspelt(vars map[string]string) []Mistake {
 	names := Names()
 	var out []Mistake
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		// Only unknown names can be misspelt.
 		if slices.Contains(names, name) {
 			continue
 		}
@@ -25,10 +25,11 @@ func Misspelt(vars map[string]string) []Mistake {
 	return out
 }
 
-// slips is how many slips a name may have: others than settings stand in a .env file too.
+// slips is the number of typing mistakes that a name may have. It is small, because a .env file may also have other
+// programs' variables.
 func slips(name string) int { return min(3, len(name)/4) }
 
-// aliases are names that people write instead of a setting's.
+// aliases maps names that people often write to the right setting.
 func aliases() map[string]string {
 	return map[string]string{ //nolint:gosec // names of settings
 		"PORT": "MCP_PORT", "AUTH_TOKEN": "MCP_AUTH_TOKEN", "MCP_TOKEN": "MCP_AUTH_TOKEN",

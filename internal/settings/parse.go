@@ -14,13 +14,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Error is every variable that did not parse, in the order of .env.example.
+// Error lists every variable that did not parse, in the order of .env.example.
 type Error []Mistake
 
-// Mistake is one variable that did not parse. Found is quoted; of a variable that may hold a secret it is not shown.
+// Mistake is one variable that did not parse. Found quotes the value, unless the variable may contain a secret.
 type Mistake struct{ Name, Found, Want string }
 
-// Error is one line per variable: "MCP_PORT: \"http\"; want a whole number from 1 to 65535".
+// Error returns one line per variable: "MCP_PORT: \"http\"; want a whole number from 1 to 65535".
 func (e Error) Error() string {
 	lines := make([]string, len(e))
 	for i, m := range e {
@@ -29,12 +29,13 @@ func (e Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Parse reads every setting from the environment. Unset and empty mean the default. The error is an Error and names
-// every variable that does not parse; the Settings are complete only without one.
+// Parse reads every setting from the environment. Unset and empty mean the default. The error is an Error that names
+// every variable that does not parse. After an error the Settings are incomplete.
 func Parse(getenv func(string) string) (Settings, error) {
 	var s Settings
 	var mistakes Error
 	for _, v := range variables() {
+		// White space around a value is not part of the value.
 		text := strings.TrimSpace(getenv(v.name))
 		if text == "" {
 			text = v.def
@@ -44,9 +45,11 @@ func Parse(getenv func(string) string) (Settings, error) {
 		}
 	}
 	mistakes = append(mistakes, checkRemoved(getenv)...)
+	// The comparisons below need every value.
 	if mistakes != nil {
 		return s, mistakes
 	}
+	// After all variables are read: it needs DATABASE_CA_FILE too.
 	s.completeDatabase()
 	if s.Warm > s.Slots {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
@@ -68,9 +71,10 @@ func Parse(getenv func(string) string) (Settings, error) {
 
 func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// found quotes a value, shortened; the value of a setting that may be secret is not shown.
+// found quotes a shortened value. It does not quote a setting that may be secret.
 func found(name, text string) string {
 	switch name {
+	// URLs may contain a password.
 	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "DATABASE_URL":
 		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
 	}
@@ -101,7 +105,7 @@ func integer(t string, low, high int, to *int) string {
 	return ""
 }
 
-// maxTimeout is a day: more than any run needs, and far from overflow.
+// maxTimeout is a day in seconds: more than any run needs, and far from overflow.
 const maxTimeout = 24 * 60 * 60
 
 func seconds(t string, to *time.Duration) string {
@@ -113,14 +117,14 @@ func seconds(t string, to *time.Duration) string {
 	return ""
 }
 
-// The bounds of SANDBOX_MEMORY and SANDBOX_SERVER_MEMORY, as sandboxd has them.
+// The bounds of SANDBOX_MEMORY and SANDBOX_SERVER_MEMORY in bytes, as in sandboxd.
 const (
 	minRunMemory    = 128 << 20
 	minServerMemory = 64 << 20
 	maxMemory       = 1 << 40
 )
 
-// minAuditSize is the least of AUDIT_SIZE: half of it is for one day.
+// minAuditSize is the minimum of AUDIT_SIZE in bytes. Half of AUDIT_SIZE is for one day.
 const minAuditSize = 16 << 20
 
 func size(t string, least int64, to *int64) string {
@@ -134,6 +138,7 @@ func size(t string, least int64, to *int64) string {
 		}
 	}
 	n, err := strconv.ParseInt(t, 10, 64)
+	// The comparison with the shifted maximum cannot overflow.
 	if err != nil || n < 0 || n > maxMemory>>shift || n<<shift < least {
 		return want
 	}
@@ -158,7 +163,7 @@ func header(t string, to *string) string {
 	return ""
 }
 
-// minRedacting keeps a stray letter or comma from being redacted in every request.
+// minRedacting prevents that a stray letter or comma is redacted in every request.
 const minRedacting = 4
 
 func redacting(t string, to *[]string) string {
@@ -171,7 +176,7 @@ func redacting(t string, to *[]string) string {
 	return ""
 }
 
-// minBearer is too long to be guessed over the network.
+// minBearer is a length in bytes that is too long to be guessed over the network.
 const minBearer = 16
 
 func bearer(t string, to *secret.Value) string {
@@ -208,6 +213,7 @@ func hostPort(s string) (string, bool) {
 		port = ":" + strconv.Itoa(n)
 	}
 	if inner, ok := strings.CutPrefix(name, "["); ok {
+		// Normalise the spelling, because the Host header is compared as text.
 		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
 		return "[" + a.String() + "]" + port, err == nil && a.Is6() && a.Zone() == "" && strings.HasSuffix(inner, "]")
 	}
@@ -244,8 +250,7 @@ func proxyURL(t string, to **url.URL) string {
 	return "a URL that starts with http://, https:// or socks5://"
 }
 
-// registryURL reads the address of a package registry. Its host is all that an installation can reach, over TLS on the
-// usual port.
+// registryURL reads the address of a package registry. An installation can reach only this host, over TLS on port 443.
 func registryURL(t string, to **url.URL) string {
 	if t == "" {
 		return ""
@@ -255,6 +260,7 @@ func registryURL(t string, to **url.URL) string {
 	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" {
 		return want
 	}
+	// The host becomes a rule of the proxy, which knows only normalised names.
 	if _, err := hostname.Parse(u.Hostname()); err != nil {
 		return want
 	}
@@ -262,8 +268,8 @@ func registryURL(t string, to **url.URL) string {
 	return ""
 }
 
-// registryRanges is what PACKAGE_REGISTRY_PRIVATE may list ranges of: private addresses, carrier-grade NAT, loopback,
-// and the addresses for documentation, which belong to nobody and which some networks use for services of their own.
+// registryRanges are the ranges that PACKAGE_REGISTRY_PRIVATE may list: private addresses, carrier-grade NAT, loopback,
+// and documentation addresses. Some networks use documentation addresses for services.
 var registryRanges = [...]string{
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "100.64.0.0/10", "127.0.0.0/8", "::1/128",
 	"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20",
@@ -280,7 +286,7 @@ func ranges(t string, to *[]netip.Prefix) string {
 	return ""
 }
 
-// opens reports whether all of a range lies in registryRanges.
+// opens reports whether a whole range is in registryRanges.
 func opens(p netip.Prefix) bool {
 	for _, text := range registryRanges {
 		if r := netip.MustParsePrefix(text); r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
@@ -305,6 +311,7 @@ func zone(t string, to *string) string {
 			return want
 		}
 	}
+	// "Local" would be the zone of this machine, not of the sandbox.
 	if _, err := time.LoadLocation(t); t == "Local" || err != nil && haveZones() {
 		return want
 	}
@@ -312,7 +319,8 @@ func zone(t string, to *string) string {
 	return ""
 }
 
-// haveZones reports whether this machine has the database: without it a zone cannot be checked, and Deno has its own.
+// haveZones reports whether this machine has the time zone database. Without it a zone cannot be checked; Deno has its
+// own database.
 func haveZones() bool {
 	_, err := time.LoadLocation("Europe/London")
 	return err == nil

@@ -1,14 +1,14 @@
 // Package settings parses and validates the settings in .env and the environment.
 //
-//	YOLO_MODE=false            open hosts that are in no API too
+//	YOLO_MODE=false            also open hosts that are not in any API
 //	USER_AGENT=CodeForge/<v>   the User-Agent of every request that leaves
 //	REDACTING_STRINGS=         comma separated: replaced in every request
-//	REDACTING_STRINGS_FILE=    a file that holds them instead, one per line
+//	REDACTING_STRINGS_FILE=    a file with them instead, one per line
 //	DEBUG_MODE=false           log payloads and more
 //	MCP_PORT=8080              port of the MCP endpoint
-//	MCP_AUTH_TOKEN=            bearer token a client must send; empty: none
-//	MCP_AUTH_TOKEN_FILE=       a file that holds it instead
-//	MCP_TOKENS_FILE=           a file of tenants: clients with tokens, APIs, skills and limits of their own
+//	MCP_AUTH_TOKEN=            bearer token a client must send; empty: not needed
+//	MCP_AUTH_TOKEN_FILE=       a file with it instead
+//	MCP_TOKENS_FILE=           a file of tenants: clients with separate tokens, APIs, skills and limits
 //	MCP_ALLOWED_HOSTS=         comma separated: Host values besides localhost
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
 //	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
@@ -17,25 +17,25 @@
 //	SANDBOX_SERVERS=8          MCP servers running at the same time, 0 to 32
 //	SANDBOX_SERVER_MEMORY=512m memory of one MCP server with all its processes
 //	SANDBOX_SUBNET=10.77.0     Docker: the first three numbers of the sandbox's network
-//	SANDBOX_PROGRAMS=          folder of programs that MCP servers may be
+//	SANDBOX_PROGRAMS=          folder of programs for MCP servers
 //	PACKAGE_REGISTRY=          https URL of the registry that packages of MCP servers come from
-//	PACKAGE_REGISTRY_PRIVATE=  address ranges that the registry's name may lead to
-//	CANARIES=on                put values into the sandbox that no request may carry: on or off
+//	PACKAGE_REGISTRY_PRIVATE=  address ranges to which the registry's name may resolve
+//	CANARIES=on                put canaries, which a request may not contain, into the sandbox: on or off
 //	SKILLS_READONLY=false      code cannot write /skills
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
 //	TIMEOUT_DEFAULT=45         seconds a run may take
 //	TIMEOUT_MAX=300            seconds a run may ask for
 //	UPSTREAM_PROXY=            http, https or socks5 URL that requests leave through
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
-//	AUDIT=on                   the ledger of what left the machine: on, off, or required
-//	AUDIT_KEEP=90              days that its records are kept; 0: for ever
-//	AUDIT_SIZE=8g              what it may have on the disk: a number and k, m or g
+//	AUDIT=on                   the ledger of requests that left the machine: on, off, or required
+//	AUDIT_KEEP=90              days for which records are kept; 0: forever
+//	AUDIT_SIZE=8g              size of the ledger on the disk: a number and k, m or g
 //	AUDIT_ANCHOR=              a file or named pipe that gets each of its checkpoints
 //	TZ=UTC                     time zone in the sandbox
 //	LOG_FORMAT=text            text or json
-//	HISTORY=full               what is kept of runs: full, receipts or off
+//	HISTORY=full               the parts of runs that are kept: full, receipts or off
 //	DATABASE_URL=              URL of the Postgres that replaces mcp-server's files, for several replicas
-//	DATABASE_URL_FILE=         a file that holds it instead
+//	DATABASE_URL_FILE=         a file with it instead
 //	DATABASE_CA_FILE=          PEM of the authorities of that Postgres
 package settings
 
@@ -52,7 +52,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
-// Settings is every variable of .env. Parse makes it; it is immutable afterwards.
+// Settings are all variables of .env. Parse makes them; they are immutable afterwards.
 type Settings struct {
 	YOLO             bool
 	UserAgent        string
@@ -65,34 +65,35 @@ type Settings struct {
 	Slots            int
 	Warm             int
 	WarmPython       int
-	// Memory of one run, in bytes.
+	// Memory is the memory of one run, in bytes.
 	Memory int64
-	// Servers is how many MCP servers can run at the same time, ServerMemory the limit of each in bytes.
+	// Servers is the number of MCP servers that can run at the same time. ServerMemory is the limit of each in bytes.
 	Servers      int
 	ServerMemory int64
 	// Network is the sandbox's network in Docker mode.
 	Network slot.Network
-	// Programs is a folder of programs that MCP servers may be, read-only to them; empty: none.
+	// Programs is a folder of programs for MCP servers, read-only to them. Empty means no folder.
 	Programs string
-	// Registry is where packages of MCP servers come from; nil: none can be installed. RegistryPrivate lists the ranges
-	// of addresses, besides public ones, that its name may lead to.
+	// Registry is the registry of MCP server packages; nil disables installations. RegistryPrivate lists the address
+	// ranges, besides public addresses, to which its name may resolve.
 	Registry        *url.URL
 	RegistryPrivate []netip.Prefix
 	// Canaries puts a canary into each slot.
 	Canaries       bool
 	SkillsReadonly bool
-	// Database is the URL of Postgres with its sslmode; empty: mcp-server keeps files. DatabaseCAFile is in the URL too.
+	// Database is the URL of Postgres with its sslmode. If it is empty, mcp-server uses files. The URL includes
+	// DatabaseCAFile.
 	Database       secret.Value
 	DatabaseCAFile string
 	// OutputLimit is in characters.
 	OutputLimit    int
 	TimeoutDefault time.Duration
 	TimeoutMax     time.Duration
-	// UpstreamProxy is nil when requests leave directly.
+	// UpstreamProxy is nil if requests leave directly.
 	UpstreamProxy  *url.URL
 	UpstreamCAFile string
-	// Audit is "on", "off" or "required", AuditKeep how long records are kept (0: for ever), AuditSize how many bytes the
-	// ledger may have.
+	// Audit is "on", "off" or "required". AuditKeep is the time for which records are kept; 0 means forever. AuditSize
+	// bounds the ledger in bytes.
 	Audit       string
 	AuditKeep   time.Duration
 	AuditSize   int64
@@ -104,13 +105,13 @@ type Settings struct {
 	History string
 }
 
-// Format writes no setting: they include the strings to redact and the upstream proxy's password.
+// Format prints no setting: the settings include the strings to redact and the upstream proxy's password.
 func (s Settings) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[settings]") }
 
-// LogValue writes no setting either.
+// LogValue prints no setting.
 func (s Settings) LogValue() slog.Value { return slog.StringValue("[settings]") }
 
-// MarshalJSON writes no setting either.
+// MarshalJSON writes no setting.
 func (s Settings) MarshalJSON() ([]byte, error) { return []byte(`"[settings]"`), nil }
 
 // Names lists every variable, in the order of .env.example.
@@ -122,7 +123,7 @@ func Names() []string {
 	return names
 }
 
-// Default is the value a variable has when it is not set, as .env.example writes it. Unknown names have none.
+// Default returns the default value of a variable, as in .env.example, or "" for an unknown name.
 func Default(name string) string {
 	for _, v := range variables() {
 		if v.name == name {
@@ -132,7 +133,7 @@ func Default(name string) string {
 	return ""
 }
 
-// variable is one line of .env: its default, and how its text becomes a setting. read answers what would be right.
+// variable is one line of .env: its default and its parser. read returns a description of a right value, or "".
 type variable struct {
 	name, def string
 	read      func(s *Settings, text string) (want string)
@@ -185,6 +186,7 @@ func variables() []variable {
 		{"AUDIT", "on", func(s *Settings, t string) string { return oneOf(t, &s.Audit, "on", "off", "required") }},
 		{"AUDIT_KEEP", "90", func(s *Settings, t string) string {
 			days := 0
+			// A hundred years, which is far from overflow.
 			want := integer(t, 0, 36500, &days)
 			s.AuditKeep = time.Duration(days) * 24 * time.Hour
 			return want

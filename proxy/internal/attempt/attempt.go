@@ -1,9 +1,9 @@
-// Package attempt gives requests that write the keys by which their servers know a repetition.
+// Package attempt assigns idempotency keys to write requests.
 //
-// A server with idempotency keys carries out a request once for each key, and answers its repetition with what it
-// answered before. A request gets the key of an earlier one only if that was the same, of the same tenant, and nobody
-// knows how it ended: its answer may have got lost on the way. After every answer, and beside one that is still under
-// way, the same request is a new one: two charges of one amount can both be meant.
+// A server with idempotency keys carries out a request once per key, and answers a repetition with its earlier answer.
+// A request gets the key of an earlier, equal request of its tenant only if the earlier one has no known outcome: its
+// answer may be lost. After every answer, and beside a request that is still running, the same request gets a new key.
+// Two charges of the same amount can both be intended.
 package attempt
 
 import (
@@ -15,16 +15,18 @@ import (
 )
 
 const (
-	// keep is how long an attempt without a known end can be repeated: for as long as servers commonly remember keys.
+	// keep is the time for which an attempt without a known outcome can be repeated. Servers commonly remember keys that
+	// long.
 	keep = 24 * time.Hour
-	// most bounds the attempts that are kept. The oldest of the tenant who has most of them go first.
+	// most bounds the number of kept attempts. Beyond it, the oldest attempt of the tenant with the most attempts is
+	// dropped.
 	most = 10_000
 )
 
 // Group identifies requests that are the same.
 type Group [sha256.Size]byte
 
-// Keys are the keys of attempts without a known end. The zero Keys is empty and ready. They end with the process.
+// Keys are the keys of attempts without a known outcome. The zero Keys is ready for use. The keys end with the process.
 type Keys struct {
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
@@ -40,14 +42,15 @@ type attempt struct {
 	until  time.Time
 }
 
-// Begin returns the key for a request of a tenant; empty: of the operator. ended must be called once, when the request
-// is over: known says that its server has answered, or that nothing of it was sent.
+// Begin returns the key for a request of a tenant; "" is the operator. The caller must call ended once, when the
+// request is over. known means that the server has answered, or that no byte of the request was sent.
 func (k *Keys) Begin(tenant string, g Group) (key string, ended func(known bool)) {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := attempt{tenant: tenant, group: g, key: rand.Text(), until: now.Add(keep)}
 	for i := range k.open {
+		// The attempt leaves the list while it runs, so that the same request beside it gets a new key.
 		if o := &k.open[i]; o.group == g && o.tenant == tenant && now.Before(o.until) {
 			a = *o
 			k.open = append(k.open[:i], k.open[i+1:]...)
@@ -64,17 +67,19 @@ func (k *Keys) Begin(tenant string, g Group) (key string, ended func(known bool)
 	}
 }
 
-// keep keeps an attempt without a known end, where the oldest are.
+// keep stores an attempt without a known outcome, ordered by its end.
 func (k *Keys) keep(a attempt) {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := 0
+	// The list is sorted by the end, so expired attempts are first.
 	for first < len(k.open) && !now.Before(k.open[first].until) {
 		first++
 	}
 	k.open = slices.Delete(k.open, 0, first)
 	if len(k.open) >= most {
+		// One tenant must not push out the attempts of the others.
 		who := k.most()
 		i := slices.IndexFunc(k.open, func(o attempt) bool { return o.tenant == who })
 		k.open = slices.Delete(k.open, i, i+1)
@@ -88,7 +93,7 @@ func (k *Keys) keep(a attempt) {
 	k.open[at] = a
 }
 
-// most is the tenant who has most attempts. The caller holds the lock, and there is one.
+// most returns the tenant with the most attempts. The caller holds the lock, and there is at least one attempt.
 func (k *Keys) most() string {
 	of, who := map[string]int{}, k.open[0].tenant
 	for _, o := range k.open {
@@ -102,7 +107,7 @@ func (k *Keys) most() string {
 	return who
 }
 
-// now is the wall clock's time: servers forget keys while this machine sleeps too.
+// now returns the wall clock's time: servers forget keys also while this machine sleeps.
 func (k *Keys) now() time.Time {
 	if k.Now != nil {
 		return k.Now().Round(0)

@@ -1,7 +1,8 @@
 // Package authority is the certificate authority that sandboxed code trusts.
 //
-// Contract: the key never leaves its file (0600) and this process; the certificate is published whole, by rename,
-// before New returns; every leaf uses one ECDSA P-256 key generated at start, and expires before the authority.
+// Contract: the key never leaves its file (0600) and this process. The certificate is published as a whole, by rename,
+// before New returns. Every leaf uses one ECDSA P-256 key that is generated at the start, and expires before the
+// authority.
 package authority
 
 import (
@@ -25,7 +26,7 @@ import (
 const (
 	keyFile  = "ca.key"
 	certFile = "ca.crt"
-	// PublicFile is the certificate's name in the public directory.
+	// PublicFile is the file name of the certificate in the public directory.
 	PublicFile = "ca.pem"
 
 	caLife    = 10 * 365 * 24 * time.Hour
@@ -33,15 +34,15 @@ const (
 	backdate  = time.Hour           // for clocks that are slow
 )
 
-// Config holds what an Authority needs.
+// Config configures an Authority.
 type Config struct {
-	// Private is the directory of the key, Public that of the published certificate. Both are created if missing.
+	// Private is the directory of the key, and Public the directory of the published certificate. New creates both.
 	Private, Public string
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Authority mints leaves. It is safe for concurrent use.
+// Authority issues leaf certificates. It is safe for concurrent use.
 type Authority struct {
 	now  func() time.Time
 	cert *x509.Certificate
@@ -50,7 +51,7 @@ type Authority struct {
 	leaves
 }
 
-// New opens the authority of a directory, creating it on first start, and publishes its certificate.
+// New opens the authority in a directory, or creates it on the first start, and publishes its certificate.
 func New(c Config) (*Authority, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -79,16 +80,17 @@ func New(c Config) (*Authority, error) {
 	return &Authority{now: c.Now, cert: cert, key: key, leaf: leaf}, nil
 }
 
-// Certificate returns the authority's own certificate.
+// Certificate returns the certificate of the authority.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
-// open reads the key and the certificate. An authority that is about to expire counts as missing.
+// open reads the key and the certificate. An authority that expires soon counts as missing.
 func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	keyPath := filepath.Join(dir, keyFile)
 	info, err := os.Stat(keyPath)
 	if err != nil {
 		return nil, nil, err
 	}
+	// Another user who can read the key could impersonate every host to the sandbox.
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, nil, fmt.Errorf("%s: mode %04o: want 0600", keyPath, info.Mode().Perm())
 	}
@@ -109,16 +111,18 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 		return nil, nil, fmt.Errorf("reading %s: %w", certFile, err)
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
+	// A crash between the two writes, or a copied file, leaves a pair that does not match.
 	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
 		return nil, nil, fmt.Errorf("%s does not belong to %s: remove both to create a new authority", keyFile, certFile)
 	}
 	if now.Add(caRenewal).After(cert.NotAfter) {
+		// New then creates another authority.
 		return nil, nil, fs.ErrNotExist
 	}
 	return cert, key, nil
 }
 
-// create makes a new authority. The key is written last: the authority exists once the key does.
+// create makes a new authority. It writes the key last: the authority exists once the key file exists.
 func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -173,7 +177,7 @@ func readPEM(path, kind string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// newSerial returns a random positive serial number of at most 20 octets (RFC 5280, 4.1.2.2).
+// newSerial returns a random positive serial number of at most 20 octets (RFC 5280, section 4.1.2.2).
 func newSerial() (*big.Int, error) {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -22,10 +22,10 @@ const (
 	maxLeaves   = 1024           // cached leaves; the least recently used goes first
 )
 
-// ErrNoHost is for a handshake that names no host, or not a valid one.
+// ErrNoHost is the error for a handshake without a valid host name.
 var ErrNoHost = errors.New("the client named no host")
 
-// leaves caches leaves by host.
+// leaves caches leaf certificates by host.
 type leaves struct {
 	mu     sync.Mutex
 	byHost map[string]*list.Element
@@ -38,7 +38,7 @@ type entry struct {
 	cert *tls.Certificate
 }
 
-// GetCertificate has the signature of tls.Config.GetCertificate. It refuses a handshake without a valid host name.
+// GetCertificate has the signature of tls.Config.GetCertificate. It rejects a handshake without a valid host name.
 func (a *Authority) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if hello.ServerName == "" {
 		return nil, ErrNoHost
@@ -50,13 +50,15 @@ func (a *Authority) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate
 	return a.Leaf(host)
 }
 
-// Leaf returns a certificate for a host, from the cache if it has one that is valid long enough.
+// Leaf returns a certificate for a host. It takes one from the cache if that is valid long enough.
 func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
 	name := host.String()
 	if c := a.cached(name); c != nil {
 		return c, nil
 	}
+	// Parallel handshakes for one host share one signature.
 	c, err, _ := a.flight.Do(name, func() (any, error) {
+		// An earlier flight may have stored the leaf since the first look.
 		if c := a.cached(name); c != nil {
 			return c, nil
 		}
@@ -72,7 +74,8 @@ func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
 	return c.(*tls.Certificate), nil
 }
 
-// cached finds a leaf that is neither about to expire nor, after the clock was set back, not yet valid.
+// cached returns a leaf that is valid now and does not expire soon, or nil. The clock may have been set back before its
+// begin.
 func (a *Authority) cached(name string) *tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,13 +103,14 @@ func (a *Authority) keep(name string, c *tls.Certificate) {
 		return
 	}
 	a.byHost[name] = a.order.PushFront(&entry{name, c})
+	// Code can ask for any number of names with YOLO_MODE.
 	for len(a.byHost) > maxLeaves {
 		last := a.order.Remove(a.order.Back()).(*entry)
 		delete(a.byHost, last.host)
 	}
 }
 
-// mint signs a leaf for one host with the key that all leaves share.
+// mint signs a leaf for one host, with the key that all leaves share.
 func (a *Authority) mint(name string) (*tls.Certificate, error) {
 	serial, err := newSerial()
 	if err != nil {
@@ -114,6 +118,7 @@ func (a *Authority) mint(name string) (*tls.Certificate, error) {
 	}
 	now := a.now()
 	until := now.Add(leafLife)
+	// A leaf that outlives its authority would fail the verification.
 	if until.After(a.cert.NotAfter) {
 		until = a.cert.NotAfter
 	}

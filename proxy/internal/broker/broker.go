@@ -1,8 +1,9 @@
-// Package broker is the proxy's connection to the broker of MCP servers, which is in mcp-server.
+// Package broker is the proxy's connection to the broker of MCP servers in mcp-server.
 //
-// mcp-server opens it, over the control socket, and serves HTTP/2 on it; the proxy sends the calls that code makes.
-// Contract: there is one connection at a time, the newest; a call that is cancelled is cancelled at the broker too; a
-// call whose arguments or answer nobody reads holds up no other.
+// mcp-server opens the connection over the control socket, and serves HTTP/2 on it. The proxy sends the calls of code.
+//
+// Contract: only the newest connection is used. Cancelling a call also cancels it at the broker. A call whose arguments
+// or answer are not read does not block other calls.
 package broker
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// ErrNone means that no broker is connected: the request was not sent.
+// ErrNone means that no broker is connected. The request was not sent.
 var ErrNone = errors.New("no broker of MCP servers is connected")
 
 const (
@@ -26,7 +27,7 @@ const (
 	streamWindow = 256 << 10 // unread bytes of one answer
 )
 
-// Broker holds the connection. The zero Broker has none. It is safe for concurrent use.
+// Broker is the connection. The zero Broker has no connection. It is safe for concurrent use.
 type Broker struct {
 	mu   sync.Mutex
 	line *line
@@ -38,7 +39,7 @@ type line struct {
 	done chan struct{}
 }
 
-// Serve makes a connection the broker's, in place of an earlier one, and returns when it or ctx has ended.
+// Serve makes c the broker's connection and ends an earlier one. It returns when c or ctx has ended.
 func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	l := &line{done: make(chan struct{})}
 	over := &closing{Conn: c, closed: sync.OnceFunc(func() { close(l.done) })}
@@ -65,13 +66,14 @@ func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	return nil
 }
 
-// replace puts a connection in place of the earlier one, which ends.
+// replace makes l the connection and closes the earlier one.
 func (b *Broker) replace(l *line) {
 	b.mu.Lock()
 	old := b.line
 	b.line = l
 	b.mu.Unlock()
 	if old != nil {
+		// Only the newest connection is used.
 		_ = old.conn.Close()
 	}
 }
@@ -80,20 +82,21 @@ func (b *Broker) replace(l *line) {
 func (b *Broker) remove(l *line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A newer connection may already have replaced this one.
 	if b.line == l {
 		b.line = nil
 	}
 }
 
-// Connected reports whether there is a broker.
+// Connected reports whether a broker is connected.
 func (b *Broker) Connected() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.line != nil && b.line.conn.Err() == nil
 }
 
-// RoundTrip sends a request to the broker. ErrNone if there is none; any other error may mean that the broker acted on
-// the request.
+// RoundTrip sends a request to the broker. It returns ErrNone without a connection. After any other error the broker
+// may have acted on the request.
 func (b *Broker) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.mu.Lock()
 	l := b.line
@@ -101,17 +104,18 @@ func (b *Broker) RoundTrip(r *http.Request) (*http.Response, error) {
 	if l == nil || l.conn.Err() != nil {
 		return nil, ErrNone
 	}
+	// The caller's request must not change.
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.Host = "http", controlapi.ServersHost, controlapi.ServersHost
 	resp, err := l.conn.RoundTrip(out)
 	if err == nil && out.Body != nil && out.Body != http.NoBody {
-		// While it waits for more of a body, Go's HTTP/2 does not notice that the request is cancelled.
+		// While Go's HTTP/2 client waits for more of the request body, it does not notice a cancelled request.
 		context.AfterFunc(r.Context(), func() { _ = resp.Body.Close() })
 	}
 	return resp, err
 }
 
-// closing says when a connection was closed.
+// closing calls closed when the connection is closed.
 type closing struct {
 	net.Conn
 	closed func()

@@ -105,6 +105,7 @@ func (l *Ledger) store() error {
 	}
 	if err != nil {
 		l.mu.Lock()
+		// Try again with the next tick.
 		l.dirty = true
 		l.mu.Unlock()
 	}
@@ -169,6 +170,7 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 		part, amount int64
 	}
 	var made []entry
+	// Spend only after every limit has been checked: all or nothing.
 	for _, n := range needs {
 		a := l.spent[n.Key]
 		part := a.part(now)

@@ -1,10 +1,11 @@
-// Package charset converts text in a character set that is not a superset of ASCII to UTF-8 while it streams, so that a
-// search for ASCII strings finds them, also as escapes, base64 or hexadecimal digits.
+// Package charset converts text in a character set that is not a superset of ASCII to UTF-8 while the text streams. A
+// search for ASCII strings then finds them, also as escapes, base64 or hexadecimal digits.
 //
-// Threat: code that makes a server answer in UTF-16, UTF-32, EBCDIC or a set with shift sequences. Such a set is
-// recognised by the head's label, a byte order mark, zero bytes at the beginning of a text, or a declaration inside; an
-// unknown one is refused. The beginning of a text may be under the code's control, so it only ever adds a reading: the
-// raw bytes are searched in every case, and a mark that contradicts a label is refused.
+// Threat: code that makes a server answer in UTF-16, UTF-32, EBCDIC or a set with shift sequences.
+//
+// Contract: such a set is recognised by the Content-Type, a byte order mark, zero bytes at the beginning of a text, or
+// a declaration inside. An unknown set is rejected. Code may control the beginning of a text, so the beginning can only
+// add a reading. The raw bytes are always searched, and a mark that contradicts the Content-Type is rejected.
 package charset
 
 import (
@@ -26,15 +27,15 @@ import (
 	"golang.org/x/text/encoding/unicode/utf32"
 )
 
-// ErrUnknown is for text in a character set that cannot be decoded, or with two contradictory declarations.
+// ErrUnknown is the error for text in a character set that cannot be decoded, or with two contradictory declarations.
 var ErrUnknown = errors.New("the character set is not supported")
 
-// Reading is how a response's body is decoded. The zero Reading takes bytes as they are.
+// Reading describes how to decode a response's body. The zero Reading keeps the bytes.
 type Reading struct {
-	enc    encoding.Encoding // what the head declares; nil for a superset of ASCII
+	enc    encoding.Encoding // the declared set; nil for a superset of ASCII
 	marked bool              // the declared set needs a byte order mark: UTF-16 and UTF-32 without a byte order
 	text   bool              // the beginning may declare a set
-	markup bool              // and so may a declaration inside: HTML, XML, CSS
+	markup bool              // a declaration inside may name a set, too: HTML, XML, CSS
 }
 
 // Parse reads the character set from a response's head.
@@ -54,6 +55,7 @@ func Parse(h http.Header) (Reading, error) {
 				return r, err
 			case enc == nil:
 				plain = true
+			// Two declared sets: clients differ in the one that they believe.
 			case r.enc != nil && r.enc != enc:
 				return r, ErrUnknown
 			default:
@@ -61,16 +63,17 @@ func Parse(h http.Header) (Reading, error) {
 			}
 		}
 	}
+	// One header declares a superset of ASCII and another one does not.
 	if plain && r.enc != nil {
 		return r, ErrUnknown
 	}
 	return r, nil
 }
 
-// Changes reports whether the head declares a set that is decoded.
+// Changes reports whether the head declares a set that must be decoded.
 func (r Reading) Changes() bool { return r.enc != nil }
 
-// Label changes the head to declare UTF-8, if it declares a set that is decoded.
+// Label declares UTF-8 in the head, if the head declares a set that must be decoded.
 func (r Reading) Label(h http.Header) {
 	if r.enc == nil {
 		return
@@ -97,7 +100,7 @@ func containsAny(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
-// labels returns the values that a text gives a word, as in charset=x, charset = "x", charset*=utf-8”x.
+// labels returns the values of a word in a text, as in charset=x, charset = "x", charset*=utf-8”x.
 func labels(text, word string) []string {
 	var out []string
 	lower := strings.ToLower(text)
@@ -108,6 +111,7 @@ func labels(text, word string) []string {
 		}
 		i += at
 		at = i + len(word)
+		// Skip a longer word that ends like this one.
 		if i > 0 && isAlnum(lower[i-1]) {
 			continue
 		}
@@ -128,7 +132,7 @@ func isAlnum(b byte) bool {
 	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_'
 }
 
-// folded returns a label without what its spellings differ in.
+// folded returns a label without the differences between its spellings.
 func folded(label string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -141,7 +145,7 @@ func folded(label string) string {
 	}, label)
 }
 
-// Lookup returns the encoding of a label, nil for a superset of ASCII.
+// Lookup returns the encoding of a label, or nil for a superset of ASCII.
 func Lookup(label string) (encoding.Encoding, error) {
 	if label == "" {
 		return nil, nil
@@ -188,7 +192,7 @@ func Lookup(label string) (encoding.Encoding, error) {
 	return nil, ErrUnknown
 }
 
-// The sets with more than one byte for each character. A byte order mark is kept: it becomes UTF-8's.
+// The sets with more than one byte for each character. The decoder keeps a byte order mark and converts it to UTF-8.
 var (
 	utf16LE = unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM)
 	utf16BE = unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)
@@ -196,7 +200,7 @@ var (
 	utf32BE = utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM)
 )
 
-// needsMark reports whether a label leaves the byte order open.
+// needsMark reports whether a label does not name the byte order.
 func needsMark(label string) bool {
 	switch folded(label) {
 	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16",
@@ -206,8 +210,8 @@ func needsMark(label string) bool {
 	return false
 }
 
-// decoded returns nil for a single-byte encoding that is a superset of ASCII: its bytes are searched as they are. In
-// all others an ASCII byte may be a part of another character, or a shift.
+// decoded returns nil for a single-byte encoding that is a superset of ASCII: the raw bytes can be searched. In every
+// other encoding an ASCII byte may be part of another character, or a shift.
 func decoded(enc encoding.Encoding) encoding.Encoding {
 	if enc == unicode.UTF8 || enc == unicode.UTF8BOM {
 		return nil
@@ -216,6 +220,7 @@ func decoded(enc encoding.Encoding) encoding.Encoding {
 	if !ok && enc != charmap.XUserDefined {
 		return enc
 	}
+	// EBCDIC, for example, has single bytes but is not ASCII.
 	for b := byte(0); ok && b < 0x80; b++ {
 		if single.DecodeByte(b) != rune(b) {
 			return enc

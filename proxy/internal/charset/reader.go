@@ -13,21 +13,22 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// window is how far into a text a declaration is searched for, in bytes (HTML, 13.2.3.2).
+// window is the number of bytes at the beginning of a text that are searched for a declaration (HTML, section
+// 13.2.3.2).
 const window = 1024
 
-// Reader is a body converted to UTF-8, or unchanged if its set is a superset of ASCII. Its error is sticky.
+// Reader is a body converted to UTF-8. If the set is a superset of ASCII, the body is unchanged. Its error is sticky.
 type Reader struct {
 	src    io.Reader
 	how    Reading
 	before func(io.Reader) io.Reader
 	cur    io.Reader // nil: not chosen yet
-	raw    io.Reader // src as seen through before
-	seen   []byte    // of markup, up to window: the part that may hold a declaration
+	raw    io.Reader // src as read through before
+	seen   []byte    // the beginning of markup, up to window, which may contain a declaration
 	err    error
 }
 
-// NewReader reads src. before is put between src and a decoder, and sees the raw bytes.
+// NewReader returns a Reader of src. before wraps the source of a decoder, and so sees the raw bytes.
 func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Reader {
 	r := &Reader{src: src, how: how, before: before}
 	if how.enc == nil && !how.text {
@@ -36,8 +37,8 @@ func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Re
 	return r
 }
 
-// Read does not wait for more than the first bytes, which determine the set: two, four if these may be a mark, or eight
-// if these may be text in UTF-16 or UTF-32. That is the same for every text that begins with them.
+// Read waits only for the first bytes, which determine the set: two, four if these may be a mark, or eight if these may
+// be UTF-16 or UTF-32. The number depends only on the bytes themselves.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.err == nil && r.cur == nil {
 		r.err = r.decide()
@@ -60,7 +61,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Decodes reports whether what was read so far differs from the source's bytes.
+// Decodes reports whether the bytes read so far differ from the source's bytes.
 func (r *Reader) Decodes() bool { return r.raw != nil }
 
 // Stop releases the buffers of before.
@@ -73,9 +74,10 @@ func (r *Reader) Stop() {
 	}
 }
 
-// decide chooses by the first bytes.
+// decide chooses the set by the first bytes.
 func (r *Reader) decide() error {
 	var first [8]byte
+	// A slow stream must not wait for more bytes than the decision needs.
 	n, err := io.ReadAtLeast(r.src, first[:], 2)
 	if err == nil && n < 4 && mayMark(first[:n]) {
 		n, err = r.more(first[:4], n)
@@ -87,6 +89,7 @@ func (r *Reader) decide() error {
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return err
 	}
+	// A short body and a broken connection look the same: ask the source again.
 	if err == io.ErrUnexpectedEOF { //nolint:errorlint // as above
 		err = r.again()
 	}
@@ -104,25 +107,26 @@ func (r *Reader) decide() error {
 	return nil
 }
 
-// more fills p, whose first n bytes have been read.
+// more fills p. The first n bytes have been read.
 func (r *Reader) more(p []byte, n int) (int, error) {
 	more, err := io.ReadFull(r.src, p[n:])
 	return n + more, err
 }
 
-// again returns how the source ended: io.ReadAtLeast turns an end into io.ErrUnexpectedEOF, and an upstream that breaks
-// off gives the same error.
+// again returns the real end of the source. io.ReadAtLeast turns EOF into io.ErrUnexpectedEOF, but a broken upstream
+// connection gives the same error.
 func (r *Reader) again() error {
 	_, err := r.src.Read(make([]byte, 1))
 	return err
 }
 
 func (r *Reader) decode(src io.Reader, enc encoding.Encoding) {
+	// The raw bytes are searched too: the declared set may be a lie.
 	r.raw = r.before(src)
 	r.cur = enc.NewDecoder().Reader(r.raw)
 }
 
-// mayMark reports whether what follows the first two bytes of a text may matter.
+// mayMark reports whether the bytes after the first two may matter.
 func mayMark(head []byte) bool {
 	switch head[0] {
 	case 0, 0xFE, 0xFF, 0xEF, 0x2B, 0xDD, 0x0E, 0xFB, 0x4C:
@@ -131,9 +135,10 @@ func mayMark(head []byte) bool {
 	return head[1] == 0
 }
 
-// choose returns the set that a body is decoded from, by the head and the first bytes. Nil means a superset of ASCII.
+// choose returns the set of a body, by the head and the first bytes. Nil means a superset of ASCII.
 func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	has := func(mark string) bool { return strings.HasPrefix(string(head), mark) }
+	// These sets cannot be decoded here.
 	if has("\x2b\x2f\x76") || has("\xdd\x73\x66\x73") || has("\x0e\xfe\xff") || has("\xfb\xee\x28") {
 		return nil, ErrUnknown // UTF-7, UTF-EBCDIC, SCSU, BOCU-1
 	}
@@ -155,9 +160,11 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	case r.enc == nil:
 		return unmarked(head), nil
 	case r.marked && (mark == nil || isShort(mark) != short):
-		return nil, ErrUnknown // without a byte order; the text may be made to look like either
+		// Without a mark, code could make a text look like either byte order.
+		return nil, ErrUnknown
 	case r.marked:
 		return mark, nil
+	// Clients differ: some believe the mark, others the header.
 	case mark != nil && mark != r.enc:
 		return nil, ErrUnknown
 	}
@@ -166,8 +173,8 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 
 func isShort(e encoding.Encoding) bool { return e == utf16LE || e == utf16BE }
 
-// unmarked recognises sets by the zero bytes of ASCII characters (RFC 4627, section 3), if what follows is text too:
-// many binary formats begin with zeros. It recognises EBCDIC by its bytes for "<?xm" (XML, appendix F).
+// unmarked recognises sets by the zero bytes of ASCII characters (RFC 4627, section 3), if the rest is also text: many
+// binary formats begin with zeros. It recognises EBCDIC by the bytes of "<?xm" (XML, appendix F).
 func unmarked(head []byte) encoding.Encoding {
 	for _, enc := range []encoding.Encoding{utf32BE, utf32LE, utf16BE, utf16LE} {
 		if beginsText(head, enc) {
@@ -180,7 +187,7 @@ func unmarked(head []byte) encoding.Encoding {
 	return nil
 }
 
-// beginsText reports whether head is the beginning of a text in a set, with a first character of one byte and a zero.
+// beginsText reports whether head is the beginning of a text in a set. The first character must be at most U+00FF.
 func beginsText(head []byte, enc encoding.Encoding) bool {
 	var buf [16]byte
 	n, _, _ := enc.NewDecoder().Transform(buf[:], head, false)
@@ -191,10 +198,11 @@ func beginsText(head []byte, enc encoding.Encoding) bool {
 	})
 }
 
-// declaration searches what was read of markup for a declaration, and changes to its decoder from p on. Of the sets in
-// which a declaration is readable, those with shift sequences matter: up to the first one they are ASCII. Text that
-// declares UTF-16 in ASCII is not UTF-16.
+// declaration searches the beginning of markup for a declaration, and switches to the declared decoder from p on. Only
+// sets with shift sequences matter, because they are ASCII up to the first shift. Text that declares UTF-16 in ASCII is
+// not UTF-16.
 func (r *Reader) declaration(p []byte) (switched bool, err error) {
+	// Browsers look for a declaration only in the first bytes.
 	r.seen = append(r.seen, p[:min(len(p), window-len(r.seen))]...)
 	text := strings.TrimPrefix(strings.ToLower(string(r.seen)), "\xef\xbb\xbf")
 	var found []string

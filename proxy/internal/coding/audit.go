@@ -6,16 +6,17 @@ import (
 	"net/http"
 )
 
-// Audit gives a watcher a copy of the body, and passes the body on unchanged. The two are read in step: an error of the
-// copy ends the body before its last byte, so that nobody ever gets all of it. watch adds the watcher's readers to the
-// copy.
+// Audit gives a watcher a copy of the body, and passes the body on unchanged. watch adds the watcher's readers to the
+// copy. Both are read in step: if the copy fails, the body ends before its last byte, so that no receiver has all of
+// it.
 func (b *Body) Audit(watch func(copied *Body)) {
 	pr, pw := io.Pipe()
 	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
 	go func() {
 		inner := NewBody(pr)
 		watch(inner)
-		_, err := io.Copy(io.Discard, inner) // a panic of a decoder is an error of inner
+		// Body.Read turns a panic of a decoder into an error of inner.
+		_, err := io.Copy(io.Discard, inner)
 		_ = pr.CloseWithError(err)
 		_ = inner.Close()
 		a.verdict <- err
@@ -23,19 +24,20 @@ func (b *Body) Audit(watch func(copied *Body)) {
 	b.Through(func(r io.Reader) io.Reader { a.src = r; return a })
 }
 
-// auditor copies what is read to a pipe, and asks what was found before it lets go of the last byte. A reader that
-// knows the body's length does not wait for its end.
+// auditor copies the bytes that are read to a pipe. It waits for the watcher's verdict before it releases the last
+// byte. A receiver that knows the body's length does not wait for EOF, so EOF would be too late.
 type auditor struct {
 	src     io.Reader
 	pipe    *io.PipeWriter
 	verdict chan error
 	asked   bool
 	buf     [8 << 10]byte
-	have    []byte // read and not handed on
+	have    []byte // read but not passed on
 	err     error
 }
 
 func (a *auditor) Read(p []byte) (int, error) {
+	// Read ahead until there is a byte besides the last one.
 	for len(a.have) <= 1 && a.err == nil {
 		held := copy(a.buf[:], a.have)
 		n, err := a.src.Read(a.buf[held:])
@@ -45,6 +47,7 @@ func (a *auditor) Read(p []byte) (int, error) {
 	ready := a.have
 	switch {
 	case a.err == nil:
+		// Keep one byte back until the verdict is known.
 		ready = a.have[:len(a.have)-1]
 	case a.err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
 		return 0, a.err
@@ -56,12 +59,13 @@ func (a *auditor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// pass copies what was read with err to the pipe, and gives what the reader has to know.
+// pass copies a piece to the pipe. It returns err, or the error that must end the body.
 func (a *auditor) pass(piece []byte, err error) error {
 	if len(piece) > 0 {
 		_, werr := a.pipe.Write(piece)
 		if errors.Is(werr, io.ErrClosedPipe) {
-			werr = ErrBroken // more than what the encoding ends with
+			// The copy has ended, but the body goes on: bytes follow the end of the encoded data.
+			werr = ErrBroken
 		}
 		if werr != nil {
 			return werr
@@ -82,8 +86,9 @@ func (a *auditor) pass(piece []byte, err error) error {
 	return err
 }
 
-// Stop ends the copy.
+// Stop ends the copy and waits for the watcher.
 func (a *auditor) Stop() {
+	// Without this the goroutine of the copy would wait for more of the body forever.
 	if !a.asked {
 		_ = a.pipe.CloseWithError(http.ErrBodyReadAfterClose)
 		<-a.verdict //nolint:errcheck // nobody reads further

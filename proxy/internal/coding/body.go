@@ -10,11 +10,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 )
 
-// ExactUpTo is the size in bytes up to which a body of known length is rewritten before its head leaves, so that its
-// new length is known. The new length of a longer one that may change is unknown.
+// ExactUpTo bounds the bodies that are rewritten before their head leaves, in bytes. Only their new length is known in
+// advance. A longer body that may change leaves without a length.
 const ExactUpTo = 256 << 10
 
-// Body is a body that is read through a chain of readers. Its error is sticky; Close may be called while Read waits.
+// Body is a body that is read through a chain of readers. Its error is sticky. Close may be called while Read waits.
 type Body struct {
 	src   io.ReadCloser
 	mu    sync.Mutex
@@ -23,10 +23,11 @@ type Body struct {
 	err   error
 }
 
-// NewBody returns a chain of the body alone.
+// NewBody returns a chain with only src.
 func NewBody(src io.ReadCloser) *Body { return &Body{src: src, top: src} }
 
-// Through puts a reader on top. If it has a Stop method, Close calls it. It must be called before the first Read.
+// Through puts a reader on top of the chain. If the reader has a Stop method, Close calls it. Call Through before the
+// first Read.
 func (b *Body) Through(wrap func(io.Reader) io.Reader) {
 	b.top = wrap(b.top)
 	if s, ok := b.top.(interface{ Stop() }); ok {
@@ -34,15 +35,15 @@ func (b *Body) Through(wrap func(io.Reader) io.Reader) {
 	}
 }
 
-// Decode puts a decoder on top.
+// Decode puts a decoder for the encodings on top of the chain.
 func (b *Body) Decode(encodings []string) {
 	if len(encodings) > 0 {
 		b.Through(func(r io.Reader) io.Reader { return NewReader(r, encodings) })
 	}
 }
 
-// Read reads from the top. A panic there becomes an error of this body: it may be read where nothing recovers, as in
-// http.Transport, and what made a decoder or a parser panic came from outside.
+// Read reads from the top of the chain. A panic in a reader becomes ErrBroken: data from outside caused it, and a
+// caller such as http.Transport does not recover.
 func (b *Body) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +59,7 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	return b.top.Read(p)
 }
 
-// Whole is a reader that may return its whole text at once. If ok is false, the text must be read.
+// Whole is a reader that may return its whole text at once. If ok is false, the caller must read the text.
 type Whole interface {
 	Whole() (text []byte, ok bool, err error)
 }
@@ -78,6 +79,7 @@ func (b *Body) whole() (text []byte, ok bool, err error) {
 		if recover() != nil {
 			text, ok, err = nil, false, ErrBroken
 		}
+		// The text was returned as a whole, so a later Read must not return it again.
 		if b.err = err; ok && err == nil {
 			b.err = io.EOF
 		}
@@ -85,7 +87,7 @@ func (b *Body) whole() (text []byte, ok bool, err error) {
 	return top.Whole()
 }
 
-// Close closes the source first, which ends a waiting Read, and then returns the buffers.
+// Close closes the source first, which ends a waiting Read. Then it stops the readers.
 func (b *Body) Close() error {
 	err := b.src.Close()
 	b.mu.Lock()
@@ -100,17 +102,20 @@ func (b *Body) Close() error {
 	return err
 }
 
-// fail makes err the error of all later reads. A caller that goes on after an error must not send the rest alone.
+// fail makes all later reads fail with err. A caller that continues after an error must not send only the rest.
 func (b *Body) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
 }
 
-// Ahead makes body the request's body. It reads a body of known small length to its end, so that its length and its
-// error are known before the request leaves. If the body has more than membudget.Free bytes once decoded, Ahead takes
-// memory of the request's account. A longer body streams; its length stays unless it may change.
+// Ahead makes body the request's body. It reads a short body of known length to its end, so that the new length and any
+// error are known before the request leaves.
+//
+// For more than membudget.Free decoded bytes, Ahead takes memory of the request's account. A longer body streams, and
+// keeps its length unless changes is true.
 func Ahead(req *http.Request, body *Body, changes bool) error {
+	// GetBody would return the body before its change.
 	req.Body, req.GetBody = body, nil
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
 		data, whole, err := body.whole()
@@ -121,6 +126,7 @@ func Ahead(req *http.Request, body *Body, changes bool) error {
 			body.fail(err)
 			return err
 		}
+		// ReadAll stops at the bound, so a full buffer means that more may follow.
 		if whole || len(data) < 2*ExactUpTo {
 			exact(req, body, data)
 			return nil
@@ -128,6 +134,7 @@ func Ahead(req *http.Request, body *Body, changes bool) error {
 		req.Body = prefixed{io.MultiReader(bytes.NewReader(data), body), body}
 		changes = true
 	}
+	// Go sends a request of unknown length in chunks.
 	if changes {
 		req.ContentLength = -1
 		req.Header.Del("Content-Length")
@@ -135,13 +142,14 @@ func Ahead(req *http.Request, body *Body, changes bool) error {
 	return nil
 }
 
-// exact makes data the whole body.
+// exact makes data the whole body, which can be sent again after a failure.
 func exact(req *http.Request, body io.Closer, data []byte) {
 	req.ContentLength = int64(len(data))
 	if req.Header.Get("Content-Length") != "" {
 		req.Header.Set("Content-Length", strconv.Itoa(len(data)))
 	}
 	req.Body = prefixed{bytes.NewReader(data), body}
+	// The rewritten bytes can be sent again after a failed connection.
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 

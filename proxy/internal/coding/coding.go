@@ -1,7 +1,8 @@
 // Package coding decodes the Content-Encoding of bodies while they stream: gzip, deflate (with and without a zlib
 // header), br and zstd, at most two of them stacked.
 //
-// Threat: a decompression bomb. Windows are bounded, and a body that grows more than Ratio times ends in ErrRatio.
+// Threat: a decompression bomb. Contract: windows are bounded, and a body that grows more than Ratio times fails with
+// ErrRatio.
 package coding
 
 import (
@@ -14,32 +15,31 @@ import (
 )
 
 const (
-	// MaxStack is how many encodings of a body may be stacked.
+	// MaxStack is the number of encodings that may be stacked.
 	MaxStack = 2
-	// Ratio is how many times a body may grow, once it has grown to RatioFrom bytes.
+	// Ratio is the factor by which a body may grow, once it has RatioFrom decoded bytes.
 	Ratio = 256
-	// RatioFrom is the decoded size in bytes from which Ratio applies.
+	// RatioFrom is the decoded size in bytes from which on Ratio applies.
 	RatioFrom = 16 << 20
 )
 
 var (
-	// ErrUnknown is for an unknown encoding, or more than MaxStack of them.
+	// ErrUnknown is the error for an unknown encoding, or for more than MaxStack encodings.
 	ErrUnknown = errors.New("content encoding is not supported")
 	// ErrRatio ends a body that grows too much.
 	ErrRatio = errors.New("decoded body grows too much")
-	// ErrBroken ends a body that does not match its encoding. The decoder's own error is not passed on: it may
-	// quote bytes.
+	// ErrBroken ends a body that does not match its encoding. It replaces the decoder's error, which may quote bytes.
 	ErrBroken = errors.New("encoded body is broken")
 )
 
 // Parse reads Content-Encoding into the encodings to decode, outermost first. Nil means identity.
 func Parse(h http.Header) ([]string, error) { return parse(h, "") }
 
-// awsChunked is the coding in which S3's clients send a signature with each chunk. Some servers store an object without
-// the coding but answer with its name. Clients do not decode it in a response.
+// awsChunked is the coding in which S3 clients send a signature with each chunk. Some servers store an object decoded
+// but still answer with the name. Clients do not decode it in a response.
 const awsChunked = "aws-chunked"
 
-// parse is Parse, but skips the encoding named ignored.
+// parse is Parse, but skips the encoding with the name ignored.
 func parse(h http.Header, ignored string) ([]string, error) {
 	var list []string
 	for _, v := range h.Values("Content-Encoding") {
@@ -58,13 +58,14 @@ func parse(h http.Header, ignored string) ([]string, error) {
 	if len(list) > MaxStack {
 		return nil, ErrUnknown
 	}
+	// RFC 9110, section 8.4: the header lists encodings in the order in which they were applied.
 	slices.Reverse(list)
 	return list, nil
 }
 
-// ParseResponse is Parse for a response. It skips aws-chunked. A name that servers set by mistake counts as identity if
-// no real encoding is beside it, because clients do not decode it. In a request such a name is an unknown encoding,
-// because a server may decode it.
+// ParseResponse is Parse for a response. It skips aws-chunked. A name that servers set by mistake counts as identity,
+// because clients do not decode it. This holds only if no real encoding is beside the name. In a request such a name is
+// an unknown encoding, because a server may decode it.
 func ParseResponse(h http.Header) ([]string, error) {
 	list, err := parse(h, awsChunked)
 	if err == nil {
@@ -80,7 +81,7 @@ func ParseResponse(h http.Header) ([]string, error) {
 	return nil, nil
 }
 
-// isMistake reports whether a name is identity, or one that belongs to another header.
+// isMistake reports whether a name is identity, or a value of another header.
 func isMistake(name string) bool {
 	switch name {
 	case "", "identity", awsChunked, "none", "binary", "7bit", "8bit", "base64", "utf-8", "utf8", "us-ascii", "iso-8859-1":
@@ -89,16 +90,16 @@ func isMistake(name string) bool {
 	return false
 }
 
-// Large reports whether decoding needs megabytes of memory: the windows of br and zstd.
+// Large reports whether decoding needs megabytes of memory for the windows of br or zstd.
 func Large(encodings []string) bool {
 	return slices.Contains(encodings, "br") || slices.Contains(encodings, "zstd")
 }
 
-// largeWindow is the largest window of a decoder of br or zstd, in bytes.
+// largeWindow is the largest window of a br or zstd decoder, in bytes.
 const largeWindow = 16 << 20
 
-// Windows returns the largest total size of the decoders' windows, in bytes. It counts br and zstd only: the windows of
-// other encodings are small.
+// Windows returns the largest total size of the decoders' windows, in bytes. It counts only br and zstd: the other
+// windows are small.
 func Windows(encodings []string) (n int64) {
 	for _, name := range encodings {
 		if Large([]string{name}) {
@@ -116,7 +117,7 @@ type Reader struct {
 	err     error
 }
 
-// NewReader decodes src by the encodings that Parse found. An error of src is passed on unchanged. An empty body is
+// NewReader decodes src by the encodings that Parse found. It passes on an error of src unchanged. An empty body is
 // empty in every encoding.
 func NewReader(src io.Reader, encodings []string) *Reader {
 	r := &Reader{src: source{src: src}}
@@ -144,8 +145,10 @@ func (r *Reader) Read(p []byte) (int, error) {
 	r.decoded += int64(n)
 	//nolint:errorlint // an io.Reader ends with io.EOF itself
 	switch {
+	// The ratio uses the bytes of the source, so that stacked encodings cannot multiply.
 	case len(r.layers) > 0 && r.decoded > RatioFrom && r.decoded/Ratio > r.src.n:
 		n, err = 0, ErrRatio
+	// A source that fails breaks the encoding too. The source's error is the real cause.
 	case err != nil && err != io.EOF && r.src.err != nil && r.src.err != io.EOF:
 		err = r.src.err
 	case err != nil && err != io.EOF:
@@ -158,7 +161,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop returns the decoders to their pools. Reads fail from then on.
+// Stop returns the decoders to their pools. Later reads fail.
 func (r *Reader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
@@ -172,7 +175,7 @@ func (r *Reader) free() {
 	}
 }
 
-// source counts the bytes read and remembers how they ended.
+// source counts the bytes read, and remembers the error that ended them.
 type source struct {
 	src io.Reader
 	n   int64

@@ -12,11 +12,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow bounds zstd's window; it is the size that RFC 8878 asks every decoder to support. The other formats bound
-// theirs: 32 KiB, and 16 MiB for br.
+// maxWindow bounds the window of zstd, in bytes: the size that RFC 8878 asks every decoder to support. The other
+// formats have fixed bounds: 32 KiB, and 16 MiB for br.
 const maxWindow = 8 << 20
 
-// layer decodes one encoding. It takes its decoder from a pool at the first byte.
+// layer decodes one encoding. It takes a decoder from a pool at the first byte.
 type layer struct {
 	name string
 	src  *bufio.Reader
@@ -25,7 +25,7 @@ type layer struct {
 	err  error
 }
 
-// decoder is what the libraries' decoders have in common. reset begins a new body.
+// decoder is the common interface of the decoders. reset begins a new body.
 type decoder interface {
 	io.Reader
 	reset(src io.Reader) error
@@ -48,8 +48,9 @@ func (l *layer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open chooses the decoder. If src is empty it returns io.EOF.
+// open chooses the decoder. It returns io.EOF if src is empty.
 func (l *layer) open() error {
+	// An empty body is valid in every encoding, also without the encoding's header.
 	head, err := l.src.Peek(1)
 	if len(head) == 0 {
 		return err
@@ -63,6 +64,7 @@ func (l *layer) open() error {
 		l.pool = &zstds
 	default:
 		l.pool = &flates
+		// RFC 9110, section 8.4.1.2: deflate has a zlib header, but some servers leave it out.
 		if head, _ := l.src.Peek(2); isZlib(head) {
 			l.pool = &zlibs
 		}
@@ -71,8 +73,9 @@ func (l *layer) open() error {
 	return l.dec.reset(l.src)
 }
 
-// end returns io.EOF if nothing follows what was decoded.
+// end returns io.EOF if no bytes follow the decoded data, or else ErrBroken.
 func (l *layer) end() error {
+	// Bytes after the end would be ignored by some servers and read by others.
 	if _, err := l.src.Peek(1); err != nil {
 		return err
 	}
@@ -89,7 +92,8 @@ func (l *layer) free() {
 		l.err = io.ErrClosedPipe
 	}
 	if l.dec != nil {
-		_ = l.dec.reset(nothing{}) // releases the body
+		// Without this, the pooled decoder would keep the source, and so the whole body, in memory.
+		_ = l.dec.reset(nothing{})
 		l.pool.Put(l.dec)
 		l.dec = nil
 	}
@@ -101,7 +105,7 @@ type nothing struct{}
 func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
 func (nothing) ReadByte() (byte, error)  { return 0, io.EOF }
 
-// The pools are caches: they carry nothing over from one body to the next.
+// The pools are caches. A decoder keeps no data of one body for the next.
 var (
 	gzips   = sync.Pool{New: func() any { return &gzipDecoder{} }}
 	zlibs   = sync.Pool{New: func() any { return &zlibDecoder{} }}
@@ -139,7 +143,7 @@ func (d *brotliDecoder) reset(src io.Reader) error { return d.Reset(src) }
 
 type zstdDecoder struct{ *zstd.Decoder }
 
-// newZstd makes a decoder that starts no goroutines.
+// newZstd returns a decoder without goroutines.
 func newZstd() any {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(1<<40))

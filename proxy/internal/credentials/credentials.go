@@ -1,9 +1,11 @@
 // Package credentials serves proxy/credentialapi, proxy/approvalapi, proxy/planapi and the ledger (proxy/ledger) on a
-// unix socket of the proxy's own.
+// unix socket for the operator.
 //
-// Threat: whoever reaches the socket can begin and end logins, replace the value of a "command", and approve requests.
-// So it is another socket than that of the control API, which mcp-server has; only the proxy's own user and root may
-// connect, which the kernel says of every connection; and no answer contains a credential.
+// Threat: a process that reaches the socket can begin and end logins, replace the value of a "command", and approve
+// requests.
+//
+// Contract: the control API, which mcp-server uses, has another socket. The kernel reports the user of every
+// connection, and only the proxy's user and root may connect. No answer contains a credential.
 package credentials
 
 import (
@@ -25,7 +27,7 @@ import (
 
 const maxBody = 64 << 10
 
-// Minter is what the API is about: mint.Minter.
+// Minter is the part of mint.Minter that the API needs.
 type Minter interface {
 	List() []credentialapi.Credential
 	Begin(ctx context.Context, l credentialapi.Login) (credentialapi.Started, error)
@@ -35,20 +37,20 @@ type Minter interface {
 	Supply(name string, v credentialapi.Supply) error
 }
 
-// Room is what the API of approvals is about: hold.Room.
+// Room is the part of hold.Room that the approval API needs.
 type Room interface {
 	List() []approvalapi.Held
 	Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
-// Plans is what the API of plans is about: plan.Book.
+// Plans is the part of plan.Book that the plan API needs.
 type Plans interface {
 	List() []planapi.Plan
 	Get(id string) (planapi.Plan, error)
 	Decide(id string, a planapi.Answer) (planapi.Plan, error)
 }
 
-// Handler is all of these APIs, and the ledger to read.
+// Handler serves all these APIs, and the ledger for reading.
 func Handler(m Minter, room Room, plans Plans, records ledger.Dir) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ledger.Prefix, ledger.Handler(records))
@@ -90,10 +92,11 @@ func Handler(m Minter, room Room, plans Plans, records ledger.Dir) http.Handler 
 	return mux
 }
 
-// with reads a request's body, which is one JSON object without unknown fields.
+// with decodes a request's body: one JSON object without unknown fields.
 func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in T
+		// The error of the decoder could quote a secret.
 		if jsonread.Decode(http.MaxBytesReader(w, r.Body, maxBody), &in) != nil {
 			answer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
 			return
@@ -108,12 +111,13 @@ func answer(w http.ResponseWriter, v any, err error) {
 		rpc.Answer(w, http.StatusOK, v)
 		return
 	}
+	// An unexpected error could quote a secret, so only an *rpc.Error is shown.
 	r := &rpc.Error{Code: "failed", Text: "It could not be done."}
 	_ = errors.As(err, &r)
 	rpc.Answer(w, http.StatusConflict, r)
 }
 
-// Serve answers on the listener until ctx ends; then it returns nil.
+// Serve answers on the listener until ctx ends. Then it returns nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if err := rpc.Serve(ctx, &own{l}, h); err != nil {
 		return fmt.Errorf("serving the credentials API: %w", err)
@@ -121,7 +125,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// own accepts connections of this user and of root.
+// own accepts only connections of the proxy's user and of root.
 type own struct{ net.Listener }
 
 func (l *own) Accept() (net.Conn, error) {
@@ -130,6 +134,7 @@ func (l *own) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		// The kernel reports the user of the peer, regardless of the mode of the socket's file.
 		uid, err := unixsocket.PeerUID(c)
 		if err == nil && (uid == os.Geteuid() || uid == 0) {
 			return c, nil

@@ -1,8 +1,7 @@
 // Package dialguard decides which addresses the proxy may dial.
 //
-// Threat: a host name that resolves to loopback, to a private network, to a metadata service or to the proxy itself, in
-// any spelling of the address. Contract: the check is made on the address that is dialled, after resolution, and cannot
-// be switched off.
+// Threat: a host name that resolves to loopback, a private network, a metadata service or the proxy, in any spelling of
+// the address. Contract: the check is made on the dialled address, after resolution, and cannot be disabled.
 package dialguard
 
 import (
@@ -17,16 +16,15 @@ import (
 	"time"
 )
 
-// ErrRefused is for an address that may not be dialled.
+// ErrRefused is the error for an address that may not be dialled.
 var ErrRefused = errors.New("address refused")
 
-// RefusedError is an ErrRefused about one address.
+// RefusedError is an ErrRefused with the address.
 type RefusedError struct {
 	Addr netip.Addr
-	// Why is what the address is.
+	// Why describes the address.
 	Why string
-	// Private is the address, alone, as a range that allow_private may list. It is not valid for an address that no
-	// configuration opens.
+	// Private is the address as a range for allow_private. It is not valid if no configuration can open the address.
 	Private netip.Prefix
 }
 
@@ -35,7 +33,7 @@ func (e *RefusedError) Error() string {
 	return ErrRefused.Error() + ": " + e.Addr.String() + " " + e.Why
 }
 
-// Unwrap makes it an ErrRefused.
+// Unwrap makes the error an ErrRefused.
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
 // never are the ranges that no configuration opens.
@@ -53,23 +51,23 @@ var never = prefixes(
 	"fd20:ce::/32",       // metadata of Google Cloud
 )
 
-// uniqueLocal are the unique local addresses (RFC 4193), among them metadata services of clouds. siteBits is the length
-// of a site's prefix. A wider range opens none of these addresses.
+// uniqueLocal are the unique local addresses (RFC 4193), which include cloud metadata services. siteBits is the prefix
+// length of a site. A wider range opens no such address.
 var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 const siteBits = 48
 
-// private are ranges that need an entry in allow_private.
+// private are the ranges that need an entry in allow_private.
 var private = prefixes(
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", // RFC 1918
 	"100.64.0.0/10", // shared address space
 	"127.0.0.0/8", "::1/128",
 	uniqueLocal.String(),
-	// Documentation: nobody's, and on some networks the addresses of services.
+	// Documentation addresses, which some networks use for services.
 	"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20",
 )
 
-// The IPv6 ranges that are public. Everything else that is neither here nor private is refused.
+// The public IPv6 ranges. An address that is neither here nor private is refused.
 var (
 	global6 = netip.MustParsePrefix("2000::/3")
 	never6  = prefixes(
@@ -79,24 +77,26 @@ var (
 	sixTo = netip.MustParsePrefix("2002::/16")
 )
 
-// Guard says which addresses may be dialled for one set of APIs. The zero Guard allows public addresses only.
+// Guard decides which addresses may be dialled for one set of APIs. The zero Guard allows only public addresses.
 type Guard struct {
-	// AllowPrivate are the private ranges that are open.
+	// AllowPrivate are the open private ranges.
 	AllowPrivate []netip.Prefix
 	// Sandbox is the network of the slots in Docker mode. No API opens it.
 	Sandbox netip.Prefix
-	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, which code must not reach: it runs code. 0: it is
-	// not on this machine.
+	// Endpoint is the port of CodeForge's MCP endpoint on loopback. Code must not reach it, because it runs code. 0 means
+	// that the endpoint is on another machine.
 	Endpoint uint16
 }
 
 // Check returns nil if the address may be dialled.
 func (g Guard) Check(a netip.Addr) error {
+	// An IPv4 address inside an IPv6 address must be judged as IPv4.
 	inner, err := unwrap(a)
 	if err != nil {
 		return err
 	}
 	switch {
+	// Before the private ranges: no entry in allow_private may open these.
 	//defence:dialguard
 	case in(never, inner) || g.Sandbox.Contains(inner):
 		return &RefusedError{Addr: a, Why: "is a special address"}
@@ -120,7 +120,7 @@ func (g Guard) Check(a netip.Addr) error {
 // opens reports whether a range in AllowPrivate opens a private address.
 func (g Guard) opens(a netip.Addr) bool {
 	for _, p := range g.AllowPrivate {
-		// A range wider than a site would open the metadata services of clouds that are not in never.
+		// A range wider than a site would open cloud metadata services that are not in never.
 		if p.Contains(a) && (p.Bits() >= siteBits || !uniqueLocal.Contains(a)) {
 			return true
 		}
@@ -147,18 +147,18 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 	return nil
 }
 
-// database holds the addresses that CloseDatabase closes.
+// database are the addresses that CloseDatabase closes.
 var database atomic.Pointer[[]netip.AddrPort]
 
-// CloseDatabase closes the addresses of CodeForge's own database at their ports. No API opens them. An empty list
-// leaves the earlier addresses closed: one mcp-server of several may not be able to resolve the name.
+// CloseDatabase closes the addresses of CodeForge's database at their ports. No API opens them. An empty list keeps the
+// earlier addresses closed, because one of several mcp-servers may fail to resolve the name.
 func CloseDatabase(list []netip.AddrPort) {
 	if len(list) > 0 {
 		database.Store(&list)
 	}
 }
 
-// isDatabase reports whether an address is one of the database's. Of loopback all addresses are alike.
+// isDatabase reports whether an address is the database's. All loopback addresses count as the same.
 func isDatabase(to netip.AddrPort) bool {
 	list := database.Load()
 	if list == nil {
@@ -171,10 +171,11 @@ func isDatabase(to netip.AddrPort) bool {
 	})
 }
 
-// Control has the signature of net.Dialer.Control: it checks the address of the socket about to connect.
+// Control has the signature of net.Dialer.Control. It checks the address of the socket before it connects.
 func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	switch network {
 	case "tcp4", "tcp6":
+	// Only TCP is expected. Another network would bypass the checks of addresses.
 	default:
 		return fmt.Errorf("%w: network %q", ErrRefused, network)
 	}
@@ -185,8 +186,9 @@ func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	return g.CheckPort(ap)
 }
 
-// unwrap extracts an IPv4 address from the IPv6 forms that contain one.
+// unwrap returns the IPv4 address inside an IPv6 address, if there is one.
 func unwrap(a netip.Addr) (netip.Addr, error) {
+	// A zone selects an interface of this machine.
 	if !a.IsValid() || a.Zone() != "" {
 		return a, fmt.Errorf("%w: %s is not a plain address", ErrRefused, a)
 	}
@@ -221,7 +223,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// machine caches this machine's addresses: listing them takes longer than all other checks of a dial.
+// machine caches this machine's addresses, because listing them takes longer than all other checks.
 var machine interfaces
 
 type interfaces struct {
@@ -231,7 +233,8 @@ type interfaces struct {
 	err   error
 }
 
-// own reports whether an address other than loopback belongs to this machine. It is true if that cannot be determined.
+// own reports whether an address other than loopback belongs to this machine. It is true if the addresses cannot be
+// listed.
 func own(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return false
@@ -240,6 +243,7 @@ func own(a netip.Addr) bool {
 	defer machine.mu.Unlock()
 	if now := time.Now(); now.After(machine.until) {
 		machine.addrs, machine.err = list()
+		// Addresses of a machine change rarely.
 		machine.until = now.Add(5 * time.Second)
 	}
 	return machine.err != nil || machine.addrs[a]

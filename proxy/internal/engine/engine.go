@@ -1,13 +1,15 @@
-// Package engine finds many strings in a stream at once and replaces them: the leftmost match, and the longest of
-// those.
+// Package engine finds many strings in a stream at once and replaces them. It prefers the leftmost match, and of
+// several there the longest.
 //
-// A string is found literally and, where its Pattern says so, with any of its characters escaped in any mix of percent,
-// JSON, HTML and backslash-hex escapes, nested up to three deep. What is found does not depend on how the stream is
-// split into reads.
+// A string is found literally. With Pattern.Escaped it is also found with any of its characters escaped. The escapes
+// may be any mix of percent, JSON, HTML and backslash-hex escapes, nested up to three deep. The result does not depend
+// on how the stream is split into reads.
 //
-// Threat: the time at which a byte leaves must reveal nothing about the strings. Reader holds back the bytes since the
-// last line feed, at most Set.Hold of them, a multiple of 256 that depends on the longest string alone, or on the room
-// reserved for strings to come. It never holds a byte because it looks like the beginning of a string.
+// Threat: the time at which a byte leaves must reveal nothing about the strings.
+//
+// Contract: Reader holds back the bytes since the last line feed, at most Set.Hold bytes. Set.Hold is a multiple of 256
+// that depends only on the longest string, or on the room that is reserved for later strings. A Reader never holds a
+// byte because it looks like the beginning of a string.
 package engine
 
 import (
@@ -23,21 +25,21 @@ import (
 type Pattern struct {
 	// Text is the string. The empty string is never found.
 	Text string
-	// ID is what a match reports. Several patterns may share one.
+	// ID identifies the match. Several patterns may share one ID.
 	ID int
-	// Write encodes the replacement where Text is in another character set. With nil the replacement is not encoded.
+	// Write encodes the replacement if Text is in another character set. With nil the replacement is not encoded.
 	Write func(text string) string
-	// Escaped means to find Text also with some or all of its characters escaped.
+	// Escaped also finds Text with some or all of its characters escaped.
 	Escaped bool
-	// Word means to find Text only where it is not part of a longer run of letters, digits and underscores.
+	// Word finds Text only outside longer runs of letters, digits and underscores.
 	Word bool
 
 	left, right edge
 	step        uint8 // bytes from one character to the next, with NULs between; 0 is 1
-	thin        bool  // a character of Text carries half a byte of a value or less
+	thin        bool  // a character of Text encodes half a byte of a value or less
 }
 
-// edge describes the base64 character next to Text that carries some bits of the value. A match includes it.
+// edge describes the base64 character next to Text that contains some bits of the value. A match includes it.
 type edge struct {
 	known uint8 // how many bits belong to the value: 0 (no such character), 2 or 4
 	bits  uint8
@@ -46,37 +48,37 @@ type edge struct {
 // Set is a compiled, immutable list of patterns. The nil Set finds nothing.
 type Set struct {
 	pats   []Pattern
-	tables []table // one for each number of bytes that are compared at once
+	tables []table // one for each block size
 	sparse []sparse
 	esc    escapes
 	hold   int
 	least  int  // the length of the shortest pattern
 	lines  bool // no pattern contains a line feed
 	pool   *sync.Pool
-	// beside is searched too, see Beside.
+	// beside is searched too. See Beside.
 	beside *Set
-	// top returns the newest set above this one, whose matches take at most room bytes. Nil means that there is none. See
+	// top returns the newest set above this one, whose matches take at most room bytes. Nil means no such set. See
 	// Layered.
 	top  func() *Set
 	room int
 }
 
-// match is an occurrence in a buffer. Matches are ordered by core; start is less than core when an edge was added.
+// match is an occurrence in a buffer. Matches are ordered by core. start is less than core if an edge was added.
 type match struct{ core, start, end, pat int }
 
 const (
-	// stretch is how many bytes one byte of a pattern may take when escaped. Longer ones are not found.
+	// stretch is the number of bytes that one escaped byte of a pattern may take. Longer escapes are not found.
 	stretch = 8
-	// bufferSize is the size of a Reader's buffer beyond twice the bytes held back.
+	// bufferSize is the size of a Reader's buffer, in bytes, in addition to twice Set.Hold.
 	bufferSize = 128 << 10
-	// shortText is the length that most searched strings do not exceed: headers, addresses, parts of log lines.
+	// shortText is the length in bytes that most searched strings do not exceed: headers, addresses, parts of log lines.
 	shortText = 256
 )
 
-// New compiles patterns. Of several with the same text the first counts, and is found as any of them is.
+// New compiles patterns. If several have the same text, the first one counts, with the looser options of all.
 func New(patterns []Pattern) *Set { return NewAside(patterns, func() {}) }
 
-// NewAside is New beside work that must not wait for it. It calls rest every few microseconds, which may sleep.
+// NewAside is New for a background goroutine. It calls rest every few microseconds, and rest may sleep.
 func NewAside(patterns []Pattern, rest func()) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]int{}
@@ -87,8 +89,10 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		if p.Text == "" {
 			continue
 		}
-		if i, twice := seen[p.Text]; twice { // as where a value is another one's hexadecimal digits
+		// One value may be the hexadecimal digits of another.
+		if i, twice := seen[p.Text]; twice {
 			first := &s.pats[i]
+			// The looser options find everything that either pattern would find.
 			first.Escaped, first.Word = first.Escaped || p.Escaped, first.Word && p.Word
 			continue
 		}
@@ -100,6 +104,7 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 			wide = append(wide, i)
 		case p.thin && len(p.Text) >= thinBlock:
 			thin = append(thin, i)
+		// Too short for a table of blocks with NULs.
 		case p.step > 1 && len(p.Text) > int(p.step):
 			sparse[int(p.step)] = append(sparse[int(p.step)], i)
 		case len(p.Text) < longPattern:
@@ -109,6 +114,7 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		}
 		s.pats = append(s.pats, p)
 		s.least = min(s.least, len(p.Text))
+		// If no pattern has a line feed, no match crosses one, and a Reader can release whole lines.
 		s.lines = s.lines && !strings.Contains(p.Text, "\n")
 	}
 	if len(s.pats) == 0 {
@@ -131,12 +137,13 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 	return s
 }
 
-// holdOf is how many bytes must be held back to find patterns: a multiple of 256.
+// holdOf returns how many bytes must be held back to find patterns: a multiple of 256.
 func holdOf(patterns []Pattern) int {
 	longest := 0
 	for _, p := range patterns {
 		n := len(p.Text) + 2
 		if p.Escaped {
+			// The two bytes are for the edges.
 			n = len(p.Text)*stretch + 2
 		}
 		longest = max(longest, n)
@@ -144,36 +151,41 @@ func holdOf(patterns []Pattern) int {
 	return (longest + 255) / 256 * 256
 }
 
-// buffers makes the pool of a Reader's buffers.
+// buffers makes the pool of Reader buffers.
 func (s *Set) buffers() {
 	size := bufferSize + 2*s.Hold()
 	s.pool = &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
 }
 
-// Beside returns a set that finds what s finds and what other finds, whose patterns have no line feed. It costs nothing
-// to make unless other has a longer pattern than all of s: both stay as they are compiled.
+// Beside returns a set that finds the matches of both s and other. No pattern of other may have a line feed. Both stay
+// as compiled, so it takes almost no time or memory, except if other has the longer patterns.
 func (s *Set) Beside(other *Set) *Set {
 	if s == nil || other == nil {
 		return cmp.Or(s, other)
 	}
 	b := *s
 	b.beside = other
+	// A longer hold needs longer buffers.
 	if b.Hold() > s.Hold() {
 		b.buffers()
 	}
 	return &b
 }
 
-// Layered returns a set that finds what s finds and, above it, what the newest set finds that top returns, which may be
-// nil. Readers ask for the newest whenever they have read from their source. What they hold back depends on s and on
-// longest alone, the length in bytes of the longest value whose Forms top may ever return. top's sets have no pattern
-// with a line feed. Of two matches at one place the longer counts, and else that of s.
+// Layered returns a set that finds the matches of s, and above them those of the newest set that top returns, which may
+// be nil. A Reader asks for the newest set after every read from its source.
+//
+// The number of held bytes depends only on s and on longest: the length in bytes of the longest value whose Forms top
+// may ever return. The sets of top have no pattern with a line feed. Of two matches at one place the longer wins, then
+// the match of s.
 func (s *Set) Layered(longest int, top func() *Set) *Set {
+	// s may be nil: the layer above it still needs buffers.
 	l := &Set{least: 1 << 30, lines: true}
 	if s != nil {
 		l.pats, l.tables, l.sparse, l.esc = s.pats, s.tables, s.sparse, s.esc
 		l.hold, l.least, l.lines = s.hold, s.least, s.lines
 	}
+	// The room is reserved for any later value, so that a new value does not change the timing.
 	l.top, l.room = top, holdOf(Forms(strings.Repeat("x", longest), 0))
 	l.buffers()
 	return l
@@ -187,7 +199,7 @@ func (s *Set) newest() *Set {
 	return s.top()
 }
 
-// Hold returns how many bytes Reader holds back at most: a multiple of 256.
+// Hold returns the number of bytes that Reader holds back at most: a multiple of 256.
 func (s *Set) Hold() int {
 	if s == nil {
 		return 0
@@ -223,10 +235,11 @@ func (m match) better(o match) bool {
 	return m.pat < o.pat
 }
 
-// widen adds the edges of a base64 form, if the neighbouring characters carry bits of the value.
+// widen adds the edges of a base64 form if the neighbouring characters contain bits of the value.
 func (s *Set) widen(buf []byte, m match) match {
 	p := &s.pats[m.pat]
 	if p.left.known != 0 && m.core > 0 {
+		// The character belongs to the value only if the known bits match.
 		if v := sextet(buf[m.core-1]); v != noSextet && v&(1<<p.left.known-1) == p.left.bits {
 			m.start--
 		}
@@ -255,9 +268,11 @@ func (s *Set) Find(text string) (id int, ok bool) {
 	if s == nil {
 		return 0, false
 	}
+	// Most strings are shorter than every pattern.
 	if s.tooShort(s.newest(), len(text)) {
 		return 0, false
 	}
+	// A short text is copied to the stack, without an allocation.
 	var space [shortText]byte
 	return s.first(append(space[:0], text...))
 }
@@ -291,17 +306,17 @@ func (s *Set) ContainsFold(text string) bool {
 	return ok
 }
 
-// FindFold is Find in text in lower case.
+// FindFold is Find on text in lower case.
 func (s *Set) FindFold(text string) (id int, ok bool) {
-	// Lower case takes at most three times the bytes (for one that is not UTF-8). Most header names are far too
-	// short.
+	// Lower case takes at most three times the bytes, for a byte that is not UTF-8. Most header names are far too short to
+	// match.
 	if s == nil || s.tooShort(s.newest(), 3*len(text)) {
 		return 0, false
 	}
 	return s.Find(strings.ToLower(text))
 }
 
-// Replace replaces every match by what with returns, and counts them.
+// Replace replaces every match by the result of with, and counts the matches.
 func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	if s == nil {
 		return text, 0
@@ -321,6 +336,7 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 		if !ok {
 			break
 		}
+		// The edge of a match may belong to the match before it.
 		start := max(m.start, done)
 		out.Write(buf[done:start])
 		out.WriteString(of.written(m, with(of.pats[m.pat].ID)))
@@ -334,7 +350,7 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	return out.String(), n
 }
 
-// written encodes a replacement like the match that it replaces.
+// written encodes a replacement like the match.
 func (s *Set) written(m match, text string) string {
 	if write := s.pats[m.pat].Write; write != nil {
 		return write(text)
@@ -345,7 +361,7 @@ func (s *Set) written(m match, text string) string {
 // Found is an occurrence in a text.
 type Found struct{ Start, End, ID int }
 
-// FindAll lists the matches that do not overlap, in order.
+// FindAll lists the matches in order, without overlaps.
 func (s *Set) FindAll(text string) []Found {
 	if s == nil {
 		return nil

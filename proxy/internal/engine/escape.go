@@ -9,10 +9,11 @@ import (
 
 // escapes finds patterns with at least one character escaped.
 //
-// Every escape begins with one of % \ &. A plain pattern contains none of the three itself, so for it there is one way
-// to read a text from any position: each character with all its escapes removed. spelling finds those. The other
-// patterns are few, and are tried in all the ways that a text may be read from the first % \ or & of an occurrence,
-// before which everything is literal.
+// Every escape begins with % \ or &. A plain pattern contains none of the three. A text can then be read in one way
+// from any position: each character with all its escapes removed. spelling finds plain patterns.
+//
+// The other patterns are few. They are tried in all ways to read a text from the first % \ or & of an occurrence.
+// Before that position an occurrence is literal.
 type escapes struct {
 	any      bool
 	spelling spelling
@@ -27,8 +28,8 @@ type escapes struct {
 
 func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
 
-// compile indexes the patterns that may be escaped: those that are not plain by each position that may be the first
-// escape.
+// compile indexes the patterns with Escaped. It indexes a pattern that is not plain by each position that may be the
+// first escape.
 func (e *escapes) compile(pats []Pattern, rest func()) {
 	var plain []int32
 	for i, p := range pats {
@@ -45,6 +46,7 @@ func (e *escapes) compile(pats []Pattern, rest func()) {
 			b := p.Text[off]
 			e.anOdd = true
 			e.odd[b] = append(e.odd[b], place{int32(i), int32(off)})
+			// An occurrence is literal before its first % \ or &, so no later position can be the first escape.
 			if isStarter(b) {
 				break
 			}
@@ -54,15 +56,15 @@ func (e *escapes) compile(pats []Pattern, rest func()) {
 	e.spelling = newSpelling(pats, plain, rest)
 }
 
-// barriers are characters that hardly any credential has and that nearly every document escapes. Unprintable bytes are
-// barriers too. No pattern continues across an escaped barrier, unless some pattern has that byte, which is all that
-// the time of a search reveals.
+// barriers are characters that few credentials contain and nearly every document escapes. Unprintable bytes are
+// barriers too. No pattern continues across an escaped barrier, unless some pattern has that byte. The time of a search
+// reveals only that.
 const barriers = " \"'<>,:[]{}"
 
-// sample prepares possible, and which escapes may be those of a pattern.
+// sample prepares possible and known.
 func (e *escapes) sample(pats []Pattern, rest func()) {
 	for b := range e.written {
-		// The bytes of escapes and of nearly all patterns, so that it reveals little about them.
+		// These are the bytes of escapes and of nearly all patterns, so that the table reveals little about the patterns.
 		if ' ' <= b && b <= '~' {
 			e.written[b], e.known[b] = 1, strings.IndexByte(barriers, byte(b)) < 0
 		}
@@ -84,17 +86,18 @@ func (e *escapes) sample(pats []Pattern, rest func()) {
 	e.stride = least - e.run + 1
 }
 
-// possible reports whether a pattern may occur, escaped or not, in buf with its core in buf[from:cut]. However it is
-// escaped, it takes no fewer bytes than its own length, and all of them are in written; so it covers one of the runs
-// that are sampled. Binary data has no such run, and needs no search.
+// possible reports whether a pattern may occur in buf, escaped or not, with its core in buf[from:cut]. An occurrence
+// takes at least as many bytes as its pattern, and all of these bytes are in written. So it covers one of the sampled
+// runs. Binary data has no such run, and needs no search.
 func (e *escapes) possible(buf []byte, from, cut int) bool {
 	last := min(cut+e.stride-2, len(buf)-e.run)
 	for p := from; p <= last; p += e.stride {
 		if e.ascii && e.run >= 8 && binary.LittleEndian.Uint64(buf[p:])&notASCII != 0 {
 			continue
 		}
+		// The processor predicts this branch in binary data, unlike one branch for each byte.
 		if e.run >= 4 && e.written[buf[p]]&e.written[buf[p+1]]&e.written[buf[p+2]]&e.written[buf[p+3]] == 0 {
-			continue // the processor predicts this branch in binary data, unlike one for each byte
+			continue
 		}
 		n := 0
 		for n < e.run && e.written[buf[p+n]] != 0 {
@@ -107,18 +110,18 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 	return false
 }
 
-// notASCII has a bit for each of eight bytes, which is set if the byte is not ASCII.
+// notASCII has the high bit of each of eight bytes, which is set if the byte is not ASCII.
 const notASCII = 0x8080808080808080
 
-// escaped is the part of a search that is for escaped patterns. The positions are -1 where there is none.
+// escaped is the state of a search for escaped patterns. A position is -1 if there is no such position.
 type escaped struct {
 	state     escapedState
-	first     starters // of those that may matter
+	first     starters // the starters that may matter
 	all, odds starters
-	next      int // the next escape that is not in a zone yet
-	at, until int // the rest of a zone, whose words are still to be checked
-	odd       int // the next position at which to try the patterns that are not plain,
-	tried     int // and the last one
+	next      int // the next escape outside the current zone
+	at, until int // the rest of a zone whose words are not checked yet
+	odd       int // the next position at which to try the patterns that are not plain
+	tried     int // the last such position
 	read      int // the escapes before this position were read
 }
 
@@ -126,17 +129,17 @@ type escapedState uint8
 
 const (
 	unknown escapedState = iota
-	absent               // no escaped pattern is in the text
+	absent               // the text has no escaped pattern
 	going
 )
 
-// peeledChar caches a character of the buffer with all escapes removed. at is its position plus one.
+// peeledChar caches a character of the buffer with all escapes removed. at is the position plus one.
 type peeledChar struct {
 	at int
 	c  char
 }
 
-// findEscaped searches until no escaped pattern is left whose core is before cut and as near as those found.
+// findEscaped searches until no escaped pattern can begin before cut and at or before the best match so far.
 func (x *search) findEscaped(cut int) {
 	e := &x.escaped
 	if e.state == unknown {
@@ -154,8 +157,8 @@ func (x *search) findEscaped(cut int) {
 	}
 }
 
-// nextEscape returns the first position from p on where an escape may begin that a pattern may be written with, or -1.
-// p must not decrease.
+// nextEscape returns the first position at or after p that may begin an escape of a pattern, or -1. p must not
+// decrease.
 func (x *search) nextEscape(p int) int {
 	for p = x.escaped.all.after(x.buf, p); p >= 0; p = x.escaped.all.after(x.buf, p+1) {
 		if mayEscape(x.buf, p) && x.set.esc.may(x.buf[p:]) {
@@ -165,7 +168,7 @@ func (x *search) nextEscape(p int) int {
 	return -1
 }
 
-// may reports whether a pattern may be written with the escape at the beginning of buf, if there is one.
+// may reports whether a pattern may contain the character of the escape at the beginning of buf.
 func (e *escapes) may(buf []byte) bool {
 	if buf[0] == '&' {
 		return mayEntity(buf)
@@ -179,8 +182,8 @@ func (e *escapes) may(buf []byte) bool {
 	return true
 }
 
-// lookOdd tries the patterns that are not plain. Before its first escape an occurrence has no % \ or &, so for each
-// core there is one place where that may be.
+// lookOdd tries the patterns that are not plain. An occurrence has no % \ or & before its first escape, so each core
+// has one possible first escape.
 func (x *search) lookOdd(cut int) {
 	e := &x.escaped
 	for e.odd >= 0 && e.tried < x.near(cut)-1 && e.odd < x.near(cut)+x.set.hold/stretch {
@@ -191,7 +194,7 @@ func (x *search) lookOdd(cut int) {
 	}
 }
 
-// tryAll tries the patterns that are not plain, in all the ways that the character at q may be read.
+// tryAll tries the patterns that are not plain, in all ways to read the character at q.
 func (x *search) tryAll(q int) {
 	c := byteChar(x.buf[q], 1)
 	alone := !mayEscape(x.buf, q)
@@ -201,6 +204,7 @@ func (x *search) tryAll(q int) {
 				x.try(q, pl)
 			}
 		}
+		// Another layer exists only if the character begins an escape itself.
 		if d == depth || alone || !c.starts() {
 			return
 		}
@@ -216,6 +220,7 @@ func (x *search) peel(p int) char {
 	if c, ok := simple(x.buf[p:]); ok {
 		return c
 	}
+	// A position may be peeled several times; the cache has the recent ones.
 	m := &x.need().peeled[p%len(x.notes.peeled)]
 	if m.at != p+1 {
 		*m = peeledChar{p + 1, read(x.buf[p:min(len(x.buf), p+x.set.hold)], depth)}
@@ -223,7 +228,7 @@ func (x *search) peel(p int) char {
 	return m.c
 }
 
-// plainEnd returns where the occurrence of a plain text at p ends, or -1.
+// plainEnd returns the end of the occurrence of a plain text at p, or -1.
 func (x *search) plainEnd(limit, p int, text string) int {
 	for text != "" {
 		if p >= limit {
@@ -241,29 +246,31 @@ func (x *search) plainEnd(limit, p int, text string) int {
 	return p
 }
 
-// try compares one pattern, whose byte at pl.off should be at q.
+// try compares one pattern, with its byte at pl.off at q.
 func (x *search) try(q int, pl place) {
 	core := q - int(pl.off)
 	p := &x.set.pats[pl.pat]
 	if core < x.from || core >= x.cut || string(x.buf[core:q]) != p.Text[:pl.off] {
 		return
 	}
+	// Two bytes are left for the edges, as in holdOf.
 	limit := min(len(x.buf), core+x.set.hold-2)
 	if end := x.oddEnd(limit, q, p.Text[pl.off:]); end >= 0 {
 		x.record(match{core, core, end, int(pl.pat)})
 	}
 }
 
-// oddEnd returns where the longest occurrence of a text at p ends, or -1. The number of readings that are tried is
-// bounded; there are many only for a text with many percent signs, backslashes and ampersands.
+// oddEnd returns the end of the longest occurrence of a text at p, or -1. The number of tried readings is bounded. Only
+// a text with many percent signs, backslashes and ampersands has many readings.
 func (x *search) oddEnd(limit, p int, text string) int {
 	steps := 64 + 16*len(text)
 	return longestEscaped(x.buf[:limit], p, text, &steps)
 }
 
-// longestEscaped returns where the longest occurrence of text at buf[p:] ends, or -1.
+// longestEscaped returns the end of the longest occurrence of text at buf[p:], or -1. steps bounds the recursion.
 func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	for text != "" {
+		// Code could otherwise make the search take exponential time.
 		if *steps--; *steps < 0 || p >= len(buf) {
 			return -1
 		}
@@ -277,6 +284,7 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 		best := -1
 		c, last := byteChar(buf[p], 1), int32(0)
 		for d := 0; ; d++ {
+			// A layer that changed nothing would be tried twice.
 			if c.n != last && strings.HasPrefix(text, string(c.val[:c.len])) {
 				best = max(best, longestEscaped(buf, p+int(c.n), text[c.len:], steps))
 			}
@@ -290,10 +298,10 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 	return p
 }
 
-// starters are the next % \ and & of a text, found in order: each field is the position of the next one, or before it.
+// starters are the positions of the next % \ and & of a text, in this order. Each is the position or an earlier one.
 type starters [3]int
 
-// after returns the first of them at or after p, or -1. p must not decrease.
+// after returns the first starter at or after p, or -1. p must not decrease.
 func (s *starters) after(buf []byte, p int) int {
 	first := len(buf)
 	for i, b := range [3]byte{'%', '\\', '&'} {

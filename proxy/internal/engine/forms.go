@@ -9,12 +9,15 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// Forms returns the patterns that find a value as a server may echo it: literally, escaped, in base64 (at every
-// alignment, in both alphabets), in hexadecimal digits of either case and, if it is ASCII, in UTF-16 (also in base64),
-// UTF-32 and EBCDIC.
+// Forms returns the patterns that find a value as a server may echo it:
+//   - literally and escaped
+//   - in base64, at every alignment and in both alphabets
+//   - in hexadecimal digits of either case
+//   - if the value is ASCII: in UTF-16 (also in base64), UTF-32 and EBCDIC
 func Forms(value string, id int) []Pattern {
 	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
-	if strings.Contains(value, " ") { // as HTML forms write it
+	// HTML forms write a space as a plus sign.
+	if strings.Contains(value, " ") {
 		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
 	}
 	if isASCII(value) {
@@ -22,6 +25,7 @@ func Forms(value string, id int) []Pattern {
 	}
 	h := hex.EncodeToString([]byte(value))
 	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
+	// The value may begin at any of the three positions of a base64 group.
 	for align := range 3 {
 		ps = append(ps, base64Form(value, id, align, base64.RawStdEncoding))
 		ps = append(ps, base64Form(value, id, align, base64.RawURLEncoding))
@@ -29,8 +33,8 @@ func Forms(value string, id int) []Pattern {
 	return ps
 }
 
-// LowerForms returns the patterns that find a value in text whose case does not matter, such as a header's name. They
-// are in lower case: search for them with ContainsFold, or in lower-case text.
+// LowerForms returns the patterns that find a value in case-insensitive text, such as a header's name. The patterns are
+// in lower case: use ContainsFold, or search text in lower case.
 func LowerForms(value string, id int) []Pattern {
 	return []Pattern{
 		{Text: strings.ToLower(value), ID: id, Escaped: true},
@@ -38,7 +42,7 @@ func LowerForms(value string, id int) []Pattern {
 	}
 }
 
-// otherSets are the forms in character sets that are not supersets of ASCII.
+// otherSets returns the forms in character sets that are not supersets of ASCII.
 func otherSets(value string, id int) []Pattern {
 	ps := []Pattern{{Text: wide(value), ID: id, Write: wide, step: 2}, {Text: wider(value), ID: id, Write: wider, step: 4}}
 	for _, page := range []*charmap.Charmap{charmap.CodePage037, charmap.CodePage1047} {
@@ -49,20 +53,21 @@ func otherSets(value string, id int) []Pattern {
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			p := base64Form(wide(value), id, align, enc)
 			p.thin = true
-			p.Escaped = false // it is long: finding it escaped would hold more bytes back
+			// This form is long: to find it escaped, a Reader would have to hold more bytes.
+			p.Escaped = false
 			ps = append(ps, p)
 		}
 	}
 	return ps
 }
 
-// wide is ASCII text in UTF-16 of either byte order, without the NUL before or after it.
+// wide returns ASCII text in UTF-16 of either byte order, without the NUL before or after it.
 func wide(text string) string { return strings.Join(strings.Split(text, ""), "\x00") }
 
-// wider is ASCII text in UTF-32 of either byte order, without the NULs before or after it.
+// wider returns ASCII text in UTF-32 of either byte order, without the NULs before or after it.
 func wider(text string) string { return strings.Join(strings.Split(text, ""), "\x00\x00\x00") }
 
-// ebcdic is ASCII text in an EBCDIC code page. National code pages differ in punctuation only.
+// ebcdic returns ASCII text in an EBCDIC code page. National code pages differ only in punctuation.
 func ebcdic(page *charmap.Charmap, text string) string {
 	out := make([]byte, len(text))
 	for i := range len(text) {
@@ -75,9 +80,10 @@ func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
-// base64Form is the part of value's base64 that does not depend on what surrounds it, when it begins align bytes into a
-// group of three. The characters that carry bits of both become edges.
+// base64Form returns the part of value's base64 that does not depend on the surrounding text, if the value begins align
+// bytes into a group of three. The characters with bits of both become edges.
 func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
+	// The zeros stand for unknown bytes before the value.
 	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
 	bits := 8 * (align + len(value))
 	first, last := (8*align+5)/6, bits/6
@@ -93,7 +99,7 @@ func base64Form(value string, id, align int, enc *base64.Encoding) Pattern {
 
 const noSextet = 0xFF
 
-// sextet returns the value of a base64 character of either alphabet.
+// sextet returns the value of a base64 character of either alphabet, or noSextet.
 func sextet(b byte) uint8 {
 	switch {
 	case 'A' <= b && b <= 'Z':

@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// depth is how deep escapes may be nested.
+// depth is the deepest nesting of escapes.
 const depth = 3
 
 func isStarter(b byte) bool { return b == '%' || b == '\\' || b == '&' }
 
-// mayEscape reports whether an escape can begin at p, judging by the two bytes after the % \ or & there: each must be
-// one that an escape has in that position, or the beginning of a nested escape. In binary data most are not.
+// mayEscape reports whether an escape can begin at p. It looks only at the two bytes after the % \ or &. Each must be
+// possible in an escape, or begin a nested escape. Most bytes in binary data are neither.
 func mayEscape(buf []byte, p int) bool {
 	if p+2 >= len(buf) {
 		return true
@@ -46,8 +46,8 @@ func mayEntity(buf []byte) bool {
 	return len(buf) < maxEntity+2
 }
 
-// simple is read for the commonest escapes: %hh, \uhhhh, or a backslash and a sign or letter, in one layer. It is false
-// if buf begins with something else.
+// simple is read for the most common escapes in one layer: %hh, \uhhhh, or a backslash with a sign or a letter. It
+// returns false if buf begins with anything else.
 func simple(buf []byte) (char, bool) {
 	if len(buf) < 3 {
 		return char{}, false
@@ -84,7 +84,7 @@ func simpleUTF16(buf []byte) (char, bool) {
 	return c, !c.starts() && (v < 0xD800 || v > 0xDFFF)
 }
 
-// char is one character after decoding: its UTF-8, and how many bytes of the buffer it takes.
+// char is one decoded character in UTF-8, and the number of bytes that it takes in the buffer.
 type char struct {
 	val [utf8.UTFMax]byte
 	len int32
@@ -102,7 +102,7 @@ func runeChar(r rune) char {
 	return c
 }
 
-// read returns the character at the beginning of buf, which is not empty, with up to d layers of escapes removed.
+// read returns the character at the beginning of buf with up to d layers of escapes removed. buf must not be empty.
 func read(buf []byte, d int) char {
 	c := byteChar(buf[0], 1)
 	for i := 0; i < d && c.starts(); i++ {
@@ -111,8 +111,8 @@ func read(buf []byte, d int) char {
 	return c
 }
 
-// peel removes one more layer: c is a % \ or & at the beginning of buf with d layers removed. If no escape begins with
-// it, it stands for itself; what follows it may be nested deeper than it is, as in \&quot; for a quote in JSON in HTML.
+// peel removes one more layer of escapes. c is a % \ or & at the beginning of buf with d layers removed. If it begins
+// no escape, it stands for itself. The bytes after it may be nested deeper, as in \&quot; for a quote in JSON in HTML.
 func peel(buf []byte, c char, d int) char {
 	r := reader{buf: buf, pos: int(c.n), depth: d}
 	var e char
@@ -132,13 +132,13 @@ func peel(buf []byte, c char, d int) char {
 	return e
 }
 
-// reader reads what follows the first character of an escape, with depth layers of its own escapes removed.
+// reader reads the rest of an escape, and first removes depth layers of escapes from it.
 type reader struct {
 	buf        []byte
 	pos, depth int
 }
 
-// next returns the next character if it is a single byte, else 0.
+// next returns the next character if it is a single byte, or else 0.
 func (r *reader) next() byte {
 	if r.pos >= len(r.buf) {
 		return 0
@@ -186,13 +186,13 @@ func (r *reader) percent() (char, bool) {
 	return byteChar(byte(v), 0), ok
 }
 
-// isQuotable reports whether b is a sign that some grammar writes with a backslash: JSON, and also Markdown, shells,
-// SQL and regular expressions. % \ and & are not among them: they may begin an escape themselves.
+// isQuotable reports whether some grammar writes the sign b with a backslash: JSON, Markdown, shells, SQL or regular
+// expressions. % \ and & do not count: they may begin an escape.
 func isQuotable(b byte) bool {
 	return '!' <= b && b <= '~' && (!isLetter(b) || b == '_') && !isStarter(b)
 }
 
-// backslash reads the rest of a JSON escape, of \xhh, or of a sign behind a backslash.
+// backslash reads the rest of a JSON escape, of \xhh, or of a sign after a backslash.
 func (r *reader) backslash() (char, bool) {
 	switch b := r.next(); b {
 	case '\\':
@@ -217,12 +217,13 @@ func (r *reader) backslash() (char, bool) {
 	}
 }
 
-// utf16 reads the rest of \uhhhh, both halves of a surrogate pair together.
+// utf16 reads the rest of \uhhhh, with both halves of a surrogate pair.
 func (r *reader) utf16() (char, bool) {
 	v, ok := r.hex(4)
 	if !ok || v < 0xD800 || v > 0xDFFF {
 		return runeChar(v), ok
 	}
+	// A high surrogate needs an escaped low one behind it.
 	if v > 0xDBFF || r.next() != '\\' || r.next() != 'u' {
 		return char{}, false
 	}
@@ -233,7 +234,7 @@ func (r *reader) utf16() (char, bool) {
 	return runeChar((v-0xD800)<<10 | (low - 0xDC00) + 0x10000), true
 }
 
-// maxEntity is how many characters an entity may have between & and ;.
+// maxEntity bounds the characters of an entity between & and the semicolon.
 const maxEntity = 12
 
 // entity reads the rest of &name; &#n; or &#xn;.
@@ -246,6 +247,7 @@ func (r *reader) entity() (char, bool) {
 			break
 		}
 		alnum := '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z'
+		// Not an entity: the text before the semicolon is too long or has another character.
 		if n == maxEntity || !alnum && (b != '#' || n > 0) {
 			return char{}, false
 		}
@@ -267,10 +269,11 @@ func entityValue(name []byte) (char, bool) {
 	}
 	s := html.UnescapeString("&" + string(name) + ";")
 	v, size := utf8.DecodeRuneInString(s)
-	return runeChar(v), size == len(s) // otherwise it is unknown, or more than one character
+	// Otherwise the entity is unknown, or stands for more than one character.
+	return runeChar(v), size == len(s)
 }
 
-// asciiEntity returns the character of an entity if it is ASCII, or 0 (HTML, 13.5).
+// asciiEntity returns the character of an entity if it is ASCII, or else 0 (HTML, section 13.5).
 func asciiEntity(name []byte) byte {
 	switch string(name) {
 	case "amp", "AMP":
@@ -302,7 +305,8 @@ func asciiEntity(name []byte) byte {
 	case "num":
 		return '#'
 	}
-	return 0 // the library knows the others
+	// Package html knows the others.
+	return 0
 }
 
 func numericEntity(digits []byte) (char, bool) {

@@ -5,20 +5,20 @@ import (
 	"io"
 )
 
-// Reader replaces the patterns of a Set in what it reads, in constant memory. Its error is sticky. When the source ends
-// in an error other than io.EOF, what was held back is discarded.
+// Reader replaces the patterns of a Set in the text of its source, in constant memory. Its error is sticky. If the
+// source fails, the held bytes are discarded.
 type Reader struct {
 	set   *Set
 	src   io.Reader
 	with  func(id int) (string, error)
 	buf   *[]byte
-	emit  int // everything before it has left
+	emit  int // the bytes before it have left
 	scan  int // no core begins before it
-	cut   int // cores before it are decided
-	line  int // after the last line feed
+	cut   int // the cores before it are decided
+	line  int // the position after the last line feed
 	end   int
 	final bool
-	all   searches // of the buffer, since it was filled
+	all   searches // the searches of the buffer since the last fill
 	first starters // see escaped
 	zero  int      // see search
 	m     match
@@ -28,12 +28,13 @@ type Reader struct {
 	err   error
 }
 
-// NewReader reads src. with returns the replacement of a match; its error ends the stream before the match.
+// NewReader returns a Reader of src. with returns the replacement of a match; its error ends the stream before the
+// match.
 func (s *Set) NewReader(src io.Reader, with func(id int) (string, error)) *Reader {
 	return &Reader{set: s, src: src, with: with}
 }
 
-// Read reads with matches replaced. It does not wait for more than the first bytes that may leave.
+// Read reads with matches replaced. It returns as soon as any byte may leave.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.set == nil {
 		return r.src.Read(p)
@@ -41,6 +42,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	// As bufio does: a source may return no bytes and no error a few times.
 	for empty := 0; empty < 100; {
 		if n := r.drain(p); n > 0 {
 			return n, nil
@@ -56,7 +58,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// Stop returns the buffer. Reads fail from then on.
+// Stop returns the buffer to the pool. Later reads fail.
 func (r *Reader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
@@ -74,7 +76,7 @@ func (r *Reader) free() {
 	r.first, r.zero = starters{}, 0
 }
 
-// drain copies what is decided.
+// drain copies decided bytes and replacements to p.
 func (r *Reader) drain(p []byte) int {
 	n := 0
 	for n < len(p) {
@@ -95,17 +97,19 @@ func (r *Reader) drain(p []byte) int {
 		name, err := r.with(r.of.pats[r.m.pat].ID)
 		if err != nil {
 			r.err = err
+			// No byte from the match on may leave.
 			r.cut, r.scan, r.found = r.emit, r.emit, false
 			break
 		}
 		r.name, r.found = r.of.written(r.m, name), false
+		// The matched bytes never leave.
 		r.emit, r.scan = r.m.end, r.m.end
 	}
 	return n
 }
 
-// decided returns the end of what may leave the buffer: the next match, or else the cut, less one byte that may become
-// the edge of a match that begins there.
+// decided returns the end of the bytes that may leave the buffer: the next match, or else the cut. One byte before the
+// cut stays, because it may become the edge of a match that begins at the cut.
 func (r *Reader) decided() int {
 	if !r.found && r.scan < r.cut {
 		r.m, r.of, r.found = r.all.next(r.scan)
@@ -122,13 +126,13 @@ func (r *Reader) decided() int {
 	return max(r.cut-1, r.emit)
 }
 
-// held returns how many of the last bytes must wait for what may follow.
+// held returns how many of the last bytes must wait for later bytes.
 func (s *Set) held() int {
 	//defence:hold-back instead 0
 	return s.Hold()
 }
 
-// fill reads once from the source, returns how many bytes, and moves the cut.
+// fill reads once from the source, moves the cut, and returns the number of bytes read.
 func (r *Reader) fill() int {
 	if r.buf == nil {
 		r.buf = r.set.pool.Get().(*[]byte)
@@ -138,7 +142,9 @@ func (r *Reader) fill() int {
 		r.first = r.all[0].escaped.first
 	}
 	r.zero = r.all[0].zero
-	gone := r.emit - 1 // one byte is kept, to recognise the beginning of a word
+	// One byte is kept, to recognise the beginning of a word.
+	gone := r.emit - 1
+	// Moving costs time, so it waits until half of the buffer is used up.
 	if gone > 0 && (r.emit == r.end || len(buf)-r.end < bufferSize/2) {
 		copy(buf, buf[gone:r.end])
 		r.emit, r.scan, r.cut, r.end = r.emit-gone, r.scan-gone, r.cut-gone, r.end-gone
@@ -149,10 +155,13 @@ func (r *Reader) fill() int {
 		r.zero = max(r.zero-gone, 0)
 	}
 	n, err := r.src.Read(buf[r.end:])
-	top := r.set.newest() // after the read: a value that is published before a server can know it is found in these bytes
+	// Ask for the newest set after the read. A value is published before a server can know it, so it is found in these
+	// bytes.
+	top := r.set.newest()
 	if r.set.lines {
-		near := max(r.end, r.end+n-r.set.Hold()-1)                             // a line feed before that makes no difference
-		if recent := buf[near : r.end+n]; bytes.IndexByte(recent, '\n') >= 0 { // faster than searching backwards
+		// A line feed before near makes no difference. Searching forwards is faster than searching backwards.
+		near := max(r.end, r.end+n-r.set.Hold()-1)
+		if recent := buf[near : r.end+n]; bytes.IndexByte(recent, '\n') >= 0 {
 			r.line = near + bytes.LastIndexByte(recent, '\n') + 1
 		}
 	}
@@ -161,7 +170,9 @@ func (r *Reader) fill() int {
 	case nil:
 		r.cut = max(r.scan, r.line, r.end-r.set.held())
 	case io.EOF:
+		// No later byte can complete a match.
 		r.err, r.final, r.cut = err, true, r.end
+	// The source has failed: no byte that is still held may leave.
 	default:
 		r.err = err
 		r.cut = max(r.scan, r.line, r.end-r.set.held())

@@ -8,41 +8,40 @@ import (
 
 // search is one search in a text, from left to right, for the patterns of one set.
 //
-// Its parts (each table, each sparse, and the two for escapes) each scan the text once. A part scans until nothing
-// ahead of it can be preferred to the first match found so far. Parts may run ahead of each other and of that match, so
-// they note what they find. The work is therefore bounded by the length of the text, however many matches it has.
+// A search has parts: each table, each sparse, and two for escapes. Each part scans the text once. It scans until no
+// later match can be preferred to the first match so far. Parts may run ahead of each other and of that match, so they
+// note their matches. The work is therefore bounded by the length of the text, regardless of the number of matches.
 type search struct {
 	set       *Set
 	buf       []byte
 	from, cut int    // cores are in buf[from:cut]
-	tables    [5]int // the next probe of each
-	sparse    [2]int // the next position of each
+	tables    [5]int // the next probe of each table
+	sparse    [2]int // the next position of each sparse
 	escaped   escaped
-	zero      int    // no NUL is before it
-	notes     *notes // nil if there are none yet
+	zero      int    // the text has no NUL before it
+	notes     *notes // nil before the first note
 }
 
-// notes are what a search has found. They take at most a few words for each byte that is held back.
+// notes are the findings of a search. They take at most a few words for each held byte.
 type notes struct {
-	matches []match // the best for each core, in order
-	gone    int     // how many of matches are behind
-	ends    []span  // the escapes that were read, by their ends: see readEscapes
+	matches []match // the best match for each core, in order
+	gone    int     // the number of matches that are behind
+	ends    []span  // the escapes that were read, ordered by end: see readEscapes
 	peeled  [64]peeledChar
 }
 
 // notesPool is a cache: notes are cleared before they are used.
 var notesPool = sync.Pool{New: func() any { return new(notes) }}
 
-// searches are those of a set, of the set beside it and of the one above it.
+// searches are the searches of a set, of the set beside it and of the set above it.
 type searches [3]search
 
-// search begins to search buf for matches whose core begins before cut. top is the newest set above s, or nil.
+// search starts to search buf for matches whose core begins before cut. top is the newest set above s, or nil.
 func (s *Set) search(top *Set, buf []byte, cut int) searches {
 	return searches{{set: s, buf: buf, cut: cut}, {set: s.beside, buf: buf, cut: cut}, {set: top, buf: buf, cut: cut}}
 }
 
-// next returns the first match whose core begins at from or later, the longest of those that begin there, and its set.
-// from must not decrease.
+// next returns the best match whose core begins at or after from, and its set. from must not decrease.
 func (all *searches) next(from int) (m match, of *Set, ok bool) {
 	cut := all[0].cut
 	for i := range all {
@@ -51,6 +50,7 @@ func (all *searches) next(from int) (m match, of *Set, ok bool) {
 			continue
 		}
 		n, found := x.next(from, cut)
+		// cut has limited the search to cores that are not after m's.
 		if found && (!ok || n.core < m.core || n.end > m.end) {
 			m, of, ok, cut = n, x.set, true, n.core+1
 		}
@@ -58,7 +58,7 @@ func (all *searches) next(from int) (m match, of *Set, ok bool) {
 	return m, of, ok
 }
 
-// end releases the notes of the searches.
+// end returns the notes to their pool.
 func (all *searches) end() {
 	for i := range all {
 		if n := all[i].notes; n != nil {
@@ -91,8 +91,8 @@ func (x *search) next(from, cut int) (match, bool) {
 	return match{}, false
 }
 
-// near returns the position before which a core must begin to matter: cut, or just after the core of the first match
-// found.
+// near returns the position before which a core must begin to matter: cut, or the position after the core of the first
+// match so far.
 func (x *search) near(cut int) int {
 	if n := x.notes; n != nil && n.gone < len(n.matches) {
 		return min(cut, n.matches[n.gone].core+1)
@@ -111,18 +111,20 @@ func (x *search) zeros() bool {
 	return false
 }
 
-// need returns the notes, and makes them first if there are none.
+// need returns the notes, and makes them first if necessary.
 func (x *search) need() *notes {
 	if x.notes == nil {
 		n := notesPool.Get().(*notes)
+		// The pooled slices are kept, but not their contents.
 		*n = notes{matches: n.matches[:0], ends: n.ends[:0]}
 		x.notes = n
 	}
 	return x.notes
 }
 
-// record notes a match, if it is the best of those with its core.
+// record notes a match if it is the best match with its core.
 func (x *search) record(m match) {
+	// Before widening: an edge is not part of a word.
 	if p := &x.set.pats[m.pat]; p.Word && !isWord(x.buf, m) {
 		return
 	}
@@ -132,6 +134,7 @@ func (x *search) record(m match) {
 	i += n.gone
 	switch {
 	case !found:
+		// Drop the matches behind before the slice grows, so that notes stay small.
 		if len(n.matches) == cap(n.matches) && n.gone > len(n.matches)/2 {
 			n.matches, i, n.gone = slices.Delete(n.matches, 0, n.gone), i-n.gone, 0
 		}
@@ -141,7 +144,7 @@ func (x *search) record(m match) {
 	}
 }
 
-// check records the match of one pattern at core, if there is one.
+// check records the match of one pattern at core, if it occurs there.
 func (x *search) check(pat int32, core int) {
 	text := x.set.pats[pat].Text
 	end := core + len(text)

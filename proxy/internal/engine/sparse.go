@@ -2,13 +2,12 @@ package engine
 
 import "bytes"
 
-// sparse finds patterns in UTF-16 and UTF-32, with NULs between their characters, that are too short for a table: at
-// most eight characters. It compares the last characters of a pattern, and only where the text has NULs, which are not
-// secret.
+// sparse finds patterns in UTF-16 and UTF-32 that are too short for a table: at most eight characters, with NULs
+// between them. It compares the last characters of a pattern, and only if the text has NULs. NULs are not secret.
 type sparse struct {
 	step int
-	n    int // characters that are compared at once
-	most int // the last offset in a pattern where these may begin
+	n    int // the number of characters that are compared at once
+	most int // the last offset in a pattern at which these may begin
 	at   places[place]
 }
 
@@ -32,9 +31,10 @@ func newSparse(pats []Pattern, list []int32, step int, rest func()) sparse {
 	return s
 }
 
-// load returns the characters at buf[p:], if the bytes between them are NUL.
+// load returns the characters at buf[p:], and whether the bytes between them are NUL.
 func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	var key uint64
+	// Each character is one byte and then a NUL.
 	if buf[p] == 0 || buf[p+1] != 0 {
 		return 0, false
 	}
@@ -53,11 +53,12 @@ func (s *sparse) load(buf []byte, p int) (uint64, bool) {
 	return key, true
 }
 
-// find searches from next on, until no later key belongs to a core before cut that is as near as those found.
+// find searches from next on, until no later key can belong to a core before cut that matters.
 func (s *sparse) find(x *search, next *int, cut int) {
 	buf, p := x.buf, max(*next, x.from)
 	for ; p <= min(x.near(cut)-1+s.most, len(buf)-(s.n-1)*s.step-1); p++ {
-		if buf[p] != 0 && buf[p+1] != 0 { // the next candidate is before the next NUL
+		// The next candidate is before the next NUL.
+		if buf[p] != 0 && buf[p+1] != 0 {
 			skip := bytes.IndexByte(buf[p+2:], 0)
 			if skip < 0 {
 				p = len(buf)

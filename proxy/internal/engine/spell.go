@@ -11,13 +11,13 @@ import (
 // spelling finds plain patterns in a text with all escapes removed.
 //
 // Each position in a text has one character and one next position, so the text from there on decodes to one string. A
-// word is the first bytes of that string; the words of a block of positions are computed from its end to its beginning,
-// each from the one after it.
+// word is the first bytes of that string. The words of a block are computed from its end to its beginning, each from
+// the word after it.
 //
-// Threat: as for table. A lookup is of a whole word, the end of a pattern; until one is found, the work depends on the
-// text alone.
+// Threat: as for table. Contract: a lookup needs a whole word, the end of a pattern. Before the first such word, the
+// work depends only on the text.
 type spelling struct {
-	n       int // bytes of a word, 0 without patterns
+	n       int // bytes of a word; 0 without patterns
 	longest int // bytes of the longest pattern
 	mask    uint64
 	shift   uint
@@ -28,8 +28,8 @@ type spelling struct {
 const (
 	wordSize   = 8
 	spellBlock = 512 // positions whose words are computed at once
-	// escapeTail is how many bytes an escape may continue after the last position in it that nextEscape returns and the
-	// escape that begins there: in %26%2300000000065; the digits of an entity, and in %5C&quot; another escape.
+	// escapeTail bounds the bytes by which an escape may go on after the last nested position that nextEscape returns.
+	// Examples are the digits of the entity in %26%2300000000065; and the second escape in %5C&quot;.
 	escapeTail = 2 * (maxEntity + 2)
 )
 
@@ -51,7 +51,8 @@ func newSpelling(pats []Pattern, list []int32, rest func()) spelling {
 			rest()
 			text := pats[i].Text
 			off := len(text) - s.n
-			for off > 0 && !utf8.RuneStart(text[off]) { // a character is decoded whole
+			// A character is decoded as a whole, so a word cannot begin inside it.
+			for off > 0 && !utf8.RuneStart(text[off]) {
 				off--
 			}
 			w := s.of(text[off:])
@@ -63,7 +64,7 @@ func newSpelling(pats []Pattern, list []int32, rest func()) spelling {
 	return s
 }
 
-// of returns the word that a text begins with.
+// of returns the word at the beginning of a text.
 func (s *spelling) of(text string) uint64 {
 	var w uint64
 	for k := range s.n {
@@ -72,11 +73,10 @@ func (s *spelling) of(text string) uint64 {
 	return w
 }
 
-// spell checks words until none is left at which a pattern with an escape may end whose core is before cut and as near
-// as those found.
+// spell checks words until no escaped pattern is left to find whose core is before cut and matters.
 //
 // The words to check are in zones around the escapes: a pattern may begin before an escape and end after it. Zones that
-// touch are merged, so no pattern has escapes of two zones.
+// touch are merged, so all escapes of a pattern are in one zone.
 func (x *search) spell(cut int) {
 	s, e := &x.set.esc.spelling, &x.escaped
 	if s.n == 0 {
@@ -116,7 +116,7 @@ func (x *search) words(from, to int) {
 	words := wordBlocks.Get().(*[spellBlock]uint64)
 	defer wordBlocks.Put(words)
 	buf := x.buf[from:to]
-	after := x.word(to) // of the position after the block
+	after := x.word(to) // the word of the position after the block
 	for i := len(buf) - 1; i >= 0; i-- {
 		b := buf[i]
 		if isStarter(b) && mayEscape(x.buf, from+i) {
@@ -128,6 +128,7 @@ func (x *search) words(from, to int) {
 	}
 	for i, w := range words[:len(buf)] {
 		w &= s.mask
+		// Nearly all words end here, in time that does not depend on the patterns.
 		if h := hash(w, s.shift); s.filter[h>>6]>>(h&63)&1 == 0 {
 			continue
 		}
@@ -139,10 +140,11 @@ func (x *search) words(from, to int) {
 	}
 }
 
-// wordBlocks is a cache: what is in a block is written before it is read.
+// wordBlocks is a cache: each element of a block is written before it is read.
 var wordBlocks = sync.Pool{New: func() any { return new([spellBlock]uint64) }}
 
-// joined returns the word of position i of a block, where an escape may begin; words has those of later positions.
+// joined returns the word of position i of a block, at which an escape may begin. words has the words of later
+// positions.
 func (x *search) joined(words []uint64, from, i int) uint64 {
 	c := x.peel(from + i)
 	w := uint64(0)
@@ -158,31 +160,31 @@ func (x *search) joined(words []uint64, from, i int) uint64 {
 	return w
 }
 
-// word returns the word of a position, read forwards.
+// word returns the word of a position, computed forwards.
 func (x *search) word(p int) uint64 {
 	var w uint64
 	for n := int32(0); n < wordSize && p < len(x.buf); {
 		c := x.peel(p)
 		for i := range c.len {
-			w |= uint64(c.val[i]) << (8 * (n + i)) // beyond the word: 0
+			w |= uint64(c.val[i]) << (8 * (n + i)) // shifted out beyond the word
 		}
 		n, p = n+c.len, p+int(c.n)
 	}
 	return w
 }
 
-// span is an escape in the buffer, of more than one byte.
+// span is an escape in the buffer. It has more than one byte.
 type span struct{ start, end int32 }
 
-// before notes the matches that end in the word at p, over every way that leads to it. There are several where a digit
-// of an escape is a character of the pattern too. Each position leads to one other, so none is on two ways.
+// before notes the matches that end in the word at p, on every path that leads to it. Several paths exist if a digit of
+// an escape is also a character of the pattern. Each position has one next position, so it is on one path only.
 func (x *search) before(p int, pl place) {
 	x.readEscapes(p)
 	ends := x.notes.ends
 	x.back(p, p, ends[:endsBefore(ends, p+1)], pl, x.set.pats[pl.pat].Text[:pl.off])
 }
 
-// back follows text back from p. ends has the escapes that end there or before.
+// back follows text back from p. ends has the escapes that end at or before p.
 func (x *search) back(p, at int, ends []span, pl place, text string) {
 	if p < x.from {
 		return
@@ -211,8 +213,7 @@ func (x *search) back(p, at int, ends []span, pl place, text string) {
 	}
 }
 
-// readEscapes notes the escapes that begin before p, and where more is held back than there is before it. Each is read
-// once.
+// readEscapes notes the escapes that begin before p, within the held bytes. It reads each escape once.
 func (x *search) readEscapes(p int) {
 	n, e := x.need(), &x.escaped
 	for e.read = max(e.read, x.from, p-x.set.hold); e.read < p; e.read++ {
@@ -223,6 +224,7 @@ func (x *search) readEscapes(p int) {
 		if c.n == 1 {
 			continue
 		}
+		// Drop escapes that no match can reach before the slice grows.
 		if len(n.ends) == cap(n.ends) {
 			if gone := endsBefore(n.ends, p-x.set.hold); gone > len(n.ends)/2 {
 				n.ends = slices.Delete(n.ends, 0, gone)
@@ -233,7 +235,7 @@ func (x *search) readEscapes(p int) {
 	}
 }
 
-// endsBefore returns how many escapes end before p.
+// endsBefore returns the number of escapes that end before p.
 func endsBefore(ends []span, p int) int {
 	i, _ := slices.BinarySearchFunc(ends, int32(p), func(s span, end int32) int { return int(s.end - end) })
 	return i

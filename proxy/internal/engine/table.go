@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// How many bytes of a pattern are compared at once: eight characters of a value, or six in base64. Patterns that are
-// public and shorter than longPattern have half of that.
+// The number of bytes that are compared at once: eight characters of a value, or six in base64. Public patterns that
+// are shorter than longPattern use half of the size.
 const (
 	block       = 8
 	thinBlock   = 16 // of hexadecimal digits, or of the base64 of UTF-16
@@ -16,31 +16,30 @@ const (
 )
 
 // table finds patterns by probing blocks of the text that are stride bytes apart. It knows stride consecutive blocks of
-// every pattern, one byte apart, so exactly one probe hits each occurrence.
+// every pattern, one byte apart. So exactly one probe hits each occurrence.
+// This is the skip of Wu and Manber (1994) with a constant shift. No probe depends on the previous one, so the
+// processor does several at once.
 //
-// This is the skip of Wu and Manber (1994) with one shift for all blocks: because no probe depends on the one before,
-// the processor does several at once.
-//
-// Threat: text that contains a known block takes longer, and code can measure that over megabytes. So the blocks are
-// the last ones of a pattern, in its second half, away from the part of most credentials that is public: the beginning.
-// An attacker who knows none of their bytes must guess a whole block at once. Token names are not secret: they have
+// Threat: text that contains a known block takes longer to search, and code can measure that over megabytes. Contract:
+// the blocks are the last ones of a pattern, in its second half. The public part of most credentials is the beginning.
+// An attacker who does not know these bytes must guess a whole block at once. Token names are not secret: they have
 // more and shorter blocks.
 type table struct {
 	zeros  bool // each block has NULs
 	block  int  // bytes of a block
 	stride int
-	least  int // the first offset of a pattern's blocks,
-	most   int // and the last
+	least  int // the first offset of a pattern's blocks
+	most   int // the last offset
 	shift  uint
 	filter []uint64      // a bit for each hash of a known block
-	second []uint64      // the same with another hash, for blocks that pass the first
+	second []uint64      // the same with another hash, for blocks that pass the first filter
 	at     places[known] // by block
 }
 
-// maxStride bounds how many blocks of a pattern a table knows. A longer stride gains nothing.
+// maxStride bounds the number of blocks of a pattern in a table. A longer stride is not faster.
 const maxStride = 64
 
-// newTable indexes the patterns of a list by blocks of most bytes, or of the shortest of them.
+// newTable indexes the patterns of a list by blocks of most bytes, or fewer if a pattern is shorter.
 func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 	shortest, public := len(pats[list[0]].Text), true
 	for _, i := range list {
@@ -52,10 +51,12 @@ func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 	}
 	t := table{block: min(most, shortest), least: 1 << 30, zeros: pats[list[0]].step > 1 && most > block}
 	t.stride = shortest - t.block + 1
+	// Only the second half of a secret pattern has blocks. See Threat.
 	if !public {
 		t.stride = (t.stride + 1) / 2
 	}
 	t.stride = min(t.stride, maxStride)
+	// About one bit in 32 is set, and the filter stays in the processor's cache.
 	width := min(max(15, bits.Len(uint(len(list)*t.stride*32))), 23)
 	t.shift = uint(64 - width)
 	t.filter, t.second = make([]uint64, 1<<width/64), make([]uint64, 1<<width/64)
@@ -85,10 +86,10 @@ func newTable(pats []Pattern, list []int32, most int, rest func()) table {
 	return t
 }
 
-// offset is where the nth block of a pattern of some length begins.
+// offset returns the beginning of the nth block of a pattern of some length.
 func (t *table) offset(length, n int) int { return length - t.block - t.stride + 1 + n }
 
-// load returns the block at buf[p:], or a hash that is unlikely to belong to another.
+// load returns the block at buf[p:], or for a long block a hash that is almost certainly unique.
 func (t *table) load(buf []byte, p int) uint64 {
 	switch t.block {
 	case 32:
@@ -121,14 +122,16 @@ func (t *table) known(block uint64) bool {
 	if t.filter[h>>6]>>(h&63)&1 == 0 {
 		return false
 	}
+	// The second filter makes false hits rare, and a false hit takes long.
 	g := otherHash(block, t.shift)
 	return t.second[g>>6]>>(g&63)&1 != 0
 }
 
-// find probes from next on, until no later probe can hit a core before cut that is as near as those found.
+// find probes from next on, until no later probe can hit a core before cut that matters.
 func (t *table) find(x *search, next *int, cut int) {
 	if t.zeros && !x.zeros() {
-		return // there is none for a later cut either
+		// A later cut has no NUL to find either.
+		return
 	}
 	buf := x.buf
 	for p := max(*next, x.from+t.least); ; p += t.stride {
@@ -157,10 +160,12 @@ func (t *table) find(x *search, next *int, cut int) {
 	}
 }
 
-// skipWide returns the first probe from p on, up to last, whose block may be known and has a NUL in every other byte.
+// skipWide returns the first probe at or after p, up to last, with a block that may be known and a NUL in every other
+// byte.
 func (t *table) skipWide(buf []byte, p, last int) int {
 	const even, odd = 0x00FF00FF00FF00FF, 0xFF00FF00FF00FF00
 	for ; p <= last; p += t.stride {
+		// Text without NULs needs no hash.
 		if b := binary.LittleEndian.Uint64(buf[p:]); b&even != 0 && b&odd != 0 {
 			continue
 		}
@@ -171,7 +176,7 @@ func (t *table) skipWide(buf []byte, p, last int) int {
 	return p
 }
 
-// skip16 returns the first probe from p on, up to last, whose block of sixteen bytes may be known.
+// skip16 returns the first probe at or after p, up to last, with a block of 16 bytes that may be known.
 func (t *table) skip16(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
 	for {
@@ -197,10 +202,11 @@ func (t *table) skip16(buf []byte, p, last int) int {
 	}
 }
 
-// skip8 returns the first probe from p on, up to last, whose block of eight bytes may be known.
+// skip8 returns the first probe at or after p, up to last, with a block of 8 bytes that may be known.
 func (t *table) skip8(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
 	for {
+		// The four probes are independent, so the processor does them at once, with one branch.
 		for p+3*stride <= last {
 			h0 := hash(binary.LittleEndian.Uint64(buf[p:]), shift)
 			h1 := hash(binary.LittleEndian.Uint64(buf[p+stride:]), shift)
@@ -223,7 +229,7 @@ func (t *table) skip8(buf []byte, p, last int) int {
 	}
 }
 
-// skip4 is skip8 for blocks of four bytes.
+// skip4 is skip8 for blocks of 4 bytes.
 func (t *table) skip4(buf []byte, p, last int) int {
 	filter, shift, stride := t.filter, t.shift, t.stride
 	for {
@@ -249,7 +255,7 @@ func (t *table) skip4(buf []byte, p, last int) int {
 	}
 }
 
-// known is the nth block of a pattern that a table knows.
+// known is the nth block of a pattern in a table.
 type known uint32
 
 func newKnown(pat int32, n int) known { return known(pat)*maxStride + known(n) }
@@ -260,14 +266,14 @@ func (k known) n() int     { return int(k % maxStride) }
 // place is a position in a pattern.
 type place struct{ pat, off int32 }
 
-// places finds positions by a key. A look-up also returns those of a few other keys, so the caller must compare.
+// places finds positions by a key. A lookup also returns the positions of a few other keys, so the caller must compare.
 type places[P place | known] struct {
 	shift uint
-	start []uint32 // by hash: where its positions begin in list
+	start []uint32 // by hash: the index in list of its first position
 	list  []P
 }
 
-// newPlaces collects what fill adds. It calls fill three times.
+// newPlaces collects the positions that fill adds. It calls fill three times.
 func newPlaces[P place | known](fill func(add func(key uint64, p P))) places[P] {
 	n := 0
 	fill(func(uint64, P) { n++ })

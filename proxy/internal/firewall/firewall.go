@@ -1,9 +1,9 @@
 // Package firewall makes the proxy's container the gateway of the sandbox's network.
 //
-// Contract: TCP connections to any address arrive at the same port of the proxy's address on the sandbox's network,
-// where the proxy listens at the ports of the catalog and no others; DNS is answered on 53; and nothing else of this
-// container, nor anything behind it, can be reached from the sandbox. Install is idempotent: it reads what is
-// there, changes it, and verifies the result.
+// Contract: a TCP connection to any address arrives at the same port of the proxy's address on the sandbox's network.
+// The proxy listens only at the ports of the catalog there, and answers DNS on port 53. All other addresses and ports
+// of this container, and of networks behind it, are unreachable from the sandbox. Install is idempotent: it reads the
+// current rules, changes them, and verifies the result.
 package firewall
 
 import (
@@ -21,7 +21,8 @@ import (
 
 const lockTime = 5 // seconds to wait for another iptables
 
-// Install sets up the firewall of this network namespace, between the sandbox's network and another one.
+// Install sets up the firewall of this network namespace, between the sandbox's network and another network. It returns
+// the interface of the sandbox's network.
 func Install(n slot.Network) (inside string, err error) {
 	inside, err = Inside(n)
 	if err != nil {
@@ -36,6 +37,7 @@ func Install(n slot.Network) (inside string, err error) {
 	if err := apply(iptables.ProtocolIPv4, Plan4(inside, n)); err != nil {
 		return "", fmt.Errorf("setting up the firewall: %w", err)
 	}
+	// Without IPv6 in the kernel, ip6tables fails.
 	if !ipv6() {
 		return inside, nil
 	}
@@ -45,7 +47,7 @@ func Install(n slot.Network) (inside string, err error) {
 	return inside, nil
 }
 
-// Inside finds the interface with the proxy's address on the sandbox's network.
+// Inside returns the interface with the proxy's address on the sandbox's network.
 func Inside(n slot.Network) (string, error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -65,7 +67,7 @@ func Inside(n slot.Network) (string, error) {
 	return "", fmt.Errorf("gateway mode: no interface has the address %s", n.Proxy())
 }
 
-// AddResolver gives this network namespace the address at which the resolver answers.
+// AddResolver adds the resolver's address to this network namespace.
 func AddResolver() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -78,7 +80,7 @@ func AddResolver() error {
 	return nil
 }
 
-// checkRoute refuses to start if outgoing traffic would go back into the sandbox's network.
+// checkRoute fails if outgoing traffic would go back into the sandbox's network.
 func checkRoute(inside string) error {
 	link, err := netlink.LinkByName(inside)
 	if err != nil {
@@ -105,9 +107,8 @@ func checkRoute(inside string) error {
 	return nil
 }
 
-// acknowledge makes the kernel acknowledge packets from the sandbox at once (quickack). Deno leaves Nagle's algorithm
-// on: its next small frame waits for the acknowledgement of the one before, which the kernel would otherwise delay by
-// 40 ms.
+// acknowledge makes the kernel acknowledge packets from the sandbox at once (quickack). Deno uses Nagle's algorithm:
+// its next small frame waits for the previous acknowledgement, which the kernel otherwise delays by 40 ms.
 func acknowledge(inside string) error {
 	link, err := netlink.LinkByName(inside)
 	if err != nil {
@@ -126,13 +127,13 @@ func acknowledge(inside string) error {
 	return nil
 }
 
-// ipv6 reports whether the kernel has IPv6 at all here.
+// ipv6 reports whether the kernel has IPv6.
 func ipv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil
 }
 
-// apply puts a plan into force: it fills the chains, then sets the jumps to them, then verifies everything.
+// apply puts a plan into force. It fills the chains, then sets the jumps to them, then verifies everything.
 func apply(proto iptables.Protocol, p Plan) error {
 	t, err := iptables.New(iptables.IPFamily(proto), iptables.Timeout(lockTime))
 	if err != nil {
@@ -142,6 +143,7 @@ func apply(proto iptables.Protocol, p Plan) error {
 	cleared := map[chain]bool{}
 	for _, r := range p.Rules {
 		if c := (chain{r.Table, r.Chain}); !cleared[c] {
+			// Rules of an earlier start may still be there. ClearChain also creates the chain.
 			if err := t.ClearChain(r.Table, r.Chain); err != nil {
 				return err
 			}
@@ -151,10 +153,12 @@ func apply(proto iptables.Protocol, p Plan) error {
 			return err
 		}
 	}
+	// The chains are complete before any jump leads to them.
 	for _, j := range p.Jumps {
 		if first(t, j) {
 			continue
 		}
+		// The jump may exist further down, after a rule that another program inserted.
 		if err := t.DeleteIfExists(j.Table, j.Chain, j.Spec...); err != nil {
 			return err
 		}
@@ -165,7 +169,7 @@ func apply(proto iptables.Protocol, p Plan) error {
 	return verify(t, p)
 }
 
-// verify reads back what is in force and compares it with the plan.
+// verify reads back the rules in force and compares them with the plan.
 func verify(t *iptables.IPTables, p Plan) error {
 	for _, r := range p.Rules {
 		ok, err := t.Exists(r.Table, r.Chain, r.Spec...)

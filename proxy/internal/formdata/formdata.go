@@ -1,11 +1,13 @@
-// Package formdata reads multipart bodies in the one way in which every server reads them, and writes them again from
-// what it read.
+// Package formdata reads multipart bodies in the one way that every server shares, and writes them from the parsed
+// parts.
 //
-// Threat: a body that the proxy reads in one way and the server in another, so that a credential goes into a field that
-// is published, or a method override passes unseen. Servers differ in what they accept as a boundary, in which of two
-// headers or parameters they believe, and in escapes, folding, encodings and charsets. Contract: a Reader's output
-// contains only what it understood: a boundary that the body's author could not know, and heads written from the parsed
-// ones. A body without a single reading ends in an *Error. Bodies stream in constant memory.
+// Threat: a body that the proxy and the server read differently, so that a credential goes into a field that is
+// published, or a method override passes unseen. Servers differ in the boundaries that they accept, in the choice
+// between two headers or parameters, and in escapes, folding, encodings and charsets.
+//
+// Contract: a Reader's output contains only parsed parts, with a boundary that the body's author could not know, and
+// heads that are written from the parsed ones. A body without a single reading ends in an *Error. Bodies stream in
+// constant memory.
 package formdata
 
 import (
@@ -14,44 +16,44 @@ import (
 	"io"
 )
 
-// Error is for a body, or its type, that servers read in different ways. Reason is a constant: it contains no text of
+// Error is the error for a body, or its type, that servers read in different ways. Reason is a constant without text of
 // the request.
 type Error struct{ Reason string }
 
 // Error implements error.
 func (e *Error) Error() string { return "the request's body is ambiguous: " + e.Reason }
 
-// Sentence is the reason as a whole sentence.
+// Sentence returns the reason as a whole sentence.
 func (e *Error) Sentence() string {
 	return "Servers would read the body in different ways: " + e.Reason + "."
 }
 
-// Reader reads a multipart body in the form in which it leaves. Make one with NewReader.
+// Reader reads a multipart body and returns it as it leaves the proxy. Make one with NewReader.
 type Reader struct {
 	conf  Config
 	src   *bufio.Reader
 	delim []byte // the line that separates parts, up to the end of the boundary
 	out   bytes.Buffer
-	part  io.Reader // the content of the part being read
+	part  io.Reader // the content of the current part
 	began bool
 	err   error
 }
 
-// Config is what a Reader needs.
+// Config configures a Reader.
 type Config struct {
-	// From is the type of the body as it arrives, To the one that it leaves with: From with a boundary by Fresh.
+	// From is the type of the body as it arrives. To is the type with which it leaves: From.Fresh.
 	From, To Type
-	// Exact means that the length must not change: the server has already been told the length of the body.
+	// Exact means that the length must not change, because the server already knows the length of the body.
 	Exact bool
-	// Open is called at the beginning of each part, before any content is read. It returns what leaves in place of
-	// the content, or refuses the body. Its changes to the part leave too.
+	// Open is called at the beginning of each part, before any content is read. It returns the new content, or rejects the
+	// body with an error. Its changes to the part also leave.
 	Open func(p *Part, content io.Reader) (io.Reader, error)
 }
 
-// window is longer than any boundary and any line of a head.
+// window is longer than any boundary and any line of a head, in bytes.
 const window = 8 << 10
 
-// NewReader reads a body whose types have been parsed.
+// NewReader returns a Reader of a body whose types have been parsed.
 func NewReader(src io.Reader, c Config) *Reader {
 	return &Reader{conf: c, src: bufio.NewReaderSize(src, window), delim: []byte("\r\n--" + c.From.Boundary())}
 }
@@ -80,7 +82,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// next writes what is between two parts: the rest of the boundary's line and the head of the next part, or the end.
+// next writes the text between two parts: the rest of the boundary's line and the head of the next part, or the end.
 func (r *Reader) next() error {
 	read, err := r.boundary()
 	if err != nil {
@@ -88,6 +90,7 @@ func (r *Reader) next() error {
 	}
 	last, err := r.src.Peek(2)
 	switch {
+	// RFC 2046 allows white space after the boundary, but servers differ in accepting it.
 	case string(last) == "\r\n":
 	case string(last) == "--":
 		return r.end(read)
@@ -107,6 +110,7 @@ func (r *Reader) next() error {
 	}
 	r.separate()
 	r.out.WriteString("\r\n")
+	// The server already knows the length, so the written head must be as long as the read one.
 	part.write(&r.out)
 	if r.conf.Exact && r.out.Len() != read+2+n {
 		r.out.Reset()
@@ -116,7 +120,7 @@ func (r *Reader) next() error {
 	return nil
 }
 
-// boundary reads a boundary and returns its length. A blank line may precede the first.
+// boundary reads a boundary and returns its length. A blank line may precede the first boundary.
 func (r *Reader) boundary() (int, error) {
 	n := len(r.delim)
 	if !r.began {
@@ -130,7 +134,7 @@ func (r *Reader) boundary() (int, error) {
 	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
 		return 0, err
 	default:
-		return 0, &Error{"it does not begin with its boundary"} // after a part there is one
+		return 0, &Error{"it does not begin with its boundary"} // after a part there is always one
 	}
 	_, _ = r.src.Discard(n)
 	return n, nil
@@ -146,11 +150,12 @@ func (r *Reader) separate() {
 	r.out.WriteString(r.conf.To.Boundary())
 }
 
-// end writes the last boundary, if nothing but a line's end follows it.
+// end writes the last boundary, if at most a line break follows.
 func (r *Reader) end(read int) error {
 	rest, err := r.src.Peek(len("--\r\n") + 1)
 	switch {
 	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+		// Some servers read text after the last boundary as another part.
 		return err
 	case err == nil || string(rest) != "--" && string(rest) != "--\r\n":
 		return &Error{"something follows the last boundary"}
@@ -164,7 +169,7 @@ func (r *Reader) end(read int) error {
 	return io.EOF
 }
 
-// noEnd is the error for a body that ends too early.
+// noEnd returns the error for a body that ends too early.
 func noEnd(err error) error {
 	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 		return &Error{"it does not end with its boundary"}
@@ -188,6 +193,7 @@ func (c *content) Read(p []byte) (int, error) {
 		if _, err := src.Peek(want); err != nil {
 			return 0, noEnd(err)
 		}
+		// Only buffered bytes: the content leaves as it arrives.
 		held, _ := src.Peek(src.Buffered())
 		n, err := c.plain(held)
 		if err != nil || c.done {
@@ -203,12 +209,13 @@ func (c *content) Read(p []byte) (int, error) {
 	}
 }
 
-// plain returns how many bytes are certainly content. 0 may mean that the content has ended.
+// plain returns the number of bytes that certainly belong to the content. 0 may mean that the content has ended.
 func (c *content) plain(held []byte) (int, error) {
 	delim := c.r.delim
 	dashes := delim[len("\r\n"):]
 	i := bytes.Index(held, dashes)
 	if i < 0 {
+		// The end of the buffer may be the beginning of a boundary.
 		return len(held) - max(overlap(held, delim), overlap(held, dashes)), nil
 	}
 	if i >= 2 && string(held[i-2:i]) == "\r\n" {
@@ -219,6 +226,7 @@ func (c *content) plain(held []byte) (int, error) {
 	if i > 0 {
 		last = held[i-1]
 	}
+	// Some servers accept a bare CR or LF before a boundary, others read it as content.
 	//defence:multipart
 	if last == '\n' || last == '\r' {
 		return 0, &Error{"a line begins with the boundary after something other than CRLF"}
@@ -226,7 +234,7 @@ func (c *content) plain(held []byte) (int, error) {
 	return i + 1, nil
 }
 
-// overlap returns the length of the longest suffix of s that text begins with.
+// overlap returns the length of the longest suffix of s that is a prefix of text.
 func overlap(s, text []byte) int {
 	for n := min(len(s), len(text)-1); n > 0; n-- {
 		if s[len(s)-n] == text[0] && bytes.HasPrefix(text, s[len(s)-n:]) {

@@ -11,9 +11,9 @@ import (
 
 // Part is the head of a part.
 type Part struct {
-	// Name is the field's; it may be empty in a multipart type other than form-data.
+	// Name is the name of the field. It may be empty in a multipart type other than form-data.
 	Name string
-	// FileName is the file's; File says that there is one, even if it is empty.
+	// FileName is the name of the file. File means that the part has a file name, even an empty one.
 	FileName string
 	File     bool
 	// ID is the Content-ID, which some servers use as a name.
@@ -22,13 +22,13 @@ type Part struct {
 	Type Type
 
 	form  bool
-	lines []string // of a part that is not a form field
+	lines []string // the lines of a part that is not a form field
 }
 
-// maxHead is the largest head in bytes. PHP reads a line of more than 5 KiB as two.
+// maxHead is the largest head in bytes. PHP reads a line of more than 5 KiB as two lines.
 const maxHead = 4 << 10
 
-// readHead reads a part's head up to the blank line that ends it, and returns its length.
+// readHead reads a part's head up to the blank line at its end, and returns the length in bytes.
 func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 	p := &Part{form: t.FormData()}
 	var seen []string
@@ -37,6 +37,7 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 		if n += len(line); err != nil && err != bufio.ErrBufferFull { //nolint:errorlint // the reader's own value
 			return nil, n, noEnd(err)
 		}
+		// The buffer is longer than maxHead, so a full buffer is also too long.
 		if n > maxHead || err != nil {
 			return nil, n, &Error{"a part's head is longer than 4 KiB"}
 		}
@@ -61,7 +62,7 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 	}
 }
 
-// header parses one line of a head and returns the header's name in lower case.
+// header parses one line of a head. It returns the name of the header in lower case.
 func (p *Part) header(line string) (name string, err error) {
 	name, value, found := strings.Cut(line, ":")
 	if !found || !isToken(name) {
@@ -92,7 +93,7 @@ func (p *Part) header(line string) (name string, err error) {
 // disposition reads Content-Disposition.
 func (p *Part) disposition(value string) error {
 	file := ""
-	if p.form { // elsewhere a file's name may be the name of a field
+	if p.form { // outside forms, a file name may be the name of a field
 		file = "filename"
 	}
 	word, list, err := parameters(value, file)
@@ -120,6 +121,7 @@ func (p *Part) disposition(value string) error {
 	case strings.ContainsAny(p.Name, `;=,<>`), p.form && !bracketed(p.Name),
 		strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
 		return &Error{"a part's name, or its file's, has characters that servers read in different ways"}
+	// In HTML, such a field names the charset of the form.
 	case strings.EqualFold(p.Name, "_charset_"):
 		return &Error{"a field chooses the charset of the others"}
 	}
@@ -130,7 +132,8 @@ func (p *Part) disposition(value string) error {
 func (p *Part) check() error {
 	major, _, _ := strings.Cut(p.Type.Media, "/")
 	switch {
-	case strings.Contains(p.Type.Media, "urlencoded"): // Python's cgi reads it to the end of the body, past boundaries
+	// Python's cgi reads such a part to the end of the body, past boundaries.
+	case strings.Contains(p.Type.Media, "urlencoded"):
 		return &Error{"a part is a form of its own"}
 	case !p.form:
 	case major == "multipart" || major == "message":
@@ -141,7 +144,7 @@ func (p *Part) check() error {
 	return nil
 }
 
-// write writes the head and the blank line. The head of a form field is written only from what was parsed.
+// write writes the head and the blank line. The head of a form field is written only from parsed values.
 func (p *Part) write(out *bytes.Buffer) {
 	lines := p.lines
 	//defence:multipart
@@ -160,7 +163,7 @@ func (p *Part) write(out *bytes.Buffer) {
 	out.WriteString("\r\n")
 }
 
-// bracketed reports whether the brackets in a name, if any, have the form name[key][key]: PHP and Rack turn others into
+// bracketed reports whether the brackets in a name have the form name[key][key]. PHP and Rack turn other brackets into
 // different names.
 func bracketed(name string) bool {
 	i := strings.IndexAny(name, "[]")

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Type is a Content-Type that every server reads alike.
+// Type is a Content-Type that every server reads in the same way.
 type Type struct {
-	// Media is the type itself in lower case, such as "multipart/form-data". It is empty without a Content-Type.
+	// Media is the media type in lower case, such as "multipart/form-data". It is empty without a Content-Type.
 	Media  string
 	params []param
 	raw    string
@@ -26,7 +26,8 @@ func RequestType(h http.Header) (Type, error) {
 	values := h["Content-Type"]
 	for name, more := range h {
 		if name != "Content-Type" && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") {
-			values = slices.Concat(values, more, []string{""}) // a second Content-Type to servers with CGI
+			// Servers with CGI read such a header as a second Content-Type.
+			values = slices.Concat(values, more, []string{""})
 		}
 	}
 	t, err := ParseType(values)
@@ -36,7 +37,7 @@ func RequestType(h http.Header) (Type, error) {
 	return t, err
 }
 
-// seemsOther reports whether a server that searches the whole type for a word, as formidable does, takes the body for
+// seemsOther reports whether a server that searches the whole header for a word, as formidable does, reads the body as
 // another kind. A multipart type may name the type of its first part (RFC 2387).
 func (t Type) seemsOther() bool {
 	whole := strings.ToLower(t.raw)
@@ -61,7 +62,7 @@ func (t Type) CheckCharset() error {
 	return nil
 }
 
-// ParseType parses the values of Content-Type headers: none, or one that every server reads in the same way. A
+// ParseType parses the values of Content-Type headers: either none, or one that every server reads in the same way. A
 // multipart type needs a boundary.
 func ParseType(values []string) (Type, error) {
 	switch {
@@ -94,7 +95,7 @@ func (t Type) FormData() bool { return t.Media == "multipart/form-data" }
 // Boundary returns the boundary between the parts.
 func (t Type) Boundary() string { return t.Param("boundary") }
 
-// Param returns a parameter's value, or "".
+// Param returns the value of a parameter, or "".
 func (t Type) Param(name string) string {
 	for _, p := range t.params {
 		if p.name == name {
@@ -104,11 +105,11 @@ func (t Type) Param(name string) string {
 	return ""
 }
 
-// minBoundary is how long a boundary must be so that it cannot be guessed, with four bits in a digit.
+// minBoundary is the length in hexadecimal digits at which a boundary cannot be guessed.
 const minBoundary = 32
 
-// Fresh returns the type with a new random boundary, which nobody can know before the body leaves. It is as long as the
-// old one, if that is long enough. A form's type keeps no other parameter.
+// Fresh returns the type with a new random boundary, which is unknown until the body leaves. It is as long as the old
+// one, but has at least minBoundary digits. The type of a form keeps no other parameter.
 func (t Type) Fresh() Type {
 	n := max(len(t.Boundary()), minBoundary)
 	random := make([]byte, (n+1)/2)
@@ -146,7 +147,7 @@ func (t Type) String() string {
 	return s
 }
 
-// isASCII reports whether a charset, or the default if it is empty, is a superset of ASCII.
+// isASCII reports whether a charset is a superset of ASCII. An empty charset is the default.
 func isASCII(charset string) bool {
 	return slices.Contains([]string{
 		"", "utf-8", "utf8", "us-ascii", "ascii", "latin1", "iso-8859-1", "iso-8859-2", "iso-8859-15",
@@ -154,9 +155,9 @@ func isASCII(charset string) bool {
 	}, strings.ToLower(charset))
 }
 
-// parameters splits a header's value into its first word and its parameters (RFC 9110, 5.6.6). It refuses two of one
-// name, continued or encoded ones (RFC 2231), and escapes in a value. Only the quoted value of the parameter named file
-// may have backslashes, and not as its last character.
+// parameters splits a header's value into its first word and its parameters (RFC 9110, section 5.6.6). It rejects
+// repeated parameters, continued or encoded parameters (RFC 2231), and escapes in a value. Only the quoted value of the
+// parameter with the name file may have backslashes, but not as its last character.
 func parameters(s, file string) (word string, list []param, err error) {
 	word, rest, more := strings.Cut(s, ";")
 	word = strings.TrimRight(word, " \t")
@@ -176,7 +177,7 @@ func parameters(s, file string) (word string, list []param, err error) {
 	return word, list, err
 }
 
-// parameter parses the first parameter of a text. more means that a semicolon follows it.
+// parameter parses the first parameter of a text. more means that a semicolon follows.
 func parameter(s, file string) (p param, rest string, more bool, err error) {
 	name, s, found := strings.Cut(s, "=")
 	//defence:multipart
@@ -187,8 +188,8 @@ func parameter(s, file string) (p param, rest string, more bool, err error) {
 	p.name = strings.ToLower(name)
 	if quoted, ok := strings.CutPrefix(s, `"`); ok {
 		p.value, rest, ok = strings.Cut(quoted, `"`)
-		// To some parsers a backslash escapes the next character. Unless that is the closing quote, the escape changes the
-		// value, not its end. Browsers write the name of a file without escapes, so it may have backslashes.
+		// Some parsers read a backslash as an escape of the next character. Unless that is the closing quote, the escape
+		// changes the value, not its end. Browsers write file names without escapes, so a file name may have backslashes.
 		escapes := strings.Contains(p.value, `\`) && (p.name != file || strings.HasSuffix(p.value, `\`))
 		if !ok || !isText(p.value) || escapes {
 			return p, "", false, &Error{"a header has a parameter with an escape, or with a quote that is not closed"}
@@ -215,31 +216,35 @@ func parameter(s, file string) (p param, rest string, more bool, err error) {
 	return p, rest, true, nil
 }
 
-// isToken reports whether a text is a token (RFC 9110, 5.6.2).
+// isToken reports whether a text is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	})
 }
 
-// isBoundary reports whether a text is a boundary (RFC 2046, 5.1.1) without characters that servers treat differently.
+// isBoundary reports whether a text is a boundary (RFC 2046, section 5.1.1) without characters that servers treat
+// differently.
 func isBoundary(s string) bool {
 	return s != "" && len(s) <= 70 && !strings.ContainsFunc(s, func(c rune) bool {
 		return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("'()+_,-./:=?", c)
 	})
 }
 
-// Unbound returns header lines and a body without the boundary of its parts, so that requests that differ in nothing
-// else compare equal: clients and this package choose another boundary for each. It leaves them as they are, boundary
-// included, unless every parser finds the same parts: one type whose only parameter is a boundary of digits, nothing
-// like it in the parts, nothing around them, a head in each that Reader understands, and no parts within them.
-// Boundaries of different lengths do not compare equal, because what some parsers misread depends on where a buffer
-// ends. What it returns is to be compared, not sent.
+// Unbound returns header lines and a body without the boundary of its parts. Requests that differ only in their
+// boundaries then compare equal: clients and this package choose another boundary for each request.
+//
+// Unbound returns its arguments unchanged unless every parser finds the same parts. That needs one type whose only
+// parameter is a boundary of digits, no similar text in the parts, and no text around them. Each part needs a head that
+// Reader accepts, and may not have inner parts.
+//
+// Boundaries of different lengths do not compare equal, because some parsers misread a body depending on the end of a
+// buffer. The result is only for comparing, never for sending.
 func Unbound(headers []string, body string) ([]string, string) {
 	at, value := -1, ""
 	for i, line := range headers {
 		name, v, _ := strings.Cut(line, ":")
-		if !strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") { // CGI does not tell them apart
+		if !strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") { // CGI does not distinguish - and _
 			continue
 		}
 		if at >= 0 || strings.Contains(name, "_") {
@@ -265,7 +270,7 @@ func Unbound(headers []string, body string) ([]string, string) {
 	for i, part := range parts {
 		lower := strings.ToLower(part)
 		if 0 < i && i < last && !hasHead(part, t) || strings.Contains(lower, begins) ||
-			strings.Contains(lower, "multipart") { // cgi of Python looks for an inner boundary alone
+			strings.Contains(lower, "multipart") { // Python's cgi searches only for an inner boundary
 			return headers, body
 		}
 		same.WriteString(strconv.Itoa(len(part)) + ":" + part)
@@ -276,8 +281,8 @@ func Unbound(headers []string, body string) ([]string, string) {
 	return headers, same.String()
 }
 
-// hasHead reports whether a part, from the end of its boundary's line on, has a head that ends where every parser takes
-// it to end: PHP and Rack go on in a head until a blank line, also past a boundary, which then is a part of a name.
+// hasHead reports whether a part, after the line of its boundary, has a head whose end every parser agrees on. PHP and
+// Rack read a head until a blank line, also past a boundary, which then becomes part of a name.
 func hasHead(part string, t Type) bool {
 	text, ok := strings.CutPrefix(part, "\r\n")
 	if !ok || strings.HasPrefix(text, "\r\n") {
@@ -287,11 +292,13 @@ func hasHead(part string, t Type) bool {
 	return err == nil
 }
 
-// tellingDigits is how many digits of a boundary are looked for in the parts, in case a parser shortens it.
+// tellingDigits is the number of a boundary's digits that are searched for in the parts, in case a parser shortens the
+// boundary.
 const tellingDigits = 8
 
-// isDigits reports whether a boundary is hyphens and hexadecimal digits, as those of Deno, Python's urllib3, Go and
-// Fresh are. A word in it could be taken for another type: formidable searches the whole header for "json".
+// isDigits reports whether a boundary has only hyphens and hexadecimal digits, as boundaries of Deno, Python's urllib3,
+// Go and Fresh have. A word in the boundary could be read as another type: formidable searches the whole header for
+// "json".
 func isDigits(boundary string) bool {
 	digits := strings.ToLower(strings.TrimLeft(boundary, "-"))
 	return len(digits) >= 2*tellingDigits && strings.Trim(digits, "0123456789abcdef") == ""

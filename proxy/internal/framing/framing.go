@@ -1,8 +1,10 @@
-// Package framing finds where the messages of a streamed body end, so that each can leave when it is complete.
+// Package framing finds the ends of messages in a streamed body, so that each message can leave once it is complete.
 //
-// Threat: the time at which a byte leaves must reveal nothing about credentials. Contract: where a message ends depends
-// on the body's type and on the bytes that frame it: lengths, line feeds, or the brackets, commas and quotes of JSON.
-// Each message is searched as a text by itself, so a credential that is split over two messages is not found.
+// Threat: the time at which a byte leaves must reveal nothing about credentials.
+//
+// Contract: the end of a message depends only on the body's type and on the framing bytes: lengths, line feeds, or the
+// brackets, commas and quotes of JSON. Each message is searched separately, so a credential that is split over two
+// messages is not found.
 package framing
 
 import (
@@ -14,18 +16,18 @@ import (
 	"strings"
 )
 
-// Kind is how the messages of a body are framed. With the zero Kind, the body is one message.
+// Kind is the framing of a body's messages. With the zero Kind, the body is one message.
 type Kind uint8
 
 // The kinds of framing.
 const (
 	None    Kind = iota
-	Lengths      // gRPC, gRPC-Web and Connect: one byte of flags and a length of four bytes before each message
+	Lengths      // gRPC, gRPC-Web and Connect: a byte of flags and a length of four bytes before each message
 	Lines        // JSON lines: a line feed after each message
-	JSON         // the elements of one array, or values one after the other
+	JSON         // the elements of one array, or a sequence of values
 )
 
-// Of returns the framing of a body by its Content-Type. Events of SSE have none: they leave at their line feeds.
+// Of returns the framing of a body by its Content-Type. SSE events have no framing: they leave at their line feeds.
 func Of(h http.Header) Kind {
 	media, _, _ := strings.Cut(strings.ToLower(h.Get("Content-Type")), ";")
 	media = strings.TrimSpace(media)
@@ -42,32 +44,32 @@ func Of(h http.Header) Kind {
 	return None
 }
 
-// lineTypes returns the media types in use for JSON with one value in each line.
+// lineTypes returns the common media types for JSON with one value in each line.
 func lineTypes() []string {
 	return []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl",
 		"application/jsonlines", "application/x-jsonlines", "application/json-lines", "application/json-seq",
 		"application/stream+json"}
 }
 
-// Scanner finds the ends of messages in a body that comes in pieces.
+// Scanner finds the ends of messages in a body that arrives in pieces.
 type Scanner struct {
 	kind Kind
 
 	head [5]byte // of Lengths
-	have int     // how many bytes of head there are
-	left int64   // bytes of the message after its head
+	have int     // the number of bytes in head
+	left int64   // the remaining bytes of the message after its head
 
-	depth           int  // of JSON: how many brackets are open
+	depth           int  // of JSON: the number of open brackets
 	array           bool // the outermost bracket is that of an array
 	quoted, escaped bool
 	scalar          bool // an element without brackets or quotes has begun
 }
 
-// NewScanner returns a Scanner at the beginning of a body.
+// NewScanner returns a Scanner for the beginning of a body.
 func (k Kind) NewScanner() *Scanner { return &Scanner{kind: k} }
 
-// Next returns the length of the first part of p, which is not empty. The part ends with the current message (ended) or
-// with p.
+// Next returns the length of the first part of p. p must not be empty. The part ends with the current message (ended),
+// or with p.
 func (s *Scanner) Next(p []byte) (n int, ended bool) {
 	switch s.kind {
 	case Lengths:
@@ -92,9 +94,10 @@ func (s *Scanner) nextLength(p []byte) (n int, ended bool) {
 	}
 	// The flags are 1: compressed; 2: the end of a stream of Connect; 0x80: trailers of gRPC-Web.
 	if s.head[0]&^0x83 != 0 {
-		return len(p), false // other flags mean another framing: the rest leaves as one message
+		return len(p), false // other flags mean another framing, so the rest leaves as one message
 	}
 	part := min(s.left, int64(len(p)-n))
+	// The next byte begins another message.
 	if s.left -= part; s.left == 0 {
 		s.have = 0
 	}
@@ -111,8 +114,9 @@ func (s *Scanner) nextJSON(p []byte) (n int, ended bool) {
 	return len(p), false
 }
 
-// endsJSON takes one byte and reports whether a message ends with it.
+// endsJSON takes one byte and reports whether it ends a message.
 func (s *Scanner) endsJSON(c byte) bool {
+	// A message is a value at the top level, or an element of the outermost array.
 	isElement := func() bool { return s.depth == 0 || s.depth == 1 && s.array }
 	if s.quoted {
 		switch {
@@ -137,6 +141,7 @@ func (s *Scanner) endsJSON(c byte) bool {
 	case ']', '}':
 		s.depth = max(s.depth-1, 0)
 		return isElement()
+	// A comma ends a scalar; a bracket or a quote has already ended other elements.
 	case ',':
 		return s.scalar && isElement()
 	case ' ', '\t', '\r', '\n':
@@ -147,8 +152,8 @@ func (s *Scanner) endsJSON(c byte) bool {
 }
 
 // Through reads src through wrap. Unless the Kind is None, wrap makes one reader for each message. So a message leaves
-// when it is complete, even if such a reader holds bytes back until its end. If these readers have a Stop method,
-// Through's reader calls it when they are no longer needed.
+// once it is complete, even if its reader holds bytes back until its end. If a message's reader has a Stop method, it
+// is called when the reader is no longer needed.
 func (k Kind) Through(src io.Reader, wrap func(io.Reader) io.Reader) io.Reader {
 	if k == None {
 		return wrap(src)
@@ -156,7 +161,7 @@ func (k Kind) Through(src io.Reader, wrap func(io.Reader) io.Reader) io.Reader {
 	return &reader{message: message{src: src, scan: k.NewScanner()}, wrap: wrap}
 }
 
-// pieceSize is how many bytes of a source are read at once.
+// pieceSize is the size of one read from a source, in bytes.
 const pieceSize = 16 << 10
 
 // reader reads messages. Its error is sticky.
@@ -178,6 +183,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		n, err := r.current.Read(p)
 		// The end of a message is not the end of the body: the next message gets a new reader.
 		if err == io.EOF && r.message.next() { //nolint:errorlint // an io.Reader ends with this value itself
+			// Each message has its own reader, with buffers to return.
 			r.stopCurrent()
 			err = nil
 		}
@@ -196,7 +202,7 @@ func (r *reader) stopCurrent() {
 	r.current = nil
 }
 
-// Stop releases the reader of the current message. Reads fail from then on.
+// Stop releases the reader of the current message. Later reads fail.
 func (r *reader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
@@ -209,9 +215,9 @@ type message struct {
 	src   io.Reader
 	scan  *Scanner
 	buf   []byte
-	rest  []byte // of buf: what was read and not yet returned
-	part  int    // how many bytes of rest belong to this message
-	ended bool   // the message ends with them
+	rest  []byte // the part of buf that was read but not returned
+	part  int    // the number of bytes of rest that belong to this message
+	ended bool   // the message ends with these bytes
 	err   error
 }
 
@@ -219,6 +225,7 @@ func (m *message) Read(p []byte) (int, error) {
 	if m.part == 0 && m.ended {
 		return 0, io.EOF
 	}
+	// Only one read at a time: the next message may come much later.
 	if len(m.rest) == 0 {
 		if m.err != nil {
 			return 0, m.err
@@ -240,7 +247,7 @@ func (m *message) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next goes on to the next message. It is false at the end of the source.
+// next proceeds to the next message. It returns false at the end of the source.
 func (m *message) next() bool {
 	ended := m.ended
 	m.ended = false

@@ -21,7 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// assumedRole gets temporary keys of a role: Access is the secret access key, Inner the session token and the key's id.
+// assumedRole gets temporary keys of a role. In the grant, Access is the secret access key, and Inner are the session
+// token and the key id.
 type assumedRole struct {
 	*catalog.AWS
 	now func() time.Time
@@ -30,12 +31,13 @@ type assumedRole struct {
 // stored implements kind.
 func (*assumedRole) stored() bool { return true }
 
-// sessionName is what AWS's logs show for what is done in the role.
+// sessionName is the name of the session in AWS's logs.
 const sessionName = "codeforge"
 
 // obtain implements kind.
 func (a *assumedRole) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
 	suffix := "amazonaws.com"
+	// The Chinese partition has other host names.
 	if strings.HasPrefix(a.RoleARN, "arn:aws-cn:") {
 		suffix += ".cn"
 	}
@@ -63,7 +65,7 @@ func (a *assumedRole) obtain(ctx context.Context, r *requester, _ kept) (grant, 
 	return parseRole(answer, a.now())
 }
 
-// parseRole reads an answer of STS.
+// parseRole reads an answer of STS to AssumeRole.
 func parseRole(answer *Answer, now time.Time) (grant, error) {
 	switch answer.Status {
 	case http.StatusOK:
@@ -85,6 +87,7 @@ func parseRole(answer *Answer, now time.Time) (grant, error) {
 		return grant{}, unavailable(detailNotXML)
 	case role.Keys.ID == "" || role.Keys.Secret == "" || role.Keys.Token == "":
 		return grant{}, unavailable(detailNoToken)
+	// The clock of this machine may be wrong, or the answer is old.
 	case !role.Keys.Expires.After(now):
 		return grant{}, unavailable(detailLifetime)
 	}
@@ -99,7 +102,7 @@ func baseKeys(a *catalog.AWS) sigv4.Keys {
 	return sigv4.Keys{ID: a.AccessKeyID, Secret: a.SecretAccessKey.Reveal(), Token: a.SessionToken.Reveal()}
 }
 
-// keys are those that sign now.
+// keys returns the keys that sign a request now.
 func (m *Minter) keys(ctx context.Context, c catalog.Credential, how *catalog.AWS) (sigv4.Keys, error) {
 	if how.RoleARN == "" {
 		return baseKeys(how), nil
@@ -121,23 +124,25 @@ func (m *Minter) keys(ctx context.Context, c catalog.Credential, how *catalog.AW
 }
 
 const (
-	// maxSigned is how much of a body is buffered to sign it, in bytes, where a server takes one that is not signed, and
-	// maxOther where it does not.
+	// maxSigned bounds the bytes of a body that are buffered for the signature if the server also accepts an unsigned
+	// body. maxOther is the bound for other servers.
 	maxSigned, maxOther = 1 << 20, 8 << 20
 )
 
-// errTooLong is for a body that must be signed and is too long for that.
+// errTooLong is the error for a body that must be signed and is too long to buffer.
 var errTooLong = errors.New("the body is too long to be signed")
 
-// awsScope is what a request may be signed for: its host decides, within what config.json says.
+// awsScope returns the scope for which a request may be signed. The host decides, within the limits of config.json.
 func awsScope(a *catalog.AWS, host string) (sigv4.Scope, bool) {
 	service, region, ok := catalog.AWSHost(host)
 	switch {
+	// The host is not AWS's: only the configuration can name the service.
 	case !ok && len(a.Services) == 1:
 		return sigv4.Scope{Service: a.Services[0], Region: a.Region}, true
 	case !ok:
 		return sigv4.Scope{}, false
-	case region == "": // an endpoint for the world is in one region
+	// A global endpoint is in one region.
+	case region == "":
 		region = "us-east-1"
 		if strings.HasSuffix(host, ".cn") {
 			region = "cn-north-1"
@@ -148,25 +153,29 @@ func awsScope(a *catalog.AWS, host string) (sigv4.Scope, bool) {
 	return sigv4.Scope{Service: service, Region: region}, len(a.Services) == 0 || slices.Contains(a.Services, service)
 }
 
-// signAWS signs a request. It reads the body, or a part of it.
+// signAWS signs a request. It reads the body, or the beginning of the body.
 func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now time.Time) error {
 	scope, ok := awsScope(a, host)
 	if !ok {
 		return errScope
 	}
-	if scope.Service != "s3" || k.Token != "" { // S3 shows no signature, and ranges are how it is read
+	// S3 shows no signature, and S3 clients read objects in ranges.
+	if scope.Service != "s3" || k.Token != "" {
 		swap.DropRange(req)
 	}
+	// Before the body is read: a request that cannot be signed needs no memory.
 	if err := sigv4.Check(req); err != nil {
 		return err
 	}
 	if scope.Service == "s3" && !copiesWithin(req.Header, host) {
 		return errScope
 	}
+	// The client has decided not to sign the body, so it need not be buffered.
 	given := req.Header.Get(sigv4.PayloadHeader)
 	if given == sigv4.Unsigned || given == sigv4.UnsignedTrailer {
 		return sigv4.Sign(req, scope, k, given, now)
 	}
+	// S3 also accepts an unsigned body, so a long one need not be buffered there.
 	limit := maxOther
 	if scope.Service == "s3" {
 		limit = maxSigned
@@ -178,7 +187,8 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	case whole:
 		sum := sha256.Sum256(body)
 		return sigv4.Sign(req, scope, k, hex.EncodeToString(sum[:]), now)
-	case isHash(given): // the server refuses another body
+	// The client gave the hash of the body, and the server checks it against the body.
+	case isHash(given):
 		return sigv4.Sign(req, scope, k, given, now)
 	case scope.Service == "s3":
 		return sigv4.Sign(req, scope, k, sigv4.Unsigned, now)
@@ -186,8 +196,8 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	return errTooLong
 }
 
-// copiesWithin reports whether an object that S3 is to copy is in the bucket that the host is, if it is one: the key
-// may be good for others, which are other hosts.
+// copiesWithin reports whether the source of an S3 copy is in the bucket of the host, if the host names a bucket. The
+// key may be valid for other buckets, but those are other hosts.
 func copiesWithin(h http.Header, host string) bool {
 	_, _, aws := catalog.AWSHost(host)
 	at := max(strings.LastIndex(host, ".s3."), strings.LastIndex(host, ".s3-"))
@@ -204,8 +214,8 @@ func isHash(s string) bool {
 	return len(s) == hex.EncodedLen(sha256.Size) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// buffer reads the body, at most limit bytes. whole is false if there is more; the request's body has all of it in
-// either case.
+// buffer reads at most limit bytes of the body. whole is false if there are more. The request's body is complete in
+// both cases.
 func buffer(req *http.Request, limit int) (body []byte, whole bool, err error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil, true, nil

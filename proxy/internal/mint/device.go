@@ -11,10 +11,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// grantDevice is the grant type of RFC 8628.
+// grantDevice is the grant type of RFC 8628, section 3.4.
 const grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
 
-// device asks for a code that the person enters (RFC 8628).
+// device requests a code that the person enters (RFC 8628, section 3.1).
 func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (credentialapi.Started, error) {
 	if l.client.DeviceURL == "" {
 		return credentialapi.Started{}, errWay
@@ -31,8 +31,10 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 		user, password = l.client.ID, l.client.Secret
 	}
 	d, err := m.requester(s).deviceCode(ctx, l.client.DeviceURL, form, user, password)
+	// RFC 8628, section 3.1, requires client authentication, but Google's documentation does not mention it. So the secret
+	// is sent only if the server asks for it.
 	if err != nil && named("", err).Detail == "invalid_client" && !l.client.Basic && l.client.Secret != "" {
-		form.Set("client_secret", l.client.Secret) // RFC 8628, 3.1, wants it, and Google's documentation does not have it
+		form.Set("client_secret", l.client.Secret)
 		d, err = m.requester(s).deviceCode(ctx, l.client.DeviceURL, form, "", "")
 	}
 	if err != nil {
@@ -42,6 +44,7 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 		d.URL = d.Google
 	}
 	page, err := url.Parse(d.URL)
+	// The operator's terminal shows the page and the code, so both must be plain text.
 	if err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || !plain(d.URL, 2048) ||
 		!plain(d.User, 64) || !plain(d.Device, 4096) {
 		return credentialapi.Started{}, unavailable(detailNotJSON)
@@ -52,12 +55,13 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 	}
 	l.next, l.deadline = m.now().Add(l.interval), m.now().Add(loginTime)
 	if d.Life >= 1 && d.Life < loginTime.Seconds() {
+		// The server may end the code earlier than loginTime, but never later.
 		l.deadline = m.now().Add(time.Duration(d.Life * float64(time.Second)))
 	}
 	return credentialapi.Started{ID: l.id, URL: d.URL, Code: d.User, Interval: int(l.interval.Seconds())}, nil
 }
 
-// deviceAnswer is what a device authorization endpoint says.
+// deviceAnswer is the answer of a device authorization endpoint.
 type deviceAnswer struct {
 	Device   string  `json:"device_code"`
 	User     string  `json:"user_code"`
@@ -68,7 +72,7 @@ type deviceAnswer struct {
 	Error    string  `json:"error"`
 }
 
-// deviceCode asks a device authorization endpoint.
+// deviceCode sends a request to a device authorization endpoint.
 func (r *requester) deviceCode(
 	ctx context.Context, to string, form url.Values, user, password string,
 ) (d deviceAnswer, err error) {
@@ -87,13 +91,13 @@ func (r *requester) deviceCode(
 	return d, nil
 }
 
-// plain reports whether a text may be shown on a terminal.
+// plain reports whether a text may be shown on a terminal and has at most most bytes.
 func plain(s string, most int) bool {
 	return s != "" && len(s) <= most && visible.Plain(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// Poll asks whether the person of a login by device has entered the code.
+// Poll asks the server whether the person has entered the code of a login by device.
 func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -104,6 +108,7 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := m.now()
+	// Ask no further: the server has forgotten the code.
 	if now.After(l.deadline) {
 		m.logins.end(id)
 		return credentialapi.Progress{}, said(unavailable("expired_token"))
@@ -111,6 +116,7 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 	if wait := l.next.Sub(now); wait > 0 && wait <= time.Minute {
 		return credentialapi.Progress{Interval: int(wait.Seconds()) + 1}, nil
 	}
+	// Another call may have ended the login while this one waited for the lock.
 	if m.logins.get(id, now) != l {
 		return credentialapi.Progress{}, errNoLogin
 	}
@@ -120,7 +126,8 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 		detail = r.Code
 	}
 	switch detail {
-	case "slow_down", detailUnreachable, detailStatus: // an outage is not the end (RFC 8628, 3.5)
+	// A short outage does not end the login. RFC 8628, section 3.5: slow down.
+	case "slow_down", detailUnreachable, detailStatus:
 		l.interval += slower
 		fallthrough
 	case "authorization_pending":

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// clientName is what people see who are asked to approve a registered client.
+// clientName is the name of a registered client on the server's consent page.
 const clientName = "CodeForge"
 
-// protected is what a resource says of itself (RFC 9728).
+// protected is the metadata of a protected resource (RFC 9728).
 type protected struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// issuerMeta is what an authorization server says of itself (RFC 8414).
+// issuerMeta is the metadata of an authorization server (RFC 8414).
 type issuerMeta struct {
 	Issuer      string   `json:"issuer"`
 	Auth        string   `json:"authorization_endpoint"`
@@ -30,8 +30,9 @@ type issuerMeta struct {
 	IssuerNamed bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// discover finds the authorization server of a resource, and the client there: the configuration's, or one that it
-// registers. The addresses are those of the resource's and the server's own documents, which must name themselves.
+// discover finds the authorization server of a resource and the client for it: the client of the configuration, or one
+// that it registers. The addresses come from the documents of the resource and the server. Each document must name the
+// address it was read from.
 func (o *oauth2) discover(ctx context.Context, r *requester, redirect string) (*client, error) {
 	resource, err := url.Parse(o.Resource)
 	if err != nil || resource.Scheme != "https" || resource.Host == "" || resource.User != nil || resource.Fragment != "" {
@@ -57,8 +58,8 @@ func (o *oauth2) discover(ctx context.Context, r *requester, redirect string) (*
 	return c, r.register(ctx, s, c)
 }
 
-// protector returns the issuer that protects a resource. A resource without a document is its own, as MCP had it
-// before.
+// protector returns the issuer that protects a resource. A resource without a document is its own issuer, as in older
+// versions of MCP.
 func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
 	origin := resource.Scheme + "://" + resource.Host
 	paths := []string{strings.TrimSuffix(resource.EscapedPath(), "/"), ""}
@@ -75,10 +76,12 @@ func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer st
 			return "", nil, unavailable(detailNotJSON)
 		}
 		said := strings.TrimSuffix(p.Resource, "/")
+		// RFC 9728, section 3.3: a document of another resource must not be used.
 		if said != origin+path && said != strings.TrimSuffix(resource.String(), "/") || len(p.Servers) == 0 {
 			return "", nil, unavailable(detailIdentity)
 		}
 		for _, s := range p.Scopes {
+			// The scopes become part of the address that the operator sees.
 			if !plain(s, 256) {
 				return "", nil, unavailable(detailIdentity)
 			}
@@ -88,7 +91,7 @@ func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer st
 	return origin, nil, nil
 }
 
-// metadata returns what an authorization server says of itself.
+// metadata returns the metadata of an authorization server.
 func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, error) {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -111,10 +114,12 @@ func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, e
 		if decode(a.Body, &s) != nil {
 			return nil, unavailable(detailNotJSON)
 		}
-		// Another issuer's document would have codes of this one sent to that one (RFC 8414, 3.3).
+		// With the document of another issuer, the codes of this issuer would go to that one (RFC 8414, section 3.3). Without
+		// S256 the code would have no PKCE protection.
 		if strings.TrimSuffix(s.Issuer, "/") != strings.TrimSuffix(issuer, "/") || !slices.Contains(s.Challenges, "S256") {
 			return nil, unavailable(detailIdentity)
 		}
+		// The document chooses where secrets are sent: only over TLS, and to no user in the URL.
 		for _, endpoint := range []string{s.Auth, s.Token, s.Device, s.Register} {
 			e, err := url.Parse(endpoint)
 			if endpoint != "" && (err != nil || e.Scheme != "https" || e.Host == "" || e.User != nil) {
@@ -129,7 +134,7 @@ func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, e
 	return nil, unavailable(detailNoServer)
 }
 
-// register makes a client (RFC 7591), and sets its id and secret.
+// register registers a client (RFC 7591), and sets its id and secret.
 func (r *requester) register(ctx context.Context, s *issuerMeta, c *client) error {
 	if s.Register == "" {
 		return unavailable(detailNoClient)
@@ -165,6 +170,7 @@ func (r *requester) register(ctx context.Context, s *issuerMeta, c *client) erro
 		return unavailable(detailStatus)
 	case err != nil:
 		return unavailable(detailNotJSON)
+	// The id becomes part of the address that the operator sees.
 	case !plain(answer.ID, 1024) || answer.Secret != "" && !plain(answer.Secret, 1024):
 		return unavailable(detailUnusable)
 	}

@@ -7,20 +7,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// Error is why a credential could not be obtained. It holds no text that a server chose.
+// Error is the reason why a credential could not be obtained. It contains no text that a server chose.
 type Error struct {
 	// Name is the token name.
 	Name string
-	// Code is the refusal's: policy.CodeLoginNeeded, CodeTokenUnavailable, CodeSecretUnavailable or CodeNotSignable.
+	// Code is the code of the refusal: policy.CodeLoginNeeded, CodeTokenUnavailable, CodeSecretUnavailable or
+	// CodeNotSignable.
 	Code string
-	// Detail is an error code of RFC 6749 and its relatives, or one of this package's.
+	// Detail is an error code of RFC 6749 or a related RFC, or a detail of this package.
 	Detail string
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Name + ": " + e.Code + ": " + e.Detail }
 
-// failure is why a kind could not obtain a value, before it is known for which credential.
+// failure is an Error without the name of the credential.
 type failure struct{ code, detail string }
 
 func (f *failure) Error() string { return f.detail }
@@ -29,7 +30,7 @@ func unavailable(detail string) error { return &failure{policy.CodeTokenUnavaila
 
 func loginNeeded(detail string) error { return &failure{policy.CodeLoginNeeded, detail} }
 
-// The details that are this package's own.
+// The details of this package.
 const (
 	detailNoLogin     = "no_login"
 	detailUnreachable = "unreachable"
@@ -53,8 +54,8 @@ const (
 	detailNotSupplied = "not_supplied"
 )
 
-// shown are the error codes of servers that are passed on. Others are replaced: a server that echoes a secret may do so
-// in any field.
+// shown are the error codes that are passed on. Any other code is replaced: a server that echoes a secret may do so in
+// any field.
 var shown = []string{
 	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
 	"invalid_scope", "access_denied", "server_error", "temporarily_unavailable", "unsupported_response_type",
@@ -64,20 +65,21 @@ var shown = []string{
 	"token_expired", "token_revoked", "invalid_code", "device_flow_disabled", "incorrect_device_code",
 }
 
-// ended are the error codes that say that a login has ended.
+// ended are the error codes that mean the end of a login.
 var ended = []string{
 	"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "interaction_required", "login_required",
 	"consent_required", "token_expired", "token_revoked", "expired_token",
 }
 
 func shownCode(code string) string {
+	// A server could put a secret into the code.
 	if slices.Contains(shown, code) {
 		return code
 	}
 	return detailOther
 }
 
-// named turns a kind's error into one about a credential.
+// named turns the error of a kind into an Error about a credential.
 func named(name string, err error) *Error {
 	var f *failure
 	if errors.As(err, &f) {

@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// The details of a source that gave nothing.
+// The details of a source without a usable value.
 const (
 	detailDenied   = "source_refused"
 	detailAbsent   = "source_has_no_such_secret"
@@ -27,13 +27,13 @@ const (
 	detailNeedless = "source_needs_another_credential"
 )
 
-// fetched is what a secret manager gives for a request that carries other credentials.
+// fetched is a value that a secret manager returns for a request with other credentials.
 type fetched struct {
 	*catalog.Fetch
 	m *Minter
 }
 
-// stored implements kind: a secret manager's answers are not copied to a disk.
+// stored implements kind. Answers of a secret manager are not copied to a disk.
 func (f *fetched) stored() bool { return false }
 
 // obtain implements kind.
@@ -71,13 +71,14 @@ func (f *fetched) obtain(ctx context.Context, r *requester, _ kept) (grant, erro
 	if err != nil {
 		return grant{}, err
 	}
-	if scrub.New(sent).Contains(text) { // those of config.json are refused too, but not here
+	// The answer must not contain a credential that changes. judge checks the fixed ones of config.json.
+	if scrub.New(sent).Contains(text) {
 		return grant{}, unavailable(detailEcho)
 	}
 	return grant{Access: text, Life: f.TTL.Duration(), Stale: staleSource}, nil
 }
 
-// find takes the secret out of an answer.
+// find reads the secret from an answer.
 func (f *fetched) find(body []byte) (string, error) {
 	text, err := jsonpointer.Find(body, f.Pointer)
 	switch {
@@ -100,19 +101,20 @@ func (f *fetched) find(body []byte) (string, error) {
 	return v.Reveal(), nil
 }
 
-// authenticate swaps the credentials in that the headers name, and signs, by the code that does so for runs. It returns
-// the requester for the API of those credentials, the one that says how the host is reached, and what was swapped in
-// that changes.
+// authenticate swaps in the credentials that the headers name, and signs the request, with the same code as for runs.
+// It returns the requester for the API of the first such credential, and the changing credentials that were swapped in.
 func (f *fetched) authenticate(
 	ctx context.Context, r *requester, req *http.Request,
 ) (_ *requester, sent []catalog.Credential, err error) {
 	var used []catalog.Credential
 	for _, name := range f.Uses {
 		c, api := f.m.credential(name)
+		// A word that only looks like a token name.
 		if api == nil {
 			continue
 		}
 		if used == nil {
+			// The API of the credential decides how its host is reached.
 			other := *r
 			other.api, r = api, &other
 		}
@@ -121,6 +123,7 @@ func (f *fetched) authenticate(
 	if used == nil {
 		return r, nil, nil
 	}
+	// Before the swap: a name that asks for a signature must not be replaced.
 	signer := Claim(req, used)
 	var failed *Error
 	o := swap.Options{Allowed: used, Obtain: func(c catalog.Credential) (string, error) {
@@ -149,7 +152,7 @@ func (f *fetched) authenticate(
 	return r, sent, nil
 }
 
-// watched is a file that something else rewrites.
+// watched is a file that another program rewrites.
 type watched struct {
 	*catalog.File
 	dir string // apis/

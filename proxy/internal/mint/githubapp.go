@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// githubBack and githubAhead are how far the times of an app's JWT lie around now: GitHub accepts no more than ten
-	// minutes, and its clock may be behind.
+	// githubBack and githubAhead are the distance of the JWT's times from now. GitHub accepts at most ten minutes, and its
+	// clock may be behind.
 	githubBack, githubAhead = time.Minute, 9 * time.Minute
 	githubVersion           = "2022-11-28"
 )
@@ -35,6 +35,7 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 	}
 	now := g.now()
 	jwt, err := signJWT(key, "", map[string]any{
+		// GitHub rejects a JWT from the future.
 		"iss": g.AppID, "iat": now.Add(-githubBack).Unix(), "exp": now.Add(githubAhead).Unix(),
 	})
 	if err != nil {
@@ -71,11 +72,13 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 	switch a.Status {
 	case http.StatusCreated, http.StatusOK:
 	case http.StatusUnauthorized:
-		return grant{}, unavailable("invalid_client") // the key is not the app's, or the clock is wrong
+		// The key is not the app's, or the clock is wrong.
+		return grant{}, unavailable("invalid_client")
 	case http.StatusNotFound:
 		return grant{}, unavailable(detailInstallation)
 	case http.StatusUnprocessableEntity:
-		return grant{}, unavailable("invalid_scope") // a repository or permission that the installation does not have
+		// The installation lacks a repository or a permission.
+		return grant{}, unavailable("invalid_scope")
 	default:
 		return grant{}, unavailable(detailStatus)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// googleLife is how long an assertion, and the token for it, is good: the longest that Google accepts.
+// googleLife is the life of an assertion and its token: the longest that Google accepts.
 const googleLife = time.Hour
 
 // google gets access tokens of a service account (RFC 7523).
@@ -46,6 +46,7 @@ func (g *google) obtain(ctx context.Context, r *requester, _ kept) (grant, error
 		return grant{}, err
 	}
 	t, err := parseToken(a)
+	// A new assertion gets the next token, so a refresh token would only be one more secret.
 	t.Refresh = ""
 	return t, err
 }

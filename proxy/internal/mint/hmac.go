@@ -18,13 +18,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// signHMAC sets the headers of a signature over parts of the request as it is sent. It reads the body if that is one of
-// them. It returns the signature.
+// signHMAC sets the headers with a signature over parts of the request. It reads the body if the body is one of these
+// parts. It returns the signature.
 func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error) {
 	key, err := h.Bytes()
 	if err != nil {
 		return nil, errKey
 	}
+	// A range of an echo could contain a part of the signature.
 	swap.DropRange(req)
 	var body []byte
 	if strings.Contains(h.Message, "{body") {
@@ -32,6 +33,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 		if body, whole, err = buffer(req, maxSigned); err != nil {
 			return nil, err
 		}
+		// The signature needs the whole body before the head leaves.
 		if !whole {
 			return nil, errTooLong
 		}
@@ -62,7 +64,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 
 var hashes = map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New}
 
-// fill replaces the marks of a text in one pass, so that a body with a mark in it stays as it is.
+// fill replaces the marks of a text in one pass, so that a mark inside a body stays unchanged.
 func fill(text string, tables ...map[string]string) string {
 	var pairs []string
 	for _, t := range tables {

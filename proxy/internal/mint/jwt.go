@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// errKey is for a private key that cannot sign. It says nothing of the key.
+// errKey is the error for a private key that cannot sign. It does not quote the key.
 var errKey = errors.New("the private key cannot sign")
 
 // parseKey reads a private key in PEM: PKCS #1, PKCS #8 or SEC 1.
@@ -34,7 +34,8 @@ func parseKey(key secret.Value) (crypto.Signer, error) {
 	}
 	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, errKey // the error may quote
+		// The error of package x509 may quote the key.
+		return nil, errKey
 	}
 	if s, ok := k.(crypto.Signer); ok {
 		return s, nil
@@ -42,8 +43,8 @@ func parseKey(key secret.Value) (crypto.Signer, error) {
 	return nil, errKey
 }
 
-// signJWT returns a signed JSON Web Token (RFC 7519) in compact form: RS256, ES256 or EdDSA, as the key is. kid may be
-// empty.
+// signJWT returns a signed JSON Web Token (RFC 7519) in compact form. The type of the key decides between RS256, ES256
+// and EdDSA. kid may be empty.
 func signJWT(key crypto.Signer, kid string, claims map[string]any) (string, error) {
 	header := map[string]string{"typ": "JWT"}
 	if kid != "" {
@@ -53,6 +54,7 @@ func signJWT(key crypto.Signer, kid string, claims map[string]any) (string, erro
 	case *rsa.PrivateKey:
 		header["alg"] = "RS256"
 	case *ecdsa.PrivateKey:
+		// ES256 is defined only for P-256 (RFC 7518, section 3.4).
 		if k.Curve != elliptic.P256() {
 			return "", errKey
 		}
@@ -78,7 +80,7 @@ func signJWT(key crypto.Signer, kid string, claims map[string]any) (string, erro
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
-// signText signs as RFC 7518 says: an ECDSA signature is r and s of 32 bytes each, not ASN.1.
+// signText signs a text by RFC 7518. An ECDSA signature is r and s of 32 bytes each, not ASN.1.
 func signText(key crypto.Signer, text []byte) ([]byte, error) {
 	if k, ok := key.(ed25519.PrivateKey); ok {
 		return ed25519.Sign(k, text), nil

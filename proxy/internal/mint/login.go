@@ -17,18 +17,17 @@ import (
 )
 
 const (
-	// loginTime is how long a login waits for its person.
+	// loginTime is the time that a login waits for the person.
 	loginTime = 10 * time.Minute
-	// maxLogins is how many wait at once.
+	// maxLogins is the number of logins that may wait at the same time.
 	maxLogins = 16
-	// maxGuesses is how many redirects with a wrong state a login takes.
+	// maxGuesses is the number of redirects with a wrong state that end a login.
 	maxGuesses = 5
-	// pollInterval is that of servers that do not say how often they may be asked, and slower is what is added when they
-	// find it too often.
+	// pollInterval is the interval if the server states none. slower is added when a server asks to slow down.
 	pollInterval, slower = 5 * time.Second, 5 * time.Second
 )
 
-// The refusals of a login.
+// The errors of a login.
 var (
 	errNoCredential = refused("unknown_credential", "No API has an oauth2 credential of this name that needs a login.")
 	errNoLogin      = refused("unknown_login", "There is no such login: it is over, or another one has begun.")
@@ -47,13 +46,14 @@ func refused(code, text string) *rpc.Error {
 	return &rpc.Error{Code: code, Text: text}
 }
 
-// logins are those that wait for a person.
+// logins are the logins that wait for a person.
 type logins struct {
 	mu   sync.Mutex
 	byID map[string]*login
 }
 
-// login is one. State and verifier do not leave the proxy, except the state in the address of the authorization server.
+// login is one login. The verifier goes only to the token endpoint, and the state only into the address that the person
+// opens.
 type login struct {
 	id, name string
 	digest   string
@@ -65,13 +65,13 @@ type login struct {
 	client   *client
 
 	mu       sync.Mutex // one poll at a time
-	device   string     // the device code. Empty: a login by browser
+	device   string     // the device code; empty for a login by browser
 	interval time.Duration
 	next     time.Time
 	deadline time.Time
 }
 
-// Begin begins a login of a credential.
+// Begin begins a login for a credential.
 func (m *Minter) Begin(ctx context.Context, want credentialapi.Login) (credentialapi.Started, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -106,7 +106,7 @@ func (m *Minter) Begin(ctx context.Context, want credentialapi.Login) (credentia
 	return started, nil
 }
 
-// loginState finds a credential that a person logs in for.
+// loginState finds a credential that needs a login.
 func (m *Minter) loginState(name string) (*state, *oauth2) {
 	m.mu.Lock()
 	s := m.states[name]
@@ -129,14 +129,14 @@ func (s *state) digest() string {
 	return s.conf.MintDigest()
 }
 
-// requester sends requests for a credential.
+// requester returns the requester of a credential.
 func (m *Minter) requester(s *state) *requester {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &requester{transport: m.conf.Transport, owner: m.owner, api: s.api, userAgent: m.conf.UserAgent}
 }
 
-// clientFor is the client for a login.
+// clientFor returns the client for a login.
 func (m *Minter) clientFor(ctx context.Context, s *state, o *oauth2, redirect string) (*client, error) {
 	if o.Resource != "" {
 		c, err := o.discover(ctx, m.requester(s), redirect)
@@ -146,9 +146,11 @@ func (m *Minter) clientFor(ctx context.Context, s *state, o *oauth2, redirect st
 		switch {
 		case err != nil:
 			return nil, err
+		// The proxy would mask this text in all responses, so it must not be a common word.
 		case o.ClientID == "" && c.Secret != "" && !m.fits(c.Secret):
 			return nil, unavailable(detailUnusable)
-		case o.ClientID != "" && before != nil && before.Issuer != c.Issuer: // who would get the secret
+		// The secret of the configured client must not go to a new authorization server.
+		case o.ClientID != "" && before != nil && before.Issuer != c.Issuer:
 			return nil, errServer
 		}
 		return c, nil
@@ -156,7 +158,7 @@ func (m *Minter) clientFor(ctx context.Context, s *state, o *oauth2, redirect st
 	return o.client(nil), nil
 }
 
-// browser makes the address that the person opens.
+// browser returns the address that the person opens.
 func (l *login) browser(o *oauth2) (credentialapi.Started, error) {
 	u, err := url.Parse(l.client.AuthURL)
 	if err != nil || u.Scheme != "https" {
@@ -167,6 +169,7 @@ func (l *login) browser(o *oauth2) (credentialapi.Started, error) {
 		q.Set(name, value)
 	}
 	sum := sha256.Sum256([]byte(l.verifier))
+	// The fixed parameters come last: Params must not replace state or the PKCE challenge.
 	for name, value := range map[string]string{
 		"response_type": "code", "client_id": l.client.ID, "redirect_uri": l.redirect, "state": l.state,
 		"code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
@@ -183,7 +186,7 @@ func (l *login) browser(o *oauth2) (credentialapi.Started, error) {
 	return credentialapi.Started{ID: l.id, URL: u.String(), Redirect: l.redirect}, nil
 }
 
-// add makes a login wait, in place of an earlier one of the same credential.
+// add adds a login. It replaces an earlier login of the same credential.
 func (ls *logins) add(l *login, now time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -198,6 +201,7 @@ func (ls *logins) add(l *login, now time.Time) {
 			oldest = o
 		}
 	}
+	// An abandoned login must not block a new one.
 	if len(ls.byID) >= maxLogins {
 		delete(ls.byID, oldest.id)
 	}
@@ -208,7 +212,7 @@ func (l *login) over(now time.Time) bool {
 	return now.Sub(l.began) > loginTime || now.Before(l.began.Add(-skew))
 }
 
-// get returns a login that waits, or nil.
+// get returns a waiting login, or nil.
 func (ls *logins) get(id string, now time.Time) *login {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -220,7 +224,7 @@ func (ls *logins) get(id string, now time.Time) *login {
 	return l
 }
 
-// take ends the wait of a login if the state is its own. Whatever follows, no other redirect is accepted for it.
+// take ends the wait of a login if the state is right. No other redirect is accepted for the login afterwards.
 func (ls *logins) take(id, state string, now time.Time) (*login, error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -230,11 +234,13 @@ func (ls *logins) take(id, state string, now time.Time) (*login, error) {
 	}
 	//defence:login-state
 	if subtle.ConstantTimeCompare([]byte(l.state), []byte(state)) != 1 {
+		// A wrong state does not end the login at once: a stray redirect would otherwise stop it. maxGuesses bounds guessing.
 		if l.guesses++; l.guesses >= maxGuesses {
 			delete(ls.byID, id)
 		}
 		return nil, errState
 	}
+	// Delete before the exchange: a second redirect with the same state fails.
 	delete(ls.byID, id)
 	return l, nil
 }
@@ -246,7 +252,7 @@ func (ls *logins) forget(name string) {
 	maps.DeleteFunc(ls.byID, func(_ string, l *login) bool { return l.name == name })
 }
 
-// end removes a login. It is false if another has.
+// end removes a login. It returns false if the login was already removed.
 func (ls *logins) end(id string) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -276,11 +282,13 @@ func (m *Minter) Finish(ctx context.Context, r credentialapi.Redirect) error {
 	return m.exchange(ctx, l, form)
 }
 
-// issuedBy reports whether a redirect may come from the login's authorization server (RFC 9207).
+// issuedBy reports whether a redirect may come from the login's authorization server (RFC 9207). It prevents mix-up
+// attacks.
 func (l *login) issuedBy(issuer string) bool {
 	c := l.client
 	switch {
 	case c.Issuer != "":
+		// The redirect must have iss if the metadata announces it. Otherwise an attacker could remove it.
 		//defence:login-issuer permits
 		return issuer == c.Issuer || issuer == "" && !c.IssuerNamed
 	case issuer == "":
@@ -292,9 +300,10 @@ func (l *login) issuedBy(issuer string) bool {
 	return err == nil && err2 == nil && u.Scheme == "https" && strings.EqualFold(u.Host, auth.Host)
 }
 
-// exchange turns a code into a token, and puts it in force.
+// exchange turns a code into a token, and puts the token in force.
 func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error {
 	s, o := m.loginState(l.name)
+	// The configuration may have changed while the person logged in.
 	if s == nil || s.digest() != l.digest {
 		return errNoLogin
 	}
@@ -305,6 +314,7 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	if err != nil {
 		return errStorage
 	}
+	// Reserve the room on the disk first: a code can be exchanged only once.
 	d, err := st.begin(l.name)
 	if err != nil {
 		return errStorage
@@ -315,7 +325,8 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	if err != nil {
 		return said(err)
 	}
-	if g.Refresh == "" && g.Life == 0 { // as GitHub and Slack do
+	// GitHub and Slack issue tokens without an end in this way.
+	if g.Refresh == "" && g.Life == 0 {
 		g.Endless = true
 	}
 	old := kept{}
@@ -327,11 +338,13 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 		return said(err)
 	}
 	s.mu.Lock()
-	if s.serial != before { // a logout, or another login
+	// The person has logged out, or another login has finished.
+	if s.serial != before {
 		s.mu.Unlock()
 		return errNoLogin
 	}
-	s.serial++ // a renewal of the former login that is under way comes too late
+	// A renewal of the former login may be under way. The new serial makes it fail.
+	s.serial++
 	serial := s.serial
 	s.mu.Unlock()
 	if err := m.put(s, serial, next, d.commit); err != nil {
@@ -344,7 +357,7 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	return nil
 }
 
-// said is an error for the operator.
+// said turns an error into one for the operator.
 func said(err error) error {
 	if r, ok := err.(*rpc.Error); ok { //nolint:errorlint // none is wrapped
 		return r

@@ -1,14 +1,14 @@
-// Package mint obtains the credentials that change: access tokens, short-lived keys, and what secret managers hold.
-// Each way to obtain one has a file (oauth2.go, githubapp.go, aws.go ...); renew.go decides when.
+// Package mint obtains the credentials that change: access tokens, short-lived keys, and values of secret managers.
+// Each kind has a file (oauth2.go, githubapp.go, aws.go ...); renew.go decides when to obtain a credential.
 //
-// Contract: a credential is obtained when a request uses it, and renewed before it ends. Whatever the number of
-// requests that wait for it, one is under way for each credential, in a context of its own. What was obtained is first
-// stored, then made known to scrub and swap (package minted), and only then used. A credential that has ended is never
-// used; if there is no other, the request that needs it fails.
+// Contract: a credential is obtained when a request uses it, and renewed before it expires. Each credential has at most
+// one renewal under way, in its own context, regardless of the number of waiting requests. A new value is first stored,
+// then made known to scrub and swap (package minted), and only then used. An expired credential is never used; if there
+// is no other, the request fails.
 //
-// Threat: a server that answers slowly, endlessly, with a redirect, or with a secret in the place of a token; a process
-// that is killed between any two steps; code that makes the proxy renew without end. No text that a server chose leaves
-// this package, except the credential itself.
+// Threat: a server that answers slowly, endlessly, with a redirect, or with a secret instead of a token. A process that
+// is killed between any two steps. Code that makes the proxy renew without end. No text that a server chose leaves this
+// package, except the credential.
 package mint
 
 import (
@@ -26,42 +26,42 @@ import (
 )
 
 const (
-	// defaultLife is that of a token whose server does not say how long it lives.
+	// defaultLife is the life of a token if the server states none.
 	defaultLife = 5 * time.Minute
-	// minLife is the shortest that is of use. A life of maxLife is as good as one without end.
+	// minLife is the shortest useful life. A life of maxLife counts as endless.
 	minLife = 30 * time.Second
 	maxLife = 10 * 365 * 24 * time.Hour
-	// early is how long before its end a token is renewed at least; it is a tenth of the token's life if that is longer,
-	// and never more than half.
+	// early is the minimum time before the expiry at which a token is renewed. It is a tenth of the token's life if that
+	// is longer, and never more than half.
 	early = time.Minute
-	// after is how long after its end a value is still looked for in responses.
+	// after is the time after its expiry for which a value is still searched for in responses.
 	after = time.Hour
-	// afterUnknown is how long one is looked for whose server does not say how long it lives, from its beginning, and
-	// afterSource what a secret manager gave, from when it gave something else: both may be valid for longer than they are
-	// used.
+	// afterUnknown is the time from its beginning for which a value without a stated life is searched for. afterSource is
+	// the time for which a replaced value of a secret manager is searched for. Both values may be valid for longer than
+	// they are used.
 	afterUnknown, afterSource = 8 * time.Hour, 4 * time.Hour
-	// staleSource is how long what a secret manager gave is used beyond its time while there is nothing newer.
+	// staleSource is the time for which a value of a secret manager is used beyond its life if there is no newer value.
 	staleSource = time.Hour
-	// forever stands for the end of what has none.
+	// forever replaces a missing end.
 	forever = 100 * 365 * 24 * time.Hour
-	// refusedAgain is how soon a token may be renewed again because a server refused it. Once a credential is crowded it
-	// is renewed for its end alone.
+	// refusedAgain is the minimum time between two renewals because a server refused the token. A crowded credential is
+	// renewed only because of its expiry.
 	refusedAgain = time.Minute
 	// The time between failed attempts grows from backoffMin to backoffMax. An ended login is not tried again for
 	// backoffEnded.
 	backoffMin, backoffMax, backoffEnded = time.Second, time.Minute, 10 * time.Minute
-	// skew is how far a clock may go back before what was obtained counts as ended.
+	// skew is the time by which a clock may go back before a value counts as expired.
 	skew = time.Minute
-	// closeTime is how long Close waits for renewals: what a server has answered should be stored.
+	// closeTime is the time that Close waits for renewals, so that received values are stored.
 	closeTime = 5 * time.Second
-	// lockTime is how long a proxy that starts waits for another one that ends.
+	// lockTime is the time that a starting proxy waits for another proxy that ends.
 	lockTime = 10 * time.Second
 )
 
-// Config holds what a Minter needs.
+// Config configures a Minter.
 type Config struct {
 	Transport Transport
-	// Values gets what is obtained.
+	// Values receives the obtained values.
 	Values *minted.Values
 	// Dir is the folder tokens/.
 	Dir string
@@ -69,18 +69,18 @@ type Config struct {
 	APIs      string
 	UserAgent string
 	Log       *slog.Logger
-	// Login is called after a login, and after its end (out). It may be nil.
+	// Login is called after a login, and with out after a logout. It may be nil.
 	Login func(name string, out bool)
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Minter obtains credentials. Make one with New, and give it the catalog with Configure.
+// Minter obtains credentials. Make one with New, then call Configure with the catalog.
 type Minter struct {
 	conf  Config
 	owner *owner
 	end   context.CancelFunc
-	// patience is how long the first Configure waits for another proxy that ends.
+	// patience is the time that the first Configure waits for another proxy that ends.
 	patience time.Duration
 	wg       sync.WaitGroup
 
@@ -90,15 +90,15 @@ type Minter struct {
 	mu      sync.Mutex
 	store   *store // nil until there is a credential to obtain
 	states  map[string]*state
-	leaving map[string]*state // of no API any more, with a renewal under way that is stored when it is done
+	leaving map[string]*state // credentials that no API has any more, with a renewal under way that will be stored
 	catalog *catalog.Catalog
-	known   *scrub.Scrubber // what is fixed in the catalog: no token may contain it
+	known   *scrub.Scrubber // the fixed secrets of the catalog: no token may contain one
 	closed  bool
 
 	logins logins
 }
 
-// New makes a Minter of no catalog.
+// New makes a Minter without a catalog.
 func New(c Config) *Minter {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -109,37 +109,37 @@ func New(c Config) *Minter {
 	return m
 }
 
-// now is the wall clock's time: the monotonic clock stands still while a machine sleeps, and tokens do not.
+// now returns the wall clock's time. The monotonic clock stands still while a machine sleeps, but tokens expire.
 func (m *Minter) now() time.Time { return m.conf.Now().Round(0) }
 
-// kind obtains values of one credential. One call is under way at a time.
+// kind obtains the values of one credential. Only one call is under way at a time.
 type kind interface {
-	// obtain returns the next value. old is what is kept.
+	// obtain returns the next value. old is the stored value.
 	obtain(ctx context.Context, r *requester, old kept) (grant, error)
-	// stored reports whether what is obtained is stored. What a secret manager holds is not copied to a disk.
+	// stored reports whether the values are stored. Values of a secret manager are not copied to a disk.
 	stored() bool
 }
 
-// grant is what a kind obtained.
+// grant is an obtained value.
 type grant struct {
 	Access string
-	// Issued: a server for tokens chose it, and not the user.
+	// Issued means that a token server chose the value, not the user.
 	Issued bool
-	// Life is how long it lives. 0: the server does not say.
+	// Life is the life of the value. 0 means that the server states none.
 	Life time.Duration
-	// Stale is how long it may be used beyond Life while nothing replaces it.
+	// Stale is the time for which the value may be used beyond Life if there is no newer value.
 	Stale time.Duration
-	// Endless: it has no end.
+	// Endless means that the value does not expire.
 	Endless bool
-	// Refresh replaces the kept one. Empty: the kept one stays.
+	// Refresh replaces the stored refresh token. If it is empty, the stored one stays.
 	Refresh string
-	// Inner are further secrets.
+	// Inner are further secrets that belong to the value.
 	Inner []string
-	// Client replaces the kept one. Nil means that the kept one stays.
+	// Client replaces the stored client. If it is nil, the stored one stays.
 	Client *client
 }
 
-// kindOf returns how a credential is obtained, or nil for one that is not.
+// kindOf returns the kind for a credential, or nil if the credential is not obtained.
 func (m *Minter) kindOf(how catalog.Mint) kind {
 	switch how := how.(type) {
 	case *catalog.OAuth2:
@@ -162,8 +162,8 @@ func (m *Minter) kindOf(how catalog.Mint) kind {
 	return nil
 }
 
-// credential finds a credential of the catalog that is in force, and its API, internal ones included. The API is nil if
-// there is none.
+// credential finds a credential of the current catalog, and its API, also an internal one. The API is nil if the
+// catalog has no such credential.
 func (m *Minter) credential(name string) (catalog.Credential, *catalog.API) {
 	m.mu.Lock()
 	c := m.catalog
@@ -178,11 +178,13 @@ func (m *Minter) credential(name string) (catalog.Credential, *catalog.API) {
 	return catalog.Credential{}, nil
 }
 
-// Configure puts a catalog in force: before it is used to judge a request. What is stored for its credentials is known
-// to scrub and swap when Configure returns. An error means that nothing can be stored: those credentials then fail.
+// Configure puts a catalog in force. Call it before the catalog judges a request. When Configure returns, scrub and
+// swap know the stored values of the catalog's credentials. An error means that the folder cannot be used: those
+// credentials then fail.
 func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
+	// All values are added at once: each Add compiles the patterns again.
 	next, loaded, values := map[string]*state{}, []*state{}, []minted.Value{}
 	st, err := m.opened(c.Mints(), m.patience)
 	m.patience = 0
@@ -204,7 +206,8 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	if len(values) > 0 {
 		if added := m.conf.Values.Add(values...); added != nil {
 			err = errors.Join(err, added)
-			for _, s := range loaded { // what is not known is not used
+			// The scrubber does not know these values, so they must not be used.
+			for _, s := range loaded {
 				s.unload()
 			}
 		}
@@ -218,7 +221,8 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.states, m.known, m.catalog = next, known, c
 	m.mu.Unlock()
 	m.ahead(next, old)
-	m.storing.Lock() // what a former state obtained is stored now or never
+	// Wait until no renewal is being stored. After that, a replaced state stores nothing.
+	m.storing.Lock()
 	defer m.storing.Unlock()
 	for name, s := range old {
 		if next[name] != s {
@@ -236,8 +240,8 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	return err
 }
 
-// leave ends a state. With finish a renewal that is under way is finished and stored: a configuration may be away for a
-// moment only, and the refresh token that was sent is used up.
+// leave ends a state. With finish, a renewal under way is finished and stored. The configuration may be missing only
+// for a moment, and the sent refresh token is already used up.
 func (m *Minter) leave(s *state, finish bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,12 +258,13 @@ func (m *Minter) leave(s *state, finish bool) {
 	_ = m.conf.Values.Add(s.over(s.kept, m.now())...)
 }
 
-// ahead obtains what secret managers and files hold before a request uses it: a server that has seen it before may show
-// it to code that has not used its name. It waits for files alone.
+// ahead obtains the values of secret managers and files before a request uses them. Otherwise a server that has seen
+// such a value could show it to code that has not used its name. It waits only for files.
 func (m *Minter) ahead(next, old map[string]*state) {
 	var files []*flight
 	for name, s := range next {
 		_, isCommand := s.conf.Mint.(*catalog.Command)
+		// An unchanged state has its value already. A stored value was loaded, and only a feeder supplies a command.
 		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.stored() || isCommand {
 			continue
 		}
@@ -275,13 +280,14 @@ func (m *Minter) ahead(next, old map[string]*state) {
 	}
 }
 
-// opened returns the store, which it opens when it is first needed.
+// opened returns the store. It opens the store when it is first needed.
 func (m *Minter) opened(needed bool, patience time.Duration) (*store, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.store != nil || !needed {
 		return m.store, nil
 	}
+	// A renewal that starts now could open the folder after Close has left it.
 	if m.closed {
 		return nil, errors.New("the proxy ends")
 	}
@@ -293,8 +299,8 @@ func (m *Minter) opened(needed bool, patience time.Duration) (*store, error) {
 	return st, nil
 }
 
-// adopt returns the state of a credential that is obtained as before, with its configuration replaced. Nil means that
-// there is none.
+// adopt returns the existing state of a credential whose way to obtain it is unchanged, and replaces its configuration.
+// It returns nil if there is no such state.
 func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 	m.mu.Lock()
 	s := m.states[cr.Name]
@@ -313,14 +319,15 @@ func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 	m.mu.Lock()
 	delete(m.leaving, cr.Name)
 	m.mu.Unlock()
-	if !s.conf.Same(cr) { // another client secret, perhaps the right one
+	// The new configuration may have another client secret, perhaps the right one, so forget the failures.
+	if !s.conf.Same(cr) {
 		s.failed, s.nextTry, s.attempts = nil, time.Time{}, 0
 	}
 	s.conf, s.api, s.kind = cr, a, m.kindOf(cr.Mint)
 	return s
 }
 
-// Close ends renewals, after those that are under way had a moment to be stored.
+// Close ends the renewals. Renewals under way have closeTime to be stored.
 func (m *Minter) Close() {
 	m.mu.Lock()
 	m.closed = true
@@ -333,6 +340,7 @@ func (m *Minter) Close() {
 	case <-done:
 	case <-timer.C:
 	}
+	// The time is over: cancel the requests that are still under way.
 	m.end()
 	<-done
 	m.mu.Lock()

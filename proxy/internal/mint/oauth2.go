@@ -17,26 +17,26 @@ import (
 // oauth2 gets access tokens from a token endpoint (RFC 6749).
 type oauth2 struct{ *catalog.OAuth2 }
 
-// client is a registration with an authorization server, and where that server is. It is stored with the token.
+// client is a registration with an authorization server, and the addresses of the server. It is stored with the token.
 type client struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret,omitempty"`
 	Basic  bool   `json:"basic,omitempty"`
-	// Issuer and the endpoints are those that were discovered. The refresh token goes to no other.
+	// Issuer and the endpoints were discovered. The refresh token goes only to them.
 	Issuer    string `json:"issuer,omitempty"`
 	TokenURL  string `json:"token_url,omitempty"`
 	AuthURL   string `json:"auth_url,omitempty"`
 	DeviceURL string `json:"device_url,omitempty"`
-	// Resource is the canonical address of what the token is for (RFC 8707).
+	// Resource is the canonical address of the resource that the token is for (RFC 8707).
 	Resource string   `json:"resource,omitempty"`
 	Redirect string   `json:"redirect,omitempty"`
 	Scopes   []string `json:"scopes,omitempty"`
-	// IssuerNamed means that the server says iss in its answers (RFC 9207), so that one without it is forged.
+	// IssuerNamed means that the server announces iss in its answers (RFC 9207). An answer without iss is then forged.
 	IssuerNamed bool `json:"issuer_named,omitempty"`
 }
 
-// client returns the one of the configuration, or for a resource the one that is kept, with what the configuration has
-// of it. Nil means that there is none yet.
+// client returns the client of the configuration. For a resource it returns the stored client, with the id and secret
+// of the configuration if there are any. Nil means that no client exists yet.
 func (o *oauth2) client(old *client) *client {
 	switch {
 	case o.Resource != "" && old != nil && o.ClientID != "":
@@ -50,7 +50,7 @@ func (o *oauth2) client(old *client) *client {
 		TokenURL: o.TokenURL, AuthURL: o.AuthURL, DeviceURL: o.DeviceURL, Scopes: o.Scopes}
 }
 
-// scope joins scopes as the server wants them.
+// scope joins scopes with the separator that the server expects.
 func (o *oauth2) scope(scopes []string) string {
 	separator := o.ScopeSeparator
 	if separator == "" {
@@ -76,6 +76,7 @@ func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, err
 			form.Set("scope", o.scope(o.Scopes))
 		}
 		for name, value := range o.Params {
+			// The configuration must not replace the grant type or the scope.
 			if !form.Has(name) {
 				form.Set(name, value)
 			}
@@ -96,13 +97,14 @@ func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, err
 // stored implements kind.
 func (o *oauth2) stored() bool { return true }
 
-// token asks the token endpoint.
+// token sends a request to the token endpoint.
 func (o *oauth2) token(ctx context.Context, r *requester, c *client, form url.Values) (grant, error) {
 	if c.Resource != "" {
 		form.Set("resource", c.Resource)
 	}
 	user, password := "", ""
 	switch {
+	// RFC 6749, section 2.3: a client uses one way to authenticate in a request.
 	case c.Basic && c.Secret != "":
 		user, password = c.ID, c.Secret
 	default:
@@ -118,7 +120,7 @@ func (o *oauth2) token(ctx context.Context, r *requester, c *client, form url.Va
 	return parseToken(a)
 }
 
-// tokenAnswer is what a token endpoint says.
+// tokenAnswer is the answer of a token endpoint.
 type tokenAnswer struct {
 	Access  *string         `json:"access_token"`
 	Type    string          `json:"token_type"`
@@ -127,8 +129,8 @@ type tokenAnswer struct {
 	Error   string          `json:"error"`
 }
 
-// parseToken reads an answer of a token endpoint. Some servers report an error with status 200. With an error there may
-// be a refresh token nevertheless.
+// parseToken reads an answer of a token endpoint. Some servers report an error with status 200. An answer with an
+// unusable token may still have a refresh token, which the grant then contains.
 func parseToken(a *Answer) (grant, error) {
 	var t tokenAnswer
 	if err := decode(a.Body, &t); err != nil {
@@ -137,6 +139,7 @@ func parseToken(a *Answer) (grant, error) {
 		}
 		return grant{}, unavailable(detailNotJSON)
 	}
+	// Also with status 200, with which some servers report errors.
 	if t.Error != "" {
 		code := shownCode(t.Error)
 		if isEnded(code) {
@@ -150,6 +153,7 @@ func parseToken(a *Answer) (grant, error) {
 		return grant{}, unavailable(detailStatus)
 	case t.Access == nil || *t.Access == "":
 		return g, unavailable(detailNoToken)
+	// Such a token needs a proof with every request, which swap cannot add.
 	case strings.EqualFold(t.Type, "dpop"), strings.EqualFold(t.Type, "mac"):
 		return g, unavailable(detailUnusable)
 	}
@@ -157,6 +161,7 @@ func parseToken(a *Answer) (grant, error) {
 	if len(t.Life) > 0 && string(t.Life) != "null" {
 		seconds, ok := seconds(t.Life)
 		if !ok || seconds <= 0 {
+			// The grant keeps its refresh token: the old one is used up.
 			return g, unavailable(detailLifetime)
 		}
 		g.Life = time.Duration(min(seconds, maxLife.Seconds()) * float64(time.Second))
@@ -164,8 +169,8 @@ func parseToken(a *Answer) (grant, error) {
 	return g, nil
 }
 
-// plausible reports whether a text may be a token, rather than one that requests and responses are full of: it is
-// replaced wherever a response has it, of whatever API, and a request that has it is an alarm.
+// plausible reports whether a text may be a token, and not one that is common in requests and responses. The proxy
+// replaces a token in the responses of every API, and refuses requests that contain it.
 func plausible(token string) bool {
 	return !strings.Contains(token, " ") && random(token) && !slices.ContainsFunc(ofNothing, func(hash string) bool {
 		return strings.Contains(hash, strings.ToLower(token))
@@ -178,10 +183,13 @@ var ofNothing = []string{
 	"d41d8cd98f00b204e9800998ecf8427e",
 }
 
-// random reports whether a text has a stretch that nobody writes, nor a standard: most UUIDs and other hexadecimal
-// digits, letters in both cases and digits whose kind keeps changing, or a word of 16 in which it changes three times.
-// catalog.LooksSecret wants more, and takes many tokens for names. Of random texts of 22 characters of base64url it
-// refuses one in 140.
+// random reports whether a text has a stretch that no person or standard writes:
+//   - most UUIDs and other hexadecimal digits
+//   - letters of both cases and digits that alternate often
+//   - a word of 16 characters that alternates three times
+//
+// catalog.LooksSecret is stricter, and takes many tokens for names. random rejects one in 140 random texts of 22
+// characters of base64url.
 func random(text string) bool {
 	const hex, mixed, word = 32, 18, 16
 	has := func(s, class string) bool { return strings.ContainsAny(s, class) }
@@ -209,7 +217,8 @@ func random(text string) bool {
 
 const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// changes counts where letters and digits of one kind end and those of another begin. There are no others.
+// changes counts the positions at which the kind of character changes: digit, upper case or lower case. The text may
+// have no other characters.
 func changes(text string) int {
 	kind := func(c byte) byte { return c & 0x60 } // 0x20: a digit, 0x40: upper case, 0x60: lower case
 	n := 0
@@ -243,7 +252,7 @@ func seconds(raw json.RawMessage) (float64, bool) {
 
 func isEnded(code string) bool { return slices.Contains(ended, code) }
 
-// mask is a secret as scrub takes it.
+// mask returns a secret as a credential for package scrub.
 func mask(text string) catalog.Credential {
 	return catalog.Credential{Name: secret.Mask, Value: secret.New(text)}
 }

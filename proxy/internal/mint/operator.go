@@ -11,8 +11,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// Logout forgets a credential: what is stored, and what is in memory. A name that no API has any more is forgotten too.
+// Logout forgets the stored value and the value in memory of a credential. The name may belong to a credential that no
+// API has any more.
 func (m *Minter) Logout(name string) error {
+	// The name becomes a file name.
 	if !catalog.ValidTokenName(name) {
 		return errNoCredential
 	}
@@ -34,29 +36,32 @@ func (m *Minter) Logout(name string) error {
 		m.notifyLogin(name, true)
 		return nil
 	}
+	// No renewal may store a new token between the removal and the new serial.
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Remove the file first: if that fails, the credential stays as it is.
 	if err := st.remove(name); err != nil {
 		return errStorage
 	}
 	s.serial++
-	_ = m.conf.Values.Add(s.over(s.kept, m.now())...) // the server may still know them
+	// The server may still accept these values, so responses are still searched for them.
+	_ = m.conf.Values.Add(s.over(s.kept, m.now())...)
 	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	m.notifyLogin(name, true)
 	return nil
 }
 
-// notifyLogin reports a login or its end.
+// notifyLogin reports a login, or with out a logout.
 func (m *Minter) notifyLogin(name string, out bool) {
 	if m.conf.Login != nil {
 		m.conf.Login(name, out)
 	}
 }
 
-// Supply takes over the value of a "command" from the feeder that ran it.
+// Supply takes over the value of a "command" from the feeder that ran the command.
 func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	m.mu.Lock()
 	s := m.states[name]
@@ -74,6 +79,7 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	now := m.now()
 	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
 	if v.ExpiresAt != nil {
+		// The program knows the exact end, so the value is not used beyond it.
 		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
 	}
 	next, err := m.judge(name, g, kept{}, digest, now)
@@ -81,6 +87,7 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 		return errSupply
 	}
 	s.mu.Lock()
+	// An older value under way must not replace this one.
 	s.serial++
 	serial := s.serial
 	s.mu.Unlock()
@@ -93,7 +100,7 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	return nil
 }
 
-// List describes the credentials of the catalog that the proxy obtains.
+// List describes the catalog's credentials that the proxy obtains.
 func (m *Minter) List() []credentialapi.Credential {
 	m.mu.Lock()
 	states := slices.Collect(maps.Values(m.states))
@@ -106,7 +113,7 @@ func (m *Minter) List() []credentialapi.Credential {
 	return out
 }
 
-// describe tells everything about a credential but its value.
+// describe returns all properties of a credential except its value.
 func (s *state) describe(now time.Time) credentialapi.Credential {
 	s.mu.Lock()
 	defer s.mu.Unlock()

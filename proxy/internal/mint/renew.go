@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
 
-// Value returns a credential that is in force, to be put in place of its name. It obtains one if need be, and waits for
-// that until ctx ends. It fails for a key that signs. Its error is an *Error, or that of ctx.
+// Value returns the current value of a credential, to replace its name. If necessary it obtains a value, and waits
+// until ctx ends. It fails for a key that signs. The error is an *Error, or the error of ctx.
 func (m *Minter) Value(ctx context.Context, c catalog.Credential) (string, error) {
 	if c.Signs() {
 		return "", &Error{Name: c.Name, Code: policy.CodeNotSignable, Detail: detailNoValue}
@@ -24,7 +24,7 @@ func (m *Minter) Value(ctx context.Context, c catalog.Credential) (string, error
 	return m.current(ctx, c)
 }
 
-// current is Value, and the secret of a key that signs.
+// current is Value, but also returns the secret of a key that signs.
 func (m *Minter) current(ctx context.Context, c catalog.Credential) (string, error) {
 	s, err := m.state(c)
 	if err != nil {
@@ -35,12 +35,14 @@ func (m *Minter) current(ctx context.Context, c catalog.Credential) (string, err
 	now := m.now()
 	if s.usable(now) {
 		v := s.kept.Access
+		// The value is still good, so renew it in the background.
 		if !s.renewAt.IsZero() && now.After(s.renewAt) && s.mayTry(now) {
 			m.renew(s)
 		}
 		s.mu.Unlock()
 		return v, nil
 	}
+	// During the pause, fail at once instead of asking the server for every request.
 	if s.flight == nil && !s.mayTry(now) {
 		defer s.mu.Unlock()
 		return "", s.failed
@@ -57,13 +59,14 @@ func (m *Minter) current(ctx context.Context, c catalog.Credential) (string, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The value may be too short-lived, or a logout came in between.
 	if !s.usable(m.now()) {
 		return "", &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailLifetime}
 	}
 	return s.kept.Access, nil
 }
 
-// state finds the state of a credential as a request's catalog has it.
+// state finds the state of a credential. It fails if the request's catalog has another configuration.
 func (m *Minter) state(c catalog.Credential) (*state, error) {
 	m.mu.Lock()
 	s := m.states[c.Name]
@@ -79,8 +82,9 @@ func (m *Minter) state(c catalog.Credential) (*state, error) {
 	return s, nil
 }
 
-// Renewed renews a credential because a server refused this value of it. It is true once there is another one, and
-// false if there will be none now: a server that always refuses makes no more than one renewal a minute.
+// Renewed renews a credential because a server refused value. It returns true once another value is in force. It
+// returns false if no other value can be expected now. A server that always refuses causes at most one renewal per
+// refusedAgain.
 func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string) bool {
 	s, err := m.state(c)
 	if err != nil {
@@ -88,6 +92,7 @@ func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string
 	}
 	s.mu.Lock()
 	now := m.now()
+	// Another request has already renewed the value.
 	if s.kept.Access != value {
 		ok := s.usable(now)
 		s.mu.Unlock()
@@ -95,8 +100,10 @@ func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string
 	}
 	f := s.flight
 	if f == nil {
+		// If the clock went back, the last refusal is in the future and does not count.
 		soon := now.Sub(s.refused) < refusedAgain && !now.Before(s.refused)
-		endless := s.kept.Expires == nil // without a refresh token nothing gets another
+		// A credential without an end has no refresh token, so no other value can be obtained.
+		endless := s.kept.Expires == nil
 		if soon || endless || !s.mayTry(now) || m.conf.Values.Crowded(s.name) {
 			s.mu.Unlock()
 			return false
@@ -117,6 +124,7 @@ func (m *Minter) Renewed(ctx context.Context, c catalog.Credential, value string
 
 // renew starts a renewal, or returns the one under way. The caller holds the state's mu.
 func (m *Minter) renew(s *state) *flight {
+	// Two renewals at once would use up the same refresh token.
 	//defence:single-flight
 	if s.flight != nil {
 		return s.flight
@@ -141,8 +149,9 @@ func (m *Minter) renew(s *state) *flight {
 	return f
 }
 
-// fly is one renewal, from the first step to the last.
+// fly runs one renewal from the first step to the last.
 func (m *Minter) fly(s *state, f *flight) {
+	// Not the context of a request: other requests wait for this renewal, too.
 	ctx, cancel := context.WithTimeout(m.owner.ctx, requestTime)
 	defer cancel()
 	err := m.attempt(ctx, s)
@@ -157,6 +166,7 @@ func (m *Minter) fly(s *state, f *flight) {
 	m.mu.Unlock()
 	if err == nil {
 		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
+		// After the state is set: waiting requests look at it.
 		close(f.done)
 		return
 	}
@@ -172,7 +182,7 @@ func (m *Minter) fly(s *state, f *flight) {
 	close(f.done)
 }
 
-// attempt obtains, stores, publishes and puts in force.
+// attempt obtains a value, stores it, publishes it and puts it in force.
 func (m *Minter) attempt(ctx context.Context, s *state) error {
 	s.mu.Lock()
 	unstored, k, serial, old := s.unstored, s.kind, s.serial, s.kept
@@ -188,15 +198,18 @@ func (m *Minter) attempt(ctx context.Context, s *state) error {
 	if err != nil {
 		return unavailable(detailStorage)
 	}
+	// The folder could not be opened before. A stored value may make the request to the server unnecessary.
 	if s.read(st, m.conf.Values, m.now()) {
 		return nil
 	}
 	s.mu.Lock()
 	old = s.kept
 	s.mu.Unlock()
+	// A former renewal could not be stored. Store its value first, because its refresh token is the only valid one.
 	if unstored != nil {
 		return m.put(s, serial, *unstored, func(next kept) error { return st.write(s.name, next) })
 	}
+	// Take the room on the disk before the refresh token is used up.
 	d, err := st.begin(s.name)
 	if err != nil {
 		return unavailable(detailStorage)
@@ -220,7 +233,7 @@ func (m *Minter) obtain(
 	if err == nil {
 		return m.put(s, serial, next, commit)
 	}
-	// The old refresh token is used up, whatever came with the new one.
+	// The old refresh token is used up, even if the rest of the answer is unusable. So keep the new one.
 	if old.Refresh != "" && g.Refresh != old.Refresh && m.fits(g.Refresh) {
 		old.Digest, old.Refresh = digest, g.Refresh
 		return errors.Join(err, m.put(s, serial, old, commit))
@@ -228,8 +241,8 @@ func (m *Minter) obtain(
 	return err
 }
 
-// fits reports whether a text that a server chose may be a refresh token or a client's secret: it is masked wherever it
-// stands, in whatever API's responses, and a request that has it is refused.
+// fits reports whether a text that a server chose may be a refresh token or a client secret. The proxy masks it in the
+// responses of every API, and refuses requests that contain it.
 func (m *Minter) fits(text string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -242,7 +255,7 @@ func names(c *catalog.Catalog, text string) bool {
 	return slices.ContainsFunc(c.AllCredentials(), in)
 }
 
-// judge turns a grant into what is kept, or refuses it.
+// judge turns a grant into a stored value, or rejects it. name is the token name, and began is the time of the request.
 func (m *Minter) judge(name string, g grant, old kept, digest string, began time.Time) (kept, error) {
 	next := kept{Digest: digest, Access: g.Access, Minted: began, Refresh: old.Refresh, Client: old.Client, Inner: g.Inner}
 	if g.Refresh != "" {
@@ -260,6 +273,7 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 	case life < minLife:
 		return kept{}, unavailable(detailLifetime)
 	default:
+		// A longer life could overflow a time.
 		life = min(life, maxLife)
 		next.Expires, next.Forget = end(began, life), end(began, life+after)
 	}
@@ -273,6 +287,7 @@ func (m *Minter) judge(name string, g grant, old kept, digest string, began time
 		if minted.Problem(text) != nil {
 			return kept{}, unavailable(detailUnusable)
 		}
+		// A server that echoes a secret as a token would make the proxy send this secret to an API.
 		//defence:mint-echo
 		if echoes(known, text, next, old) {
 			return kept{}, unavailable(detailEcho)
@@ -292,8 +307,8 @@ func end(began time.Time, life time.Duration) *time.Time {
 	return &t
 }
 
-// echoes reports whether a token contains what must never leave for an API: a credential, a secret inside one, or a
-// refresh token.
+// echoes reports whether a token contains a secret that must never be sent to an API: a credential, a secret inside
+// one, or a refresh token.
 func echoes(known *scrub.Scrubber, text string, next, old kept) bool {
 	var own []catalog.Credential
 	for _, secretText := range []string{next.Refresh, old.Refresh} {
@@ -305,9 +320,9 @@ func echoes(known *scrub.Scrubber, text string, next, old kept) bool {
 	return known.Contains(text) || scrub.New(own).Contains(text)
 }
 
-// put stores, publishes and puts in force, in this order, unless something else has done so since serial. No request
-// waits for the disk or for the patterns meanwhile, unless it waits for this value. What could not be stored stays in
-// memory, unused. commit stores; nil: it is not stored.
+// put stores a value, publishes it and puts it in force, in this order. It fails if another change has happened since
+// serial. Only requests for this value wait for the disk and the patterns. A value that could not be stored stays in
+// memory, unused. commit stores the value; nil means that it is not stored.
 func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) error {
 	if err := m.save(s, serial, next, commit); err != nil {
 		return err
@@ -316,8 +331,10 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	old := s.kept
 	s.mu.Unlock()
 	now := m.now()
-	values := append(s.over(old, now), s.values(next, now)...) // what both have stays
+	// If both have a text, the later entry wins, so the text stays known.
+	values := append(s.over(old, now), s.values(next, now)...)
 	var published error
+	// Publish before use: a response could otherwise contain a value that scrub does not know.
 	step("publish")
 	//defence:publish-first
 	published = m.conf.Values.Add(values...)
@@ -325,9 +342,11 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	// A login, a logout or a new configuration has overtaken this value.
 	case s.gone || s.serial != serial:
 		return unavailable(detailChanged)
-	case published != nil: // the login goes on with its refresh token
+	// The login continues with the new refresh token, but without an access token.
+	case published != nil:
 		s.kept = kept{Digest: next.Digest, Refresh: next.Refresh, Client: next.Client}
 		return unavailable(detailTooMany)
 	}
@@ -335,10 +354,11 @@ func (m *Minter) put(s *state, serial int, next kept, commit func(kept) error) e
 	return nil
 }
 
-// save stores.
+// save stores a value with commit, unless another change has happened since serial.
 func (m *Minter) save(s *state, serial int, next kept, commit func(kept) error) error {
 	m.storing.Lock()
 	defer m.storing.Unlock()
+	// Check under storing: Logout and Configure also hold it while they change the folder.
 	s.mu.Lock()
 	late := s.gone || s.serial != serial
 	s.mu.Unlock()
@@ -352,6 +372,7 @@ func (m *Minter) save(s *state, serial int, next kept, commit func(kept) error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The server has already used up the old refresh token, so keep the new one for the next attempt.
 	if s.unstored = nil; err != nil {
 		s.unstored = &next
 		return unavailable(detailStorage)

@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// requestTime is how long a server may take for an answer.
+	// requestTime is the time that a server has for an answer.
 	requestTime = 20 * time.Second
-	// maxAnswer is how long an answer may be in bytes.
+	// maxAnswer is the largest answer in bytes.
 	maxAnswer = 64 << 10
 )
 
-// Transport sends requests to servers that give credentials: upstream.Pool, with its guard over addresses.
+// Transport sends requests to servers that issue credentials. It is an upstream.Pool, with its guard over addresses.
 type Transport interface {
 	Check(ctx context.Context, w upstream.Want, u *url.URL) error
 	RoundTrip(req *http.Request, w upstream.Want) (*http.Response, error)
 }
 
-// owner owns the connections to such servers. No run shares them.
+// owner owns the connections to such servers. Runs do not share them.
 type owner struct{ ctx context.Context }
 
 func (o *owner) Context() context.Context { return o.ctx }
 
-// Answer is what a server said.
+// Answer is the answer of a server.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -50,13 +50,14 @@ type requester struct {
 	userAgent string
 }
 
-// send sends a request and reads the whole answer. It never follows a redirect: one would carry the client's secret and
-// codes elsewhere. Errors say nothing that a server chose.
+// send sends a request and reads the whole answer. It never follows a redirect, which would send the client's secret
+// and codes elsewhere. Errors contain no text that a server chose.
 func (r *requester) send(req *http.Request) (*Answer, error) {
 	if req.URL.Scheme != "https" || req.URL.User != nil {
 		return nil, unavailable(detailUnreachable)
 	}
 	req.Header.Set("User-Agent", r.userAgent)
+	// The answer is read without a decoder, so it must not be compressed.
 	req.Header.Set("Accept-Encoding", "identity")
 	w := upstream.Want{APIs: []*catalog.API{r.reaching(req.URL)}, Version: "mint", Owner: r.owner}
 	if err := r.transport.Check(req.Context(), w, req.URL); err != nil {
@@ -70,9 +71,11 @@ func (r *requester) send(req *http.Request) (*Answer, error) {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return nil, unavailable(detailRedirect)
 	}
+	// The server has ignored Accept-Encoding.
 	if resp.Header.Get("Content-Encoding") != "" {
 		return nil, unavailable(detailNotJSON)
 	}
+	// One byte more than allowed shows that the answer is too long.
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -83,12 +86,13 @@ func (r *requester) send(req *http.Request) (*Answer, error) {
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// reaching is the API as it reaches an address: its client certificate is for its own hosts, and no token server's.
+// reaching returns the API to use for an address. The API's client certificate is only for its own hosts, not for token
+// servers.
 func (r *requester) reaching(u *url.URL) *catalog.API {
 	if r.api == nil || r.api.ClientCert == nil {
 		return r.api
 	}
-	port, _ := strconv.ParseUint(u.Port(), 10, 16) // none is 0
+	port, _ := strconv.ParseUint(u.Port(), 10, 16) // no port is 0
 	if h, err := catalog.ParseHost(u.Hostname()); err == nil {
 		h = h.At(uint16(port))
 		if slices.Contains(r.api.Hosts, h.Exact()) || slices.Contains(r.api.Hosts, h.Wildcard()) {
@@ -96,7 +100,8 @@ func (r *requester) reaching(u *url.URL) *catalog.API {
 		}
 	}
 	without := *r.api
-	without.Name, without.ClientCert = without.Name+" without its certificate", nil // connections are shared by name
+	// Connections are shared by name, so the copy needs another name.
+	without.Name, without.ClientCert = without.Name+" without its certificate", nil
 	return &without
 }
 
@@ -109,7 +114,8 @@ func (r *requester) post(ctx context.Context, to string, form url.Values, user, 
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
 	if user != "" {
-		req.SetBasicAuth(url.QueryEscape(user), url.QueryEscape(password)) // RFC 6749, 2.3.1
+		// RFC 6749, section 2.3.1: id and secret are form-encoded first.
+		req.SetBasicAuth(url.QueryEscape(user), url.QueryEscape(password))
 	}
 	return r.send(req)
 }
@@ -129,7 +135,7 @@ func (r *requester) postJSON(ctx context.Context, to string, v any) (*Answer, er
 	return r.send(req)
 }
 
-// get asks for a JSON text.
+// get requests a JSON text.
 func (r *requester) get(ctx context.Context, from string) (*Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
@@ -143,7 +149,8 @@ var errNotJSON = errors.New("not one JSON object")
 
 // decode reads an answer that is one JSON object.
 func decode(body []byte, v any) error {
-	if json.Unmarshal(body, v) != nil { // which refuses text behind it
+	// Unmarshal rejects text after the object.
+	if json.Unmarshal(body, v) != nil {
 		return errNotJSON
 	}
 	return nil

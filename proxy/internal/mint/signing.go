@@ -24,10 +24,11 @@ const (
 
 var errScope = errors.New("another host, region or service than config.json has")
 
-// Claim finds the credential with whose key a request asks to be signed, and takes out what asks for it, so that
-// nothing is swapped there. allowed are the credentials that the request may use. Nil means that none is asked for.
+// Claim finds the credential whose key should sign the request. It removes the token name from the request, so that
+// swap does not replace it. allowed are the credentials that the request may use. Nil means that the request asks for
+// no signature.
 //
-// It is called before anything is swapped, and Sign after everything else.
+// Call Claim before anything is swapped, and Sign after all other changes.
 func Claim(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
 	for i, c := range allowed {
 		claimed := false
@@ -46,10 +47,11 @@ func Claim(req *http.Request, allowed []catalog.Credential) *catalog.Credential 
 
 func claimAWS(req *http.Request, name string) bool {
 	asked, asks := sigv4.Asks(req.Header)
+	// Servers join or pick from two Authorization headers.
 	if !asks || asked != name || len(req.Header["Authorization"]) != 1 {
 		return false
 	}
-	// The algorithm stays, for Sign to judge. The session token is one that an SDK made up.
+	// Sign checks the algorithm, so the first word stays. The session token is invented by an SDK.
 	word, _, _ := strings.Cut(strings.TrimSpace(req.Header.Get("Authorization")), " ")
 	req.Header.Set("Authorization", word)
 	req.Header.Del("X-Amz-Security-Token")
@@ -69,9 +71,10 @@ func claimHMAC(req *http.Request, c catalog.Credential, h *catalog.HMAC) bool {
 	return asks
 }
 
-// Sign signs a request with a credential that Claim found, and returns the signature for scrubbing: it is good for some
-// minutes, and for more than the request where a server does not check all of it. host is the one that the request goes
-// to, without its port. Errors are an *Error, or that of reading the body.
+// Sign signs a request with a credential that Claim found. It returns the signature for scrubbing, because the
+// signature is valid for some minutes. If the server does not check every part of the request, the signature is also
+// valid for other requests. host is the host of the request, without the port. The error is an *Error, or the error of
+// reading the body.
 func (m *Minter) Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) ([]byte, error) {
 	var signature []byte
 	var err error

@@ -9,7 +9,7 @@ import (
 // supplied is a credential that a feeder outside the proxy supplies.
 type supplied struct{}
 
-// obtain implements kind: only the feeder can.
+// obtain implements kind. It fails: only the feeder can supply the value.
 func (supplied) obtain(context.Context, *requester, kept) (grant, error) {
 	return grant{}, &failure{policy.CodeSecretUnavailable, detailNotSupplied}
 }

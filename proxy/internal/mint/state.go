@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// state is one credential.
+// state is the state of one credential.
 type state struct {
 	name string
 	conf catalog.Credential
@@ -19,22 +19,22 @@ type state struct {
 	kind kind
 
 	mu      sync.Mutex
-	gone    bool // replaced by another configuration
-	serial  int  // grows with every login, logout and supplied value: a renewal that began before comes too late
+	gone    bool // another configuration has replaced it
+	serial  int  // grows with every login, logout and supplied value; a renewal that began with an older serial fails
 	kept    kept
 	renewAt time.Time
 	flight  *flight
-	// unstored is what a server gave and the disk did not take. It is stored before anything else is asked for.
+	// unstored is a received value that could not be stored. It is stored before the next request to the server.
 	unstored *kept
 	failed   *Error
 	attempts int
 	nextTry  time.Time
-	refused  time.Time // when a renewal because of a refusal began
+	refused  time.Time // the start of the last renewal because of a refusal
 	used     bool
 	unread   bool // the folder could not be opened yet
 }
 
-// read takes over what is stored if the folder could not be opened before. It reports whether that can be used.
+// read takes over the stored value if the folder could not be opened before. It reports whether that value is usable.
 func (s *state) read(st *store, values *minted.Values, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,14 +48,14 @@ func (s *state) read(st *store, values *minted.Values, now time.Time) bool {
 	return s.usable(now)
 }
 
-// flight is one renewal under way.
+// flight is a renewal under way.
 type flight struct {
 	done chan struct{}
 	err  *Error // valid once done is closed
 }
 
-// load takes over what is stored, and returns what must be known: also what was obtained with another configuration,
-// and is not used.
+// load takes over the stored value. It returns all stored values that scrub must know, including those of another
+// configuration, which are not used.
 func (s *state) load(st *store, now time.Time) []minted.Value {
 	k, err := st.read(s.name)
 	if err != nil {
@@ -67,25 +67,25 @@ func (s *state) load(st *store, now time.Time) []minted.Value {
 		s.unload()
 		return nil
 	}
+	// Values of another configuration are known, but not used.
 	if k.Digest == s.conf.MintDigest() {
 		s.kept, s.renewAt = k, renewal(k)
 	}
 	return values
 }
 
-// unload forgets what was loaded and cannot be used.
+// unload forgets a loaded value that cannot be used.
 func (s *state) unload() {
 	s.kept, s.renewAt = kept{}, time.Time{}
 	s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
 }
 
-// values are what must be known of a kept credential while it is the current one: whatever the clock says, which may go
-// back.
+// values returns the values that scrub must know while k is current. They have no end, because the clock may go back.
 func (s *state) values(k kept, now time.Time) []minted.Value {
 	return s.known(k, now.Add(forever), now.Add(forever))
 }
 
-// over are the values of a kept credential that is not the current one any more.
+// over returns the values of k after another value has replaced it.
 func (s *state) over(k kept, now time.Time) []minted.Value {
 	until := now.Add(afterSource)
 	if k.Forget != nil {
@@ -94,8 +94,8 @@ func (s *state) over(k kept, now time.Time) []minted.Value {
 	return s.known(k, until, now.Add(after))
 }
 
-// known are the values of a kept credential: the token and what it is used with until one time, and what gets the next
-// one until another.
+// known returns the values of k. The token and its inner secrets are known until one time, and the refresh token and
+// client secret until another.
 func (s *state) known(k kept, until, refreshes time.Time) []minted.Value {
 	var out []minted.Value
 	add := func(text string, inner bool, until time.Time) {
@@ -114,7 +114,7 @@ func (s *state) known(k kept, until, refreshes time.Time) []minted.Value {
 	return out
 }
 
-// renewal is when a kept credential is renewed: early, and each at another time.
+// renewal returns the time at which k is renewed. A random part spreads the renewals.
 func renewal(k kept) time.Time {
 	switch {
 	case k.Renew != nil:
@@ -128,7 +128,7 @@ func renewal(k kept) time.Time {
 	return k.Expires.Add(-ahead)
 }
 
-// usable reports whether a kept credential has begun and not ended. The caller holds mu.
+// usable reports whether the stored value has begun and not expired. The caller holds mu.
 func (s *state) usable(now time.Time) bool {
 	k := &s.kept
 	if k.Access == "" {
@@ -138,7 +138,8 @@ func (s *state) usable(now time.Time) bool {
 	return k.Expires == nil || now.Before(*k.Expires) && now.After(k.Minted.Add(-skew))
 }
 
-// mayTry reports whether an attempt may begin after those that failed. The caller holds mu.
+// mayTry reports whether an attempt may begin after earlier failures. The caller holds mu.
 func (s *state) mayTry(now time.Time) bool {
-	return s.failed == nil || now.After(s.nextTry) || s.nextTry.Sub(now) > backoffEnded // the clock went back
+	// If nextTry is further away than any pause, the clock went back.
+	return s.failed == nil || now.After(s.nextTry) || s.nextTry.Sub(now) > backoffEnded
 }

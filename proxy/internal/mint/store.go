@@ -18,46 +18,48 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 )
 
-// kept is what is stored of a credential: tokens/NAME.json.
+// kept is the stored state of a credential: the file tokens/NAME.json.
 type kept struct {
-	// Digest is that of the configuration that it was obtained with (catalog.Credential.MintDigest). Under another one it
-	// is of no use, and must not be sent anywhere.
+	// Digest identifies the configuration with which the value was obtained (catalog.Credential.MintDigest). Under another
+	// configuration the value must not be sent anywhere.
 	Digest string `json:"digest"`
-	// Access is the credential, if there is one, with the time at which it was asked for and the time at which it ends. No
-	// Expires: it does not end.
+	// Access is the credential, if there is one. Minted is the time at which it was requested, and Expires the time at
+	// which it expires. A nil Expires means never.
 	Access  string     `json:"access,omitempty"`
 	Minted  time.Time  `json:"minted,omitzero"`
 	Expires *time.Time `json:"expires,omitempty"`
-	// Renew is when it should be replaced, if not a while before Expires.
+	// Renew is the time for a renewal, if it is not a while before Expires.
 	Renew *time.Time `json:"renew,omitempty"`
-	// Forget is when Access is no longer looked for in responses. Nil means never while it is the current one.
+	// Forget is the time from which on responses are no longer searched for Access. Nil means never while Access is
+	// current.
 	Forget *time.Time `json:"forget,omitempty"`
-	// Refresh gets the next one.
+	// Refresh is the refresh token.
 	Refresh string `json:"refresh,omitempty"`
-	// Inner are further secrets, that Access is used with.
+	// Inner are further secrets that are used with Access.
 	Inner []string `json:"inner,omitempty"`
-	// Client is a registration with the authorization server, and where that server is.
+	// Client is the registration with the authorization server, and the addresses of the server.
 	Client *client `json:"client,omitempty"`
 }
 
-// maxStored bounds a stored file in bytes.
+// maxStored is the largest stored file in bytes.
 const maxStored = 128 << 10
 
 var errStored = errors.New("the stored token cannot be used")
 
-// store is a folder that only the proxy can enter, and one proxy at a time: two would use up each other's refresh
-// tokens.
+// store is a folder that only the proxy can enter. A lock admits one proxy at a time: two would use up each other's
+// refresh tokens.
 type store struct {
 	dir  string
 	lock *os.File // the folder
 }
 
-// openStore makes the folder if need be, waits a while for another process to leave it, and removes what an interrupted
-// write left.
+// openStore makes the folder if necessary and locks it. It waits at most patience for another process. Then it removes
+// the drafts of interrupted writes.
 func openStore(dir string, patience time.Duration) (_ *store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	// Lstat and the owner check reject a symbolic link or a folder that another user has put there.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return nil, err
@@ -85,6 +87,7 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
+		// A process that was killed has left its draft. The lock shows that no other process writes.
 		if strings.HasSuffix(e.Name(), draftSuffix) {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, err
@@ -94,7 +97,7 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 	return s, nil
 }
 
-// close lets another process have the folder. The nil store is closed.
+// close releases the folder for another process. A nil store is closed.
 func (s *store) close() {
 	if s != nil {
 		_ = s.lock.Close()
@@ -103,10 +106,10 @@ func (s *store) close() {
 
 const draftSuffix = ".draft"
 
-// reserved is how much room a draft has in bytes before a server is asked.
+// reserved is the room in bytes that a draft takes on the disk before the proxy sends a request.
 const reserved = 16 << 10
 
-// path is where a credential is stored. The name is checked once more, because it becomes a file's.
+// path returns the file of a credential. It checks the name once more, because the name becomes a file name.
 func (s *store) path(name string) (string, error) {
 	if !catalog.ValidTokenName(name) {
 		return "", errStored
@@ -114,12 +117,13 @@ func (s *store) path(name string) (string, error) {
 	return filepath.Join(s.dir, name+".json"), nil
 }
 
-// read returns what is stored for a credential, with whatever configuration. Nothing: the zero kept.
+// read returns the stored state of a credential, of any configuration. Without a file it returns the zero kept.
 func (s *store) read(name string) (kept, error) {
 	path, err := s.path(name)
 	if err != nil {
 		return kept{}, err
 	}
+	// O_NOFOLLOW and O_NONBLOCK: a symbolic link or a pipe must not redirect or block the read.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return kept{}, nil
@@ -140,15 +144,15 @@ func (s *store) read(name string) (kept, error) {
 	return k, nil
 }
 
-// draft is a file that will become the stored one.
+// draft is a file that will replace the stored one.
 type draft struct {
 	*os.File
 	store *store
 	to    string
 }
 
-// begin opens the file before a server is asked, and takes the room on the disk: where nothing can be written, no token
-// is fetched and no refresh token is used up.
+// begin opens a draft and takes its room on the disk, before the proxy sends a request. If the disk is full, no token
+// is requested and no refresh token is used up.
 func (s *store) begin(name string) (*draft, error) {
 	to, err := s.path(name)
 	if err != nil {
@@ -160,6 +164,7 @@ func (s *store) begin(name string) (*draft, error) {
 		return nil, err
 	}
 	d := &draft{f, s, to}
+	// Written zeros take the room; an empty file would not.
 	_, err = f.Write(make([]byte, reserved))
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
@@ -171,7 +176,7 @@ func (s *store) begin(name string) (*draft, error) {
 	return d, nil
 }
 
-// commit replaces the stored file. When it returns nil, what was written survives a loss of power.
+// commit replaces the stored file. When commit returns nil, the file survives a power failure.
 func (d *draft) commit(k kept) error {
 	data, err := json.Marshal(k)
 	if err != nil {
@@ -181,10 +186,12 @@ func (d *draft) commit(k kept) error {
 	if _, err := d.Write(data); err != nil {
 		return err
 	}
+	// Cut off the reserved zeros.
 	if err := d.Truncate(int64(len(data))); err != nil {
 		return err
 	}
 	step("sync")
+	// Without this, a power failure after the rename could leave an empty file.
 	if err := d.Sync(); err != nil {
 		return err
 	}
@@ -193,6 +200,7 @@ func (d *draft) commit(k kept) error {
 		return err
 	}
 	step("sync folder")
+	// The rename survives a power failure only after this.
 	err = atomicfile.SyncDir(d.store.dir)
 	step("stored")
 	return err
@@ -204,7 +212,7 @@ func (d *draft) discard() {
 	_ = os.Remove(d.Name())
 }
 
-// write stores at once.
+// write stores a state without a request in between.
 func (s *store) write(name string, k kept) error {
 	d, err := s.begin(name)
 	if err != nil {
@@ -214,7 +222,7 @@ func (s *store) write(name string, k kept) error {
 	return d.commit(k)
 }
 
-// remove forgets what is stored. Nothing stored is not an error.
+// remove removes the stored file. A missing file is not an error.
 func (s *store) remove(name string) error {
 	path, err := s.path(name)
 	if err != nil {
@@ -229,5 +237,5 @@ func (s *store) remove(name string) error {
 	return atomicfile.SyncDir(s.dir)
 }
 
-// step is called between the steps of a renewal, so that a test can end the process there.
+// step is called between the steps of a renewal. A test can end the process there.
 var step = func(string) {}

@@ -1,9 +1,9 @@
-// Package minted holds the values of credentials that change while the proxy runs, so that they are found in responses,
-// requests and logs like those of config.json.
+// Package minted holds the values of credentials that change while the proxy runs. Responses, requests and logs are
+// searched for them as for those in config.json.
 //
-// Contract: Add returns once every search that begins afterwards finds the value, and every open stream does in what it
-// reads afterwards. A value is forgotten when its time is over, and only then. The searches are immutable and replaced
-// as a whole, so that no reader waits for another one, and no exchange ends because a token was renewed.
+// Contract: after Add returns, every new search finds the value, and every open stream finds it in later reads. A value
+// is forgotten only when its time is over. The searches are immutable and replaced as a whole. So no reader waits for
+// another, and renewing a token ends no exchange.
 package minted
 
 import (
@@ -20,50 +20,51 @@ import (
 )
 
 const (
-	// MaxValue is the length of the longest value in bytes. What streams hold back depends on it, not on the values.
+	// MaxValue is the length of the longest value in bytes. The number of bytes that streams hold back depends on
+	// MaxValue, not on the values.
 	MaxValue = 8192
-	// minValue is that of the shortest: shorter ones appear in responses by chance.
+	// minValue is the length of the shortest value in bytes. Shorter values occur in responses by chance.
 	minValue = 8
-	// most is how many values of one credential are held at once, with those that belong to it, and mostBytes how long
-	// they are together: each byte takes some 30 in the patterns.
+	// most is the number of values that one credential may have at once, including its inner values. mostBytes bounds
+	// their total length; each byte takes about 30 bytes in the patterns.
 	most, mostBytes = 256, 512 << 10
-	// sweep is how often expired values are removed.
+	// sweep is the interval for removing expired values.
 	sweep = 10 * time.Minute
-	// stretch is how long a build works before it rests.
+	// stretch is the time that a build works before it rests.
 	stretch = 100 * time.Microsecond
 )
 
-// ErrFull is for a credential with as many values as it may have: none is forgotten early.
+// ErrFull is the error for a credential that has as many values as allowed. No value is forgotten early.
 var ErrFull = errors.New("too many values of this credential are in use")
 
-// Values are the values in force. Make them with New. The nil Values are none.
+// Values are the values in force. Make them with New. A nil *Values has no values.
 type Values struct {
 	now     func() time.Time
 	current atomic.Pointer[layer]
 
 	mu      sync.Mutex
 	live    map[key]value
-	names   []string // by id, only growing
+	names   []string // by id; it only grows
 	ids     map[string]int
 	version int
 
 	building sync.Mutex
-	built    int // the version that is current
+	built    int // the version of current
 }
 
-// key is a value, and whose it is.
+// key identifies a value and its credential.
 type key struct {
 	name, value string
 	inner       bool
 }
 
-// value is until when a value is known, and its patterns, which take most of the time of a build.
+// value is the end of a value's time, and its patterns, which take most of the time of a build.
 type value struct {
 	until      time.Time
 	all, lower []engine.Pattern
 }
 
-// shown is what a value is shown as.
+// shown returns the replacement for a value.
 func (k key) shown() string {
 	if k.inner {
 		return secret.Mask
@@ -71,13 +72,13 @@ func (k key) shown() string {
 	return k.name
 }
 
-// layer is one state. It is immutable.
+// layer is one immutable state of the search.
 type layer struct {
 	set, lower *engine.Set
 	names      []string
 }
 
-// New makes an empty Values. now is the clock; nil: time.Now.
+// New makes an empty Values. now is the clock; nil means time.Now.
 func New(now func() time.Time) *Values {
 	if now == nil {
 		now = time.Now
@@ -87,7 +88,7 @@ func New(now func() time.Time) *Values {
 	return v
 }
 
-// Problem says why a text cannot be a value, without showing it. Nil means that it can.
+// Problem returns why a text cannot be a value, without quoting the text. Nil means that it can.
 func Problem(value string) error {
 	switch {
 	case len(value) < minValue:
@@ -102,21 +103,22 @@ func Problem(value string) error {
 	return nil
 }
 
-// Value is one to be known.
+// Value is a value for Add.
 type Value struct {
-	// Name is the token name, and what Text is shown as.
+	// Name is the token name. It replaces Text.
 	Name, Text string
-	// Inner means that Text is not the credential but belongs to it, such as a refresh token, and is shown as a mask. A
-	// token name in its place would be swapped if code sent it back.
+	// Inner means that Text belongs to the credential but is not the credential, such as a refresh token. A mask replaces
+	// it: if code sent back a token name, swap would replace the name by the credential.
 	Inner bool
-	// Until is when Text is forgotten.
+	// Until is the time at which Text is forgotten.
 	Until time.Time
 }
 
 func (n Value) key() key { return key{n.Name, n.Text, n.Inner} }
 
-// Add makes values known. What is known already gets the new time. An error means that none of them may be used.
+// Add makes values known. A known value gets the new time. After an error, none of the values may be used.
 func (v *Values) Add(values ...Value) error {
+	// Check every value before the first change.
 	for _, n := range values {
 		if err := Problem(n.Text); err != nil {
 			return err
@@ -134,12 +136,13 @@ func (v *Values) Add(values ...Value) error {
 		v.set(n)
 	}
 	want := v.version
+	// The build waits for a lock of its own, so that readers of mu do not wait for it.
 	v.mu.Unlock()
 	v.build(want)
 	return nil
 }
 
-// set is Add for one value. The caller holds mu.
+// set adds one value. The caller holds mu.
 func (v *Values) set(n Value) {
 	k := n.key()
 	if _, ok := v.ids[k.shown()]; !ok {
@@ -149,14 +152,16 @@ func (v *Values) set(n Value) {
 	known, ok := v.live[k]
 	if !ok {
 		v.version++
+		// The complement keeps these ids apart from those of package values, which are not negative.
 		id := ^v.ids[k.shown()]
 		known.all, known.lower = engine.Forms(k.value, id), engine.LowerForms(k.value, id)
 	}
+	// Only the time changes for a known value: its patterns stay compiled.
 	known.until = n.Until
 	v.live[k] = known
 }
 
-// Crowded reports whether a credential has a quarter of the values that it may have, or of their bytes.
+// Crowded reports whether a credential has a quarter of its allowed values or bytes.
 func (v *Values) Crowded(name string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -164,7 +169,7 @@ func (v *Values) Crowded(name string) bool {
 	return number >= most/4 || bytes >= mostBytes/4
 }
 
-// taken is how many values of a credential there are, and their length together. The caller holds mu.
+// taken returns the number of values of a credential, and their total length in bytes. The caller holds mu.
 func (v *Values) taken(name string) (number, bytes int) {
 	for k := range v.live {
 		if k.name == name {
@@ -186,10 +191,11 @@ func (v *Values) forget() {
 	}
 }
 
-// build puts the values in force, unless a build that began later has done so. Those who wait share one build.
+// build puts the values in force, unless a later build has done so. Callers that wait share one build.
 func (v *Values) build(want int) {
 	v.building.Lock()
 	defer v.building.Unlock()
+	// Another caller has built this version, or a later one, while this one waited.
 	if v.built >= want {
 		return
 	}
@@ -201,6 +207,7 @@ func (v *Values) build(want int) {
 		all = append(all, known.all...)
 		lower = append(lower, known.lower...)
 	}
+	// Compiling takes long, so it runs without mu. Readers use the former layer meanwhile.
 	v.mu.Unlock()
 	rest := breather()
 	l.set, l.lower = engine.NewAside(all, rest), engine.NewAside(lower, rest)
@@ -208,8 +215,8 @@ func (v *Values) build(want int) {
 	v.built = at
 }
 
-// breather returns what rests after each stretch of work for as long again, so that requests are served beside a build
-// even where all processors are busy: those who wait for the value have waited for a server.
+// breather returns a function that rests after each stretch of work, for the same time. So the proxy serves requests
+// beside a build even if all processors are busy. Callers of Add can wait: they have waited for a server.
 func breather() func() {
 	began := time.Now()
 	return func() {
@@ -220,7 +227,7 @@ func breather() func() {
 	}
 }
 
-// Run forgets values in time, until ctx ends.
+// Run removes expired values at an interval, until ctx ends.
 func (v *Values) Run(ctx context.Context) {
 	tick := time.NewTicker(sweep)
 	defer tick.Stop()
@@ -234,7 +241,7 @@ func (v *Values) Run(ctx context.Context) {
 	}
 }
 
-// Sweep forgets the values whose time is over.
+// Sweep removes expired values.
 func (v *Values) Sweep() {
 	v.mu.Lock()
 	v.forget()
@@ -243,15 +250,15 @@ func (v *Values) Sweep() {
 	v.build(want)
 }
 
-// Len returns how many values are known.
+// Len returns the number of known values.
 func (v *Values) Len() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.live)
 }
 
-// Above returns a set that finds what s finds, and the values in force in all their forms, with ids for which Name
-// knows what is shown.
+// Above returns a set that finds the matches of s, and the values in force in all their forms. Name returns the
+// replacement for the ids of the values.
 func (v *Values) Above(s *engine.Set) *engine.Set {
 	//defence:minted-layer permits
 	if v == nil {
@@ -260,7 +267,7 @@ func (v *Values) Above(s *engine.Set) *engine.Set {
 	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().set })
 }
 
-// AboveLower is Above for texts whose case does not matter.
+// AboveLower is Above for case-insensitive text.
 func (v *Values) AboveLower(s *engine.Set) *engine.Set {
 	//defence:minted-layer permits
 	if v == nil {
@@ -269,10 +276,11 @@ func (v *Values) AboveLower(s *engine.Set) *engine.Set {
 	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().lower })
 }
 
-// Name returns what a value is shown as. It is false for an id that is not of Above.
+// Name returns the replacement for a value, or false if the id does not belong to Above.
 func (v *Values) Name(id int) (string, bool) {
 	if v == nil || id >= 0 {
 		return "", false
 	}
+	// names only grows, so an id of an older layer is valid in a newer one.
 	return v.current.Load().names[^id], true
 }

@@ -1,7 +1,7 @@
-// Package ports keeps the proxy listening on the ports of the catalog besides 443 and 80, and on no others.
+// Package ports makes the proxy listen on the ports of the catalog other than 443 and 80, and on no others.
 //
-// Threat: a port that is open in the sandbox although no API has it any more. What arrives at an open port is judged
-// like every request: which hosts of which APIs are there is up to policy.
+// Threat: a port that is open in the sandbox although no API uses it any more. A request on an open port is checked
+// like any other: package policy decides about hosts and APIs.
 package ports
 
 import (
@@ -16,58 +16,60 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 )
 
-// retry is how often a port is tried again that could not be opened: in embedded mode code may be listening on it
-// itself.
+// retry is the interval for opening a port that could not be opened. In embedded mode, code may be listening on the
+// port.
 const retry = time.Second
 
-// Config holds what Ports needs.
+// Config configures Ports.
 type Config struct {
-	// Seats are where each port is opened: the slots, or nil alone for all of them together.
+	// Seats are the places where each port is opened: the slots, or only nil for all slots together.
 	Seats []*slot.ID
 	// Open listens on a port of a seat.
 	Open func(seat *slot.ID, port uint16) (entrance.Listener, error)
-	// Add lets the entrance accept from a listener, and returns what closes it.
+	// Add makes the entrance accept from a listener. It returns a function that closes the listener.
 	Add func(entrance.Listener) (remove func(), err error)
 	Log *slog.Logger
 }
 
-// Ports holds what is open. Make one with New.
+// Ports are the open ports. Make one with New.
 type Ports struct {
 	conf Config
 
 	mu     sync.Mutex
 	want   []uint16
 	open   map[door]func()
-	failed map[door]bool // and logged
+	failed map[door]bool // failed and logged
 }
 
-// door is one port of one seat, by its place in Config.Seats.
+// door is one port of one seat, by the index in Config.Seats.
 type door struct {
 	seat int
 	port uint16
 }
 
-// New makes one with nothing open.
+// New makes Ports without open ports.
 func New(c Config) *Ports {
 	return &Ports{conf: c, open: map[door]func(){}, failed: map[door]bool{}}
 }
 
-// Set opens and closes what is needed for these ports to be open, and no others.
+// Set opens and closes ports, so that exactly the given ports are open.
 func (p *Ports) Set(ports []uint16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.want = slices.Clone(ports)
 	for d, remove := range p.open {
 		if !slices.Contains(p.want, d.port) {
+			// A port that no API uses must not stay open in the sandbox.
 			remove()
 			delete(p.open, d)
 		}
 	}
+	// A new list is a new attempt: failures are logged again.
 	clear(p.failed)
 	p.fill()
 }
 
-// fill opens what is missing. The caller holds mu.
+// fill opens the missing ports. The caller holds mu.
 func (p *Ports) fill() {
 	for _, port := range p.want {
 		for i, seat := range p.conf.Seats {
@@ -81,6 +83,7 @@ func (p *Ports) fill() {
 				delete(p.failed, d)
 				continue
 			}
+			// Log a failure once, not at every retry.
 			if !p.failed[d] {
 				p.failed[d] = true
 				p.conf.Log.LogAttrs(context.Background(), slog.LevelWarn, "a port of the catalog is not open yet",
@@ -98,7 +101,7 @@ func (p *Ports) add(seat *slot.ID, port uint16) (func(), error) {
 	return p.conf.Add(l)
 }
 
-// Run tries again what could not be opened, until ctx ends.
+// Run retries ports that could not be opened, until ctx ends.
 func (p *Ports) Run(ctx context.Context) {
 	tick := time.NewTicker(retry)
 	defer tick.Stop()

@@ -35,15 +35,15 @@ type owner struct{ ctx context.Context }
 
 func (o *owner) Context() context.Context { return o.ctx }
 
-// target is a host to check, and the API it is reached for.
+// target is a host to check, and its API.
 type target struct {
 	api  *catalog.API
 	host string
 	url  *url.URL
 }
 
-// Hosts checks the hosts of the active APIs and the servers that give them credentials, each host once. Wildcards are
-// left out: they name no host.
+// Hosts checks the hosts of the active APIs and the servers that issue their credentials, each host once. It skips
+// wildcards, because they name no single host.
 func (c *Checker) Hosts(ctx context.Context) []controlapi.HostCheck {
 	ctx, cancel := context.WithCancel(ctx) // closes the connections
 	defer cancel()
@@ -77,9 +77,9 @@ func listTargets(cat *catalog.Catalog) (out []target) {
 		for _, h := range a.Hosts {
 			add(a, a.Scheme(h), h.String())
 		}
-		for _, cr := range a.Credentials { // without its token server a credential expires
-			// The client certificate is for the API's hosts. Connections are shared by the name of the API, so another name
-			// keeps a connection with the certificate from serving this check.
+		for _, cr := range a.Credentials { // without its token server, a credential expires
+			// The client certificate is only for the API's hosts. Connections are shared by the name of the API, so another name
+			// keeps this check off a connection with the certificate.
 			server := *a
 			server.Name, server.ClientCert = a.Name+" without its certificate", nil
 			add(&server, "https", cr.Server())

@@ -21,17 +21,17 @@ import (
 var corpus embed.FS
 
 // Case is a request as code would send it. A file of the corpus is a txtar archive. Its comment has settings ("# api:
-// body") and then the head that its cases share; a case begins with settings of its own, and with a head of its own if
-// its first line is a request line. After an empty line follows the body, without the line feed at its end. Lines of a
-// head get a CR, those of a body only with the setting "crlf".
+// body") and then the common head of its cases. A case begins with settings. If its first line is a request line, the
+// case has a separate head. The body follows after an empty line, without its last line feed. Lines of a head get a CR;
+// lines of a body get a CR only with the setting "crlf".
 //
-// ‹00 ff› are bytes in hexadecimal, ‹5b*100› is a byte a hundred times, ‹basic u:p› becomes base64. NAME is the API's
-// token name. Host and, with a body, Content-Length are added.
+// ‹00 ff› are bytes in hexadecimal, ‹5b*100› is a byte a hundred times, and ‹basic u:p› becomes base64. NAME is the
+// API's token name. Host is added, and with a body also Content-Length.
 type Case struct {
 	Group, Name string
 	// API is the name of the surface.
 	API string
-	// Want is "swap", "pass" or "refuse"; empty: any, as long as all readers agree.
+	// Want is "swap", "pass" or "refuse". If it is empty, any result is right if all readers agree.
 	Want string
 	// Differs are readers that are known to read the case differently. SECURITY.md names them.
 	Differs []string
@@ -83,7 +83,7 @@ func parseFile(group string, data []byte) ([]Case, error) {
 	return out, nil
 }
 
-// settings parses the "# key: value" lines at the start of a text, and returns the rest.
+// settings parses the "# key: value" lines at the start of a text. It returns the settings and the rest of the text.
 func settings(base map[string]string, text string) (map[string]string, string, error) {
 	out := map[string]string{}
 	maps.Copy(out, base)
@@ -177,7 +177,7 @@ func encode(name string, body []byte) []byte {
 	return out
 }
 
-// name matches the word of a case that stands for the API's token name, in every way that the encodings write it.
+// rename replaces NAME by the API's token name, in every encoding.
 func rename(b []byte, to string) []byte {
 	s := strings.ReplaceAll(string(b), "NAME", to)
 	for _, enc := range []string{"utf-16le", "utf-16be", "utf-32le", "utf-32be"} {
@@ -186,7 +186,7 @@ func rename(b []byte, to string) []byte {
 	return []byte(s)
 }
 
-// basic encodes a text in base64.
+// basic matches a text to encode in base64.
 var basic = regexp.MustCompile(`(?s)‹basic (.*?)›`)
 
 // Request returns the bytes of the case for one API, with NAME replaced by word.

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Classes of a Disagreement.
+// The classes of a Disagreement.
 const (
-	// Misplaced: a peer finds the credential where the API does not declare it.
+	// Misplaced: a peer finds the credential at a place that the API does not declare.
 	Misplaced = "misplaced"
 	// Overridden: a peer finds a restricted method.
 	Overridden = "overridden"
@@ -29,7 +29,7 @@ func (d Disagreement) String() string {
 }
 
 // overrides are the names of fields from which web frameworks take the method, in lower case with hyphens for
-// underscores. The list is independent of the proxy's own, so that the test does not share its mistakes.
+// underscores. The list is separate from the proxy's list, so that the test does not share its mistakes.
 var overrides = []string{
 	"-method", "x-http-method-override", "x-http-method", "x-method-override", "-httpmethod", "x-original-method",
 	"x-original-http-method", "x-http-methodoverride", "x-method",
@@ -38,7 +38,7 @@ var overrides = []string{
 // verbs are names of fields from which some APIs take the method.
 var verbs = []string{"method", "httpmethod", "http-method"}
 
-// Judge compares what peers read with what the API declares.
+// Judge compares the readings of peers with the API's declaration.
 func Judge(a API, readings []Reading) []Disagreement {
 	var out []Disagreement
 	for _, r := range readings {
@@ -79,15 +79,15 @@ func (a API) declares(f Field) bool {
 	return f.Place == kind
 }
 
-// named reports whether the value of a declared field must be the credential alone: not a header, which may have a
-// scheme, nor a path.
+// named reports whether the value of a declared field must be exactly the credential. A header, which may have a
+// scheme, and a path are exempt.
 func (a API) named(f Field) bool {
 	return (f.Place == InBody || f.Place == InQuery) && strings.Contains(a.Surface, ":")
 }
 
 // overriding reports whether a server that supports overrides would take a restricted method from a field.
 func overriding(kind string, f Field) bool {
-	// Without a php.ini, PHP's $_REQUEST has the cookies too.
+	// Without a php.ini, PHP's $_REQUEST also contains the cookies.
 	name := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(f.Name), "_", "-"), "cookie.")
 	method := strings.ToUpper(strings.TrimSpace(f.Value))
 	switch f.Place {
@@ -104,11 +104,12 @@ func overriding(kind string, f Field) bool {
 	return slices.Contains(overrides, name)
 }
 
-// thorough are the readers that read all of JSON by RFC 8259. What one of them finds, all must find. Other readers may
-// support less (a type, lists, a thousandth field): a reader that does not find the credential leaks nothing.
+// thorough are the readers that read all of JSON by RFC 8259. If one of them finds a value, all must find it. Other
+// readers may support less (a type, lists, a thousandth field). A reader that does not find the credential leaks
+// nothing.
 var thorough = []string{"node-json", "python-json", "php-json", "ruby-json", "perl-json", "go-json"}
 
-// unequal compares the thorough readers that did not refuse.
+// unequal compares the thorough readers that accepted the request.
 func unequal(readings []Reading) []Disagreement {
 	isThorough := func(r Reading) bool {
 		return r.Kind == KindJSON && slices.Contains(thorough, r.Reader) && r.Error == ""
@@ -129,7 +130,7 @@ func (r Reading) holds() bool {
 	return slices.ContainsFunc(r.Fields, func(f Field) bool { return strings.Contains(f.Value, Mark) })
 }
 
-// Finds reports whether the reader found the credential where the API declares it.
+// Finds reports whether the reader found the credential at the place that the API declares.
 func (r Reading) Finds(a API) bool {
 	return slices.ContainsFunc(r.Fields, func(f Field) bool { return f.Value == a.Value && a.declares(f) })
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// npm are the packages that Node's peer reads with.
+// npm are the packages of Node's peer.
 var npm = []string{"busboy@1.6.0", "formidable@3.5.4", "multer@2.5.0", "body-parser@2.4.0", "qs@6.17.1", "json5@2.2.3"}
 
-// Modules is the folder of the npm packages, below .tools. They are installed unless they are there; where that fails,
-// the peer that needs them will be missing.
+// Modules returns the folder of the npm packages, below .tools. It installs missing packages. If that fails, the peer
+// that needs them will be missing.
 func Modules(t testing.TB) string {
 	t.Helper()
 	root := testkit.Root(t)

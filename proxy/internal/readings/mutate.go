@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// words are what mutations insert, by what gives them a meaning.
+// words are the texts that mutations insert, by the syntax that gives them a meaning.
 var words = map[string][]string{
 	"json": {
 		`"`, `'`, `\`, `,`, `:`, `{`, `}`, `[`, `]`, `/*`, `*/`, `//`, `#`, "\n", "\r", " ", "\t", "\x00", "\x0b",
@@ -43,7 +43,7 @@ var words = map[string][]string{
 	},
 }
 
-// dictionary returns what to insert into a case of a group.
+// dictionary returns the texts to insert into a case of a group.
 func dictionary(group string) []string {
 	switch group {
 	case "json", "deep":
@@ -74,7 +74,7 @@ func Mutate(rng *rand.Rand, cases []Case) Case {
 	return Case{Group: "mutated", Name: from, API: c.API, Differs: c.Differs, head: c.head, body: c.body}
 }
 
-// mutateHead mutates a head except for method, version and its end.
+// mutateHead mutates a head, except the method, the version and the end.
 func mutateHead(rng *rand.Rand, c Case) []byte {
 	line, fields, _ := bytes.Cut(c.head, []byte("\r\n"))
 	method, rest, _ := bytes.Cut(line, []byte(" "))
@@ -119,7 +119,7 @@ func change(rng *rand.Rand, b []byte, dictionary []string) []byte {
 	}
 }
 
-// spot is a position in b, mostly next to a character with a meaning.
+// spot returns a position in b, mostly next to a character with a meaning.
 func spot(rng *rand.Rand, b []byte) int {
 	if rng.IntN(4) > 0 {
 		var places []int
@@ -135,7 +135,7 @@ func spot(rng *rand.Rand, b []byte) int {
 	return rng.IntN(len(b) + 1)
 }
 
-// Minimise removes from a case what it can while bad stays true. It calls bad at most tries times.
+// Minimise removes parts of a case while bad stays true. It calls bad at most tries times.
 func Minimise(c Case, tries int, bad func(Case) bool) Case {
 	for size := max(len(c.body), len(c.head)) / 2; size > 0 && tries > 0; size /= 2 {
 		for at := 0; at+size <= len(c.body) && tries > 0; tries-- {

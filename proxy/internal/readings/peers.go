@@ -25,15 +25,15 @@ import (
 //go:embed peers
 var scripts embed.FS
 
-// Peers are the parsers of other languages, each in a process that lives as long as the test, and those of Go.
+// Peers are the parsers of other languages and of Go. Each language has a process that lives as long as the test.
 type Peers struct {
 	addrs []string
 	names []string
-	// Missing names what is not installed on this machine.
+	// Missing names the peers that are not installed on this machine.
 	Missing []string
 }
 
-// programs are the peers: what to run, and whether it prints its port or is given one.
+// programs are the commands of the peers. prints means that the peer prints its port; otherwise it gets one.
 var programs = []struct {
 	name   string
 	argv   []string // SCRIPT and PORT are replaced
@@ -46,7 +46,7 @@ var programs = []struct {
 	{"ruby", []string{"puma", "-q", "-t", "1:1", "-b", "tcp://127.0.0.1:PORT", "SCRIPT/ruby.ru"}, false},
 }
 
-// StartPeers starts every peer that is installed. modules is the folder of the npm packages.
+// StartPeers starts every installed peer. modules is the folder of the npm packages.
 func StartPeers(t testing.TB, modules string) *Peers {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir
 	return p.wait(name, "127.0.0.1:"+port, said)
 }
 
-// wait gives a server ten seconds to listen.
+// wait waits up to ten seconds for a server to listen.
 func (p *Peers) wait(name, addr string, said fmt.Stringer) error {
 	for range 200 {
 		c, err := net.Dial("tcp", addr)
@@ -139,7 +139,7 @@ func (p *Peers) wait(name, addr string, said fmt.Stringer) error {
 	return fmt.Errorf("it did not start: %s", said)
 }
 
-// tail returns the end of what a process printed.
+// tail keeps the end of the output of a process.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -159,7 +159,7 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// Ask lets every peer read a request. A peer whose server refuses it with an error status has no readings.
+// Ask lets every peer read a request. A peer whose server rejects it with an error status has no readings.
 func (p *Peers) Ask(request []byte) ([]Reading, error) {
 	framed, err := reframe(request)
 	if err != nil {
@@ -194,7 +194,7 @@ func ask(addr string, request []byte) ([]Reading, error) {
 	go func() { _, _ = c.Write(request) }()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, nil // it closed the connection; a dead one would not have accepted it
+		return nil, nil // the server closed the connection; a dead server would not have accepted it
 	}
 	if err != nil {
 		return nil, err
@@ -214,8 +214,8 @@ func ask(addr string, request []byte) ([]Reading, error) {
 	return answer.Readings, nil
 }
 
-// reframe writes a request with a Content-Length instead of chunks, which not every peer's server reads. A request that
-// broke off becomes complete.
+// reframe writes a request with a Content-Length instead of chunks, because some peers' servers do not read chunks. An
+// incomplete request becomes complete.
 func reframe(request []byte) ([]byte, error) {
 	head, body, ok := strings.Cut(string(request), "\r\n\r\n")
 	if !ok {

@@ -1,7 +1,7 @@
 package readings
 
-// readers lists the readers of each kind: every one of them must find a credential somewhere in the corpus, or it reads
-// nothing.
+// readers lists the readers of each kind. Each must find a credential somewhere in the corpus; otherwise it reads
+// nothing at all.
 var readers = map[string][]string{
 	KindHead: {
 		"cherrypy", "django", "go", "http.server", "node", "php", "rack", "werkzeug",
@@ -29,7 +29,7 @@ var readers = map[string][]string{
 	},
 }
 
-// misled are, by group of the corpus, the readers that it misleads when a proxy swaps without checks.
+// misled are the readers, by group of the corpus, that the corpus misleads if a proxy swaps without checks.
 var misled = map[string][]string{
 	"json":   {"json5", "ruby-json", "perl-json-relaxed", "gjson", "rack", "perl-cgi", "php-json", "php-parse_str"},
 	"deep":   {"json5", "ruby-json", "php", "webob"},
@@ -43,9 +43,9 @@ var misled = map[string][]string{
 	"override": {"php", "rack", "django", "cherrypy", "json5", "body-parser", "werkzeug", "go", "busboy", "formidable"},
 }
 
-// Blind lists the readers that should have found something and did not, and those that nothing has misled. found has
-// the kinds and names of readers that found a credential in its place, fooled the groups and names of those that were
-// misled.
+// Blind lists the readers that found no credential although they should have, and those that no case has misled. found
+// has the kinds and names of readers that found a credential in its place. fooled has the groups and names of misled
+// readers.
 func Blind(found, fooled map[[2]string]bool) []string {
 	var out []string
 	for kind, names := range readers {

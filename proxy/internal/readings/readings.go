@@ -1,9 +1,11 @@
-// Package readings compares how the proxy reads a request with how servers read what leaves it.
+// Package readings compares how the proxy and servers read the same request.
 //
-// Threat: parser differentials. A credential is swapped into what the proxy reads as the declared field; a server that
-// reads it as another field may publish it, and one that finds a method where the proxy found none does what is
-// restricted. The corpus holds requests as hostile code would send them, the peers are the parsers that servers use,
-// and Judge checks that no peer sees more than the proxy allowed.
+// Threat: parser differentials. The proxy swaps a credential into the declared field. A server that reads it as another
+// field may publish it. A server that finds a method override where the proxy found none carries out a restricted
+// method.
+//
+// The corpus has requests as hostile code would send them, and the peers are the parsers of real servers. Judge checks
+// that no peer sees more than the proxy allowed.
 package readings
 
 import (
@@ -14,7 +16,7 @@ import (
 	"strings"
 )
 
-// Places in a request, as a peer names them.
+// The places in a request, as peers name them.
 const (
 	InMethod   = "method"
 	InPath     = "path"
@@ -26,7 +28,7 @@ const (
 	InFilename = "filename"
 )
 
-// Kinds of a Reading: what a peer read the part as.
+// The kinds of a Reading: the syntax in which a peer read the part.
 const (
 	KindHead      = "head"
 	KindQuery     = "query"
@@ -37,7 +39,7 @@ const (
 	KindUntyped = "untyped"
 )
 
-// Field is one value that a peer found. Name joins the keys that lead to it by dots; arrays do not count.
+// Field is one value that a peer found. Name joins the keys on the way to the value by dots; arrays do not count.
 type Field struct{ Place, Name, Value string }
 
 // UnmarshalJSON reads [place, name, value].
@@ -54,26 +56,26 @@ func (f Field) String() string {
 	return fmt.Sprintf("%s:%q = %q", f.Place, f.Name, f.Value)
 }
 
-// Reading is how one reader read a request or a part of it.
+// Reading is the result of one reader for a request or a part.
 type Reading struct {
 	Reader string  `json:"reader"`
 	Kind   string  `json:"kind"`
 	Method string  `json:"method"`
 	Fields []Field `json:"fields"`
-	// Error is why it refused, or empty.
+	// Error is the reason why the reader rejected the request, or "".
 	Error string `json:"error"`
 }
 
-// Outcome is what the proxy did with a request.
+// Outcome is the proxy's treatment of a request.
 type Outcome struct {
-	// Left holds the bytes that reached the upstream; nil if none did.
+	// Left are the bytes that reached the upstream, or nil.
 	Left []byte
-	// Complete means that Left is a whole request. One that the proxy aborted is not.
+	// Complete means that Left is a whole request. A request that the proxy aborted is not complete.
 	Complete bool
-	// Status and Code are the answer's; Code is empty unless the proxy refused.
+	// Status and Code belong to the answer. Code is empty unless the proxy refused.
 	Status int
 	Code   string
-	// Swapped says where names were swapped, in the receipt's words.
+	// Swapped lists the places of swaps, in the receipt's words.
 	Swapped []string
 }
 
@@ -83,26 +85,26 @@ func (o Outcome) Refused() bool { return !o.Complete }
 // API is one declared surface of the corpus: a host with its own credential.
 type API struct {
 	Name    string // "body"
-	Surface string // as config.json has it: "body:client_secret"
+	Surface string // as in config.json: "body:client_secret"
 	Host    string
 	Token   string
 	Value   string
-	Free    bool // it restricts no methods, so that the proxy reads less of its requests
+	Free    bool // without restricted methods, so that the proxy reads less of the requests
 }
 
-// Mark is part of every credential of the corpus: what contains it contains a credential.
+// Mark is part of every credential of the corpus. A text with Mark contains a credential.
 const Mark = "51canary"
 
 // Restricted are the methods that no request of the corpus may have.
 var Restricted = []string{"DELETE", "PURGE"}
 
-// surfaces are what the corpus declares, by API.
+// surfaces are the declared surfaces of the corpus, by API.
 var surfaces = map[string]string{
 	"body": "body:client_secret", "deep": "body:auth.token", "query": "query:key", "path": "path",
 	"key": "header:X-Api-Key", "header": "header", "loose": "body",
 }
 
-// values are a typical credential, and one of all characters that have a meaning somewhere.
+// values are a typical credential, and one with all characters that have a meaning in some syntax.
 var values = map[string]string{
 	"plain": "sk_live_" + Mark + "0123456789",
 	"sharp": Mark + `"\'&=+%41;<b>{}[]/*?#,:|*/ --~$` + "`!@()0",

@@ -16,29 +16,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-// maxQueue is how many events a slow subscriber may lag behind before it loses some.
+// maxQueue is the number of events by which a slow subscriber may lag before it loses events.
 const maxQueue = 256
 
-// Note is everything that is known about one exchange when it is over.
+// Note is everything about a finished exchange.
 type Note struct {
 	controlapi.Exchange
-	// Slot is the slot that it belongs to, for the log.
+	// Slot is the slot of the exchange, for the log.
 	Slot int
-	// Recorder is the receipt it belongs to, or nil when there is no run.
+	// Recorder is the receipt of the run, or nil without a run.
 	Recorder *Recorder
 	Hints    []controlapi.Hint
-	// Left means that a part of the request may have left, also if it was refused then.
+	// Left means that a part of the request may have left, even if the request was refused afterwards.
 	Left bool
-	// Cause is what went wrong. It may quote the upstream, and is for the operator only.
+	// Cause is the underlying error. It may quote the upstream, so only the operator sees it.
 	Cause error
 }
 
-// Config holds what a Journal needs.
+// Config configures a Journal.
 type Config struct {
 	Log *slog.Logger
-	// Clean is the last scrub and redaction, which every string from outside passes.
+	// Clean is the last scrub and redaction. Every string from outside passes it.
 	Clean func(string) string
-	// Ledger records what left the machine. Nil means that there is no ledger.
+	// Ledger records the data that left the machine. Nil means that there is no ledger.
 	Ledger func(ledger.Entry) error
 }
 
@@ -46,14 +46,14 @@ type Config struct {
 type Journal struct {
 	conf    Config
 	metrics *Metrics
-	era     string        // begins the ids of this process's exchanges
-	last    atomic.Uint64 // the end of the last one
+	era     string        // the beginning of the ids of this process's exchanges
+	last    atomic.Uint64 // the end of the last id
 
 	mu   sync.Mutex
 	subs map[chan controlapi.Event]*subscription
 }
 
-// subscription is what a subscriber wants, and how many events it was too slow for since the last one it got.
+// subscription is the kind of events that a subscriber wants, and the number of events lost since the last one it got.
 type subscription struct {
 	of   controlapi.Events
 	lost int
@@ -77,8 +77,10 @@ func (j *Journal) Metrics() *Metrics { return j.metrics }
 func (j *Journal) Record(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
+	// Clean before cutting: a cut credential would not be found.
 	e.Method = visible.Cut(e.Method, maxMethod, "...")
 	if e.CausedBy != nil {
+		// Copy before the change: the caller's value is shared.
 		cause := *e.CausedBy
 		cause.Call = j.conf.Clean(cause.Call)
 		e.CausedBy = &cause
@@ -99,15 +101,16 @@ func (j *Journal) Record(n Note) {
 	j.metrics.count(e)
 	counted := e.Outcome == controlapi.OutcomeDenied && !n.Left && n.Recorder != nil && n.Recorder.refused() > maxRefused
 	if j.conf.Ledger != nil && !counted {
+		// The ledger counts lost entries itself.
 		kept := bounded(e)
-		_ = j.conf.Ledger(ledger.Entry{Exchange: &kept}) // the ledger counts what it has lost
+		_ = j.conf.Ledger(ledger.Entry{Exchange: &kept})
 	}
 	j.log(n, e)
 	j.Publish(controlapi.Event{Exchange: &e})
 }
 
-// Alarm records an alarm: one log line, one count, one event, one record of the ledger, and on the receipt if it is the
-// first. rec may be nil.
+// Alarm records an alarm: one log line, one count, one event and one record of the ledger. The receipt gets the first
+// alarm. rec may be nil.
 func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
 	a.At, a.Method, a.Host = time.Now().UTC(), j.conf.Clean(a.Method), j.conf.Clean(a.Host)
 	if rec != nil {
@@ -115,7 +118,7 @@ func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
 	}
 	j.metrics.alarms.WithLabelValues(a.Kind).Inc()
 	if j.conf.Ledger != nil {
-		_ = j.conf.Ledger(ledger.Entry{Alarm: &a}) // the ledger counts what it has lost
+		_ = j.conf.Ledger(ledger.Entry{Alarm: &a}) // the ledger counts lost entries
 	}
 	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.What()+" was to be sent", logline.Tag("alarm"),
 		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("tenant", a.Tenant), slog.String("method", a.Method),
@@ -123,16 +126,16 @@ func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
 	j.Publish(controlapi.Event{Alarm: &a})
 }
 
-// Clean is the last scrub and redaction of a string from outside.
+// Clean applies the last scrub and redaction to a string from outside.
 func (j *Journal) Clean(s string) string { return j.conf.Clean(s) }
 
-// Caused tells subscribers what a call of a tool made its server send. The exchanges were recorded before.
+// Caused reports to subscribers which requests a tool call made its server send. The exchanges were recorded before.
 func (j *Journal) Caused(c controlapi.Caused) {
 	c.Call = j.conf.Clean(c.Call)
 	j.Publish(controlapi.Event{Caused: &c})
 }
 
-// log writes one line for an exchange, and one for each kind of thing done to it.
+// log writes one line for an exchange, and one for each kind of change to the exchange.
 func (j *Journal) log(n Note, e controlapi.Exchange) {
 	tag, level := "req", slog.LevelInfo
 	switch {
@@ -187,8 +190,8 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 	_ = logline.Together(context.Background(), j.conf.Log, lines...)
 }
 
-// Subscribe returns a channel of the events of a kind from now on, until cancel is called. A subscriber that does not
-// read loses events; the next one that it gets has their number.
+// Subscribe returns a channel of the events of a kind, until cancel is called. A subscriber that does not read loses
+// events. The next event has the number of lost events.
 func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Event, cancel func()) {
 	ch := make(chan controlapi.Event, maxQueue)
 	j.mu.Lock()
@@ -209,7 +212,9 @@ func (j *Journal) Publish(e controlapi.Event) {
 		if !s.of.Has(e) {
 			continue
 		}
+		// The event is a copy for each subscriber.
 		e.Lost = s.lost
+		// A slow subscriber must not block exchanges.
 		select {
 		case ch <- e:
 			s.lost = 0

@@ -9,8 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Metrics are the proxy's counts in a registry of their own. Labels are constants of this code, never text from
-// outside.
+// Metrics are the proxy's counts in a separate registry. Labels are constants of this code, never text from outside.
 type Metrics struct {
 	registry  *prometheus.Registry
 	exchanges *prometheus.CounterVec
@@ -23,6 +22,7 @@ type Metrics struct {
 
 func newMetrics() *Metrics {
 	m := &Metrics{
+		// The default registry would also have the metrics of libraries.
 		registry: prometheus.NewRegistry(),
 		exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "codeforge_proxy_exchanges_total", Help: "Exchanges by outcome and code.",
@@ -36,7 +36,7 @@ func newMetrics() *Metrics {
 		Name: "codeforge_proxy_alarms_total", Help: "Requests that carried a canary or a credential, by kind.",
 	}, []string{"kind"})
 	for _, kind := range [...]string{controlapi.AlarmCanary, controlapi.AlarmCredential} {
-		m.alarms.WithLabelValues(kind) // so that it is there before the first one
+		m.alarms.WithLabelValues(kind) // so that the metric exists before the first alarm
 	}
 	done := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "codeforge_proxy_replacements_total", Help: "Credentials swapped in, credentials scrubbed, strings redacted.",
@@ -63,7 +63,7 @@ func (m *Metrics) Counter(name, help string) prometheus.Counter {
 	return c
 }
 
-// Handler serves the Prometheus text.
+// Handler serves the metrics in the Prometheus text format.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }

@@ -1,7 +1,7 @@
-// Package receipt records what the proxy did: one entry in the run's receipt, one log line, one count per exchange.
+// Package receipt records the proxy's actions: one entry in the run's receipt, one log line and one count per exchange.
 //
-// Contract: everything is bounded (a run cannot grow the proxy's memory by fetching), and everything that comes from
-// outside passes the last scrub and redaction before it is kept or written.
+// Contract: everything is bounded, so a run cannot grow the proxy's memory by fetching. All text from outside passes
+// the last scrub and redaction before it is kept or written.
 package receipt
 
 import (
@@ -18,8 +18,9 @@ const (
 	maxURL       = 2048 // bytes of an entry's URL
 	maxMethod    = 32   // bytes of an entry's method: HTTP/2 takes one of 64 KiB
 	maxEntryList = 32   // swaps of one entry
-	// maxRefused is how many refused requests of a run the ledger has; further ones are counted at its end. They cost code
-	// nothing, and could fill the ledger. Those of which a part left are all there.
+	// maxRefused is the number of a run's refused requests in the ledger. Further ones are only counted at the end of the
+	// run, because code can make them for free and could fill the ledger. A refused request of which a part has left is
+	// always in the ledger.
 	maxRefused = 10_000
 )
 
@@ -36,10 +37,11 @@ func NewRecorder(run, tenant string, generation uint64) *Recorder {
 	}}
 }
 
-// Add counts an exchange and, below the bound, keeps it. Each hint is kept once.
+// Add counts an exchange and, below the bound, keeps it. It keeps each hint once.
 func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Before the bound: the counts are complete even if the list is not.
 	r.r.Count.Add(e)
 	for _, h := range hints {
 		r.hint(h)
@@ -51,7 +53,7 @@ func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.r.Exchanges = append(r.r.Exchanges, bounded(e))
 }
 
-// refused counts the refused exchanges so far.
+// refused returns the number of refused exchanges so far.
 func (r *Recorder) refused() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +69,7 @@ func (r *Recorder) Alarm(a controlapi.Alarm) {
 	}
 }
 
-// hint keeps a hint, if it is new. The caller holds the lock.
+// hint keeps a new hint. The caller holds the lock.
 func (r *Recorder) hint(h controlapi.Hint) {
 	if len(r.r.Hints) >= MaxHints {
 		return
@@ -78,7 +80,7 @@ func (r *Recorder) hint(h controlapi.Hint) {
 	r.r.Hints = append(r.r.Hints, h)
 }
 
-// Receipt returns a copy of what was recorded so far.
+// Receipt returns a copy of the receipt so far.
 func (r *Recorder) Receipt() controlapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +90,8 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	return out
 }
 
-// Drain returns and forgets the exchanges recorded since the last Drain, except for those that another run has caused.
-// If run is empty, it returns all.
+// Drain returns and forgets the exchanges since the last Drain, except those that another run has caused. If run is
+// empty, it returns all.
 func (r *Recorder) Drain(run string) controlapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +108,7 @@ func (r *Recorder) Drain(run string) controlapi.Receipt {
 	return out
 }
 
-// bounded truncates what a request can make long.
+// bounded truncates the parts that a request can make long.
 func bounded(e controlapi.Exchange) controlapi.Exchange {
 	if len(e.URL) > maxURL {
 		e.URL = e.URL[:maxURL] + "..."

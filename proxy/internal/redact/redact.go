@@ -1,7 +1,7 @@
-// Package redact replaces the strings that must not leave by Mark, in requests and in copies for logs.
+// Package redact replaces confidential strings by Mark, in requests and in copies for logs.
 //
-// Threat: personal data that code sends to an API. The strings are found literally and escaped as in a request
-// (percent, JSON, HTML), on any surface. Code that encodes them otherwise is not stopped.
+// Threat: personal data that code sends to an API. Contract: the strings are found literally and escaped as in a
+// request (percent, JSON, HTML), on any surface. Code that encodes them in another way is not stopped.
 package redact
 
 import (
@@ -16,21 +16,22 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 )
 
-// Mark replaces what is redacted. It is the same in every part of a request, because no part escapes it.
+// Mark replaces a redacted string. It is the same in every part of a request, because no syntax escapes it.
 const Mark = "REDACTED"
 
-// Redactor finds the strings. It is immutable and may be used by many goroutines. The nil Redactor finds none.
+// Redactor finds the strings. It is immutable and safe for concurrent use. A nil Redactor changes nothing.
 type Redactor struct {
 	set   *engine.Set
 	lower *engine.Set // for names of headers and hosts
 }
 
-// New compiles the strings. Empty ones are ignored.
+// New compiles the strings. It ignores empty ones.
 func New(list []string) *Redactor {
 	var all, lower []engine.Pattern
 	for _, s := range list {
 		all = append(all, engine.Pattern{Text: s, Escaped: true})
 		if strings.Contains(s, " ") {
+			// Forms and queries write a space as a plus sign.
 			all = append(all, engine.Pattern{Text: strings.ReplaceAll(s, " ", "+"), Escaped: true})
 		}
 		lower = append(lower, engine.Pattern{Text: strings.ToLower(s)})
@@ -38,13 +39,13 @@ func New(list []string) *Redactor {
 	return &Redactor{set: engine.New(all), lower: engine.New(lower)}
 }
 
-// String returns text redacted.
+// String returns the redacted text.
 func (r *Redactor) String(text string) string {
 	text, _ = r.Replace(text)
 	return text
 }
 
-// Replace returns text redacted, and how many strings were replaced.
+// Replace returns the redacted text and the number of replacements.
 func (r *Redactor) Replace(text string) (string, int) {
 	if r == nil {
 		return text, 0
@@ -52,10 +53,10 @@ func (r *Redactor) Replace(text string) (string, int) {
 	return r.set.Replace(text, func(int) string { return Mark })
 }
 
-// Report holds what was done to a request. It is complete once the body has been read.
+// Report counts the replacements in a request. It is complete once the body has been read.
 type Report struct{ n atomic.Int64 }
 
-// Count returns how many strings were redacted so far.
+// Count returns the number of redacted strings so far.
 func (r *Report) Count() int {
 	if r == nil {
 		return 0
@@ -63,13 +64,13 @@ func (r *Report) Count() int {
 	return int(r.n.Load())
 }
 
-// Host reports whether a host name contains one of the strings, in any case.
+// Host reports whether a host name contains one of the strings, in any letter case.
 func (r *Redactor) Host(name string) bool {
 	return r != nil && r.lower.ContainsFold(name)
 }
 
-// Request redacts a request in place: URL, headers and body. The host is not changed. how is the framing by which the
-// body leaves.
+// Request redacts the URL, the headers and the body of a request in place. It does not change the host. how is the
+// framing of the body.
 func (r *Redactor) Request(req *http.Request, how framing.Kind) *Report {
 	report := &Report{}
 	if r == nil || r.set == nil {
@@ -87,7 +88,7 @@ func (r *Redactor) replace(text string, report *Report) string {
 	return text
 }
 
-// url redacts path and query as they are written, so that what is escaped stays escaped.
+// url redacts the path and the query in their escaped form, so that escapes stay.
 func (r *Redactor) url(u *url.URL, report *Report) {
 	u.RawQuery = r.replace(u.RawQuery, report)
 	escaped := u.EscapedPath()
@@ -102,7 +103,7 @@ func (r *Redactor) url(u *url.URL, report *Report) {
 	u.Path, u.RawPath = path, clean
 }
 
-// headers redacts values and removes headers whose name contains a string.
+// headers redacts values, and removes headers whose name contains a string.
 func (r *Redactor) headers(h http.Header, report *Report) {
 	for name, values := range h {
 		if r.lower.ContainsFold(name) {
@@ -116,8 +117,8 @@ func (r *Redactor) headers(h http.Header, report *Report) {
 	}
 }
 
-// body redacts a body as it streams. An encoded one leaves decoded; one in an unknown encoding is searched as it is.
-// Errors occur when the body is read.
+// body redacts a body while it streams. An encoded body leaves decoded. A body in an unknown encoding is searched
+// undecoded. Errors occur when the body is read.
 func (r *Redactor) body(req *http.Request, how framing.Kind, report *Report) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return
@@ -131,7 +132,9 @@ func (r *Redactor) body(req *http.Request, how framing.Kind, report *Report) {
 	redacted := func(src io.Reader) io.Reader {
 		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return Mark, nil })
 	}
+	// Decode first: a string in an encoded body would not be found.
 	b.Through(func(src io.Reader) io.Reader { return how.Through(src, redacted) })
+	// Reading the body later returns the same error.
 	if err := coding.Ahead(req, b, true); err != nil {
 		req.ContentLength = -1
 		req.Header.Del("Content-Length")

@@ -1,8 +1,8 @@
 // Package reload keeps the current catalog.
 //
-// Contract: readers get one immutable Snapshot; a change of apis/ swaps a pointer. If the new version of an API is
-// broken, the old one stays, marked stale. Every credential that was in force since the start stays scrubbed, because a
-// server may still echo a replaced one.
+// Contract: readers get one immutable Snapshot, and a change of apis/ swaps a pointer. If the new version of an API is
+// broken, the old one stays, marked as stale. Every credential that was in force since the start stays scrubbed,
+// because a server may still echo a replaced one.
 package reload
 
 import (
@@ -32,31 +32,32 @@ import (
 )
 
 const (
-	// slowPoll finds changes that the kernel does not report, such as those on bind mounts of a virtual machine.
+	// slowPoll is the interval for finding changes that the kernel does not report, such as those on bind mounts of a
+	// virtual machine.
 	slowPoll = 5 * time.Second
-	// quiet is how long apis/ must be unchanged before it is read: editors write in several steps.
+	// quiet is the time that apis/ must be unchanged before it is read, because editors write in several steps.
 	quiet = 150 * time.Millisecond
 )
 
-// Config holds what a Reloader needs.
+// Config configures a Reloader.
 type Config struct {
 	// Dir is apis/.
 	Dir string
 	// Getenv reads the environment for credentials that name a variable. Nil means that such credentials are refused.
 	Getenv func(string) string
 	YOLO   bool
-	// Minted are the values of credentials that the proxy obtains itself. They are not part of a Snapshot, so that a
-	// renewed one ends no exchange.
+	// Minted are the values of credentials that the proxy obtains. They are not part of a Snapshot, so that a renewal ends
+	// no exchange.
 	Minted *minted.Values
-	// Registry is the package registry of the settings, or nil, and RegistryPrivate where its name, and that of a registry
-	// of a config.json, may lead to.
+	// Registry is the package registry of the settings, or nil. RegistryPrivate are the address ranges to which the names
+	// of all registries may resolve.
 	Registry        *catalog.API
 	RegistryPrivate []netip.Prefix
-	// Prepare is called with every new catalog before it is in force. Nil means that nothing is.
+	// Prepare is called with every new catalog before it is in force. It may be nil.
 	Prepare func(*catalog.Catalog)
 	// Changed is called for every change, after it is in force.
 	Changed func(Change)
-	// Signal requests a reload at once, as SIGHUP does. Nil means never.
+	// Signal requests an immediate reload, as SIGHUP does. It may be nil.
 	Signal <-chan struct{}
 }
 
@@ -67,22 +68,22 @@ type Snapshot struct {
 	Swap     *swap.Swapper
 	Public   controlapi.Catalog
 	Problems catalog.Problems
-	// Unread is closed when a Snapshot follows that has read what this one left (catalog.Options.Soon). Nil means that
-	// nothing is left.
+	// Unread is closed when a later Snapshot has read the files that this one left (catalog.Options.Soon). Nil means that
+	// no file was left.
 	Unread chan struct{}
 }
 
-// Change says what a reload changed.
+// Change describes the changes of a reload.
 type Change struct {
 	Now *Snapshot
-	// Removed names the APIs that are gone or inactive, or have other credentials, places for them, client certificate
-	// or hosts.
+	// Removed names the APIs that are gone or inactive. It also names APIs whose credentials, surfaces, client certificate
+	// or hosts have changed.
 	Removed map[string]bool
-	// NewValues means that there are credentials which earlier scrubbers do not know.
+	// NewValues means that earlier scrubbers do not know all credentials.
 	NewValues bool
 }
 
-// Reloader holds the current Snapshot. Make one with New, which loads once.
+// Reloader keeps the current Snapshot. Make one with New, then call Start.
 type Reloader struct {
 	conf    Config
 	current atomic.Pointer[Snapshot]
@@ -90,11 +91,11 @@ type Reloader struct {
 
 	mu    sync.Mutex // one load at a time
 	ever  []catalog.Credential
-	mints bool   // there was a credential with a Mint since the start
-	last  string // the last problems logged
+	mints bool   // a catalog since the start had a credential with a Mint
+	last  string // the last logged problems
 }
 
-// New loads apis/. Problems in it are logged and shown, and do not prevent the start.
+// New makes a Reloader with an empty Snapshot.
 func New(c Config) *Reloader {
 	if c.Changed == nil {
 		c.Changed = func(Change) {}
@@ -107,27 +108,31 @@ func New(c Config) *Reloader {
 // Current returns the Snapshot in force.
 func (r *Reloader) Current() *Snapshot { return r.current.Load() }
 
-// Start loads for the first time. The logger may clean with Current.
+// Start loads for the first time. Problems are logged and do not prevent the start. The logger may clean its lines with
+// Current.
 func (r *Reloader) Start(log *slog.Logger) {
 	r.log = log
 	r.load(true)
 }
 
-// Load reads apis/ and puts it in force if anything in it changed.
+// Load reads apis/. It puts the result in force if anything has changed.
 func (r *Reloader) Load() { r.load(false) }
 
-// load is Load. The first one may leave large files of operations for the next, which judges the APIs as if it were the
-// first.
+// load is Load. With soon it may leave large operations files for the next load. That load then judges the APIs as if
+// it were the first.
 func (r *Reloader) load(soon bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.Current()
 	options := catalog.Options{Getenv: r.conf.Getenv, Previous: old.Rules.Catalog, Soon: soon}
+	// The former catalog is incomplete, so it cannot be the previous version.
 	if old.Unread != nil {
 		options.Previous = nil
 	}
 	c, problems := catalog.Load(r.conf.Dir, options)
+	// Before the comparison below: a problem may appear or vanish without a new version.
 	r.report(problems)
+	// An unchanged catalog keeps its Snapshot, and Changed is not called.
 	if old.Unread == nil && old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&
 		problems.String() == old.Problems.String() {
 		return
@@ -146,11 +151,13 @@ func (r *Reloader) load(soon bool) {
 	if c.Unread() {
 		next.Unread = make(chan struct{})
 	}
+	// Package mint must know the catalog before a request uses it.
 	if r.conf.Prepare != nil {
 		r.conf.Prepare(c)
 	}
 	r.current.Store(next)
 	if old.Unread != nil {
+		// After the swap: a waiting reader gets the new Snapshot.
 		close(old.Unread)
 	}
 	active := 0
@@ -181,8 +188,8 @@ func (r *Reloader) report(problems catalog.Problems) {
 	}
 }
 
-// minted are the minted values, or nil as long as no catalog had a credential that is minted: until then no search pays
-// for them, and no stream holds back bytes for them.
+// minted returns the minted values. It returns nil as long as no catalog had a minted credential: until then no search
+// needs time for them, and no stream holds back bytes for them.
 func (r *Reloader) minted() *minted.Values {
 	if !r.mints {
 		return nil
@@ -191,7 +198,8 @@ func (r *Reloader) minted() *minted.Values {
 }
 
 // compiled returns the Scrubber and the Swapper of a catalog. They share their compiled values if both search for the
-// same ones: if no value was replaced since the start and there is no client certificate, whose key is only scrubbed.
+// same values. That holds if no value was replaced since the start, and there is no client certificate, whose key is
+// only scrubbed.
 func (r *Reloader) compiled(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper) {
 	all := c.AllCredentials()
 	var list []secret.Value
@@ -207,9 +215,9 @@ func (r *Reloader) compiled(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper)
 	return scrub.Of(known, r.ever), swap.Of(known, all)
 }
 
-// remember adds the catalog's credentials, and the secrets inside them, to those that are scrubbed. They come first, so
-// that a value is shown under its current name, and under a token name rather than as an inner secret. It reports
-// whether earlier scrubbers miss something: a new value, or the first credential that is minted.
+// remember adds the catalog's credentials, and the secrets inside them, to the scrubbed ones. They come first, so that
+// a value is replaced by its current name, and by a token name rather than a mask. It reports whether earlier scrubbers
+// miss anything: a new value, or the first minted credential.
 func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
 	if !r.mints && c.Mints() {
 		r.mints, added = true, true
@@ -234,7 +242,7 @@ func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
 	return added
 }
 
-// removed names the APIs of old whose credentials or hosts are no longer in force as they were.
+// removed names the APIs of old whose credentials or hosts have changed or are gone.
 func removed(old, now *catalog.Catalog) map[string]bool {
 	out := map[string]bool{}
 	for _, a := range old.APIs() {
@@ -280,14 +288,14 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
-		panic(fmt.Sprintf("the public catalog does not marshal: %v", err)) // it consists of strings and booleans only
+		panic(fmt.Sprintf("the public catalog does not marshal: %v", err)) // it consists only of strings and booleans
 	}
 	sum := sha256.Sum256(append(text, c.Version()...))
 	out.Version = hex.EncodeToString(sum[:8])
 	return out
 }
 
-// publicAPI is an API without credentials.
+// publicAPI returns an API without credentials.
 func publicAPI(a *catalog.API) controlapi.API {
 	p := controlapi.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference,
@@ -320,7 +328,7 @@ func publicAPI(a *catalog.API) controlapi.API {
 	return p
 }
 
-// Inspection is what was loaded, without credentials, and what was wrong with it.
+// Inspection returns the loaded APIs, without credentials, and the problems.
 func (s *Snapshot) Inspection() controlapi.Inspection {
 	out := controlapi.Inspection{APIs: []controlapi.InspectedAPI{}, Problems: []controlapi.InspectedProblem{}}
 	for _, a := range s.Rules.Catalog.APIs() {
@@ -335,7 +343,7 @@ func (s *Snapshot) Inspection() controlapi.Inspection {
 	return out
 }
 
-// publicServer is how an MCP server is started, for mcp-server: it holds token names, and no credential.
+// publicServer returns the settings of an MCP server for mcp-server. They contain token names, but no credential.
 func publicServer(s *catalog.Server) *controlapi.Server {
 	if s == nil {
 		return nil
@@ -364,6 +372,7 @@ func (r *Reloader) Watch(ctx context.Context) {
 	}
 	poll := time.NewTicker(slowPoll)
 	defer poll.Stop()
+	// Load again once the watcher is set up, so that no change since Start is missed.
 	soon := time.NewTimer(0)
 	defer soon.Stop()
 	for {
@@ -378,6 +387,7 @@ func (r *Reloader) Watch(ctx context.Context) {
 			r.watched(w)
 			r.Load()
 		case <-events:
+			// Each further event restarts the wait.
 			soon.Reset(quiet)
 		case err := <-errs: // events were lost
 			r.log.LogAttrs(ctx, slog.LevelWarn, "watching apis/", logline.Tag("catalog"), slog.String("error", err.Error()))

@@ -7,7 +7,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watched adds apis/ and every folder in it to the watcher. Removed folders leave the watcher by themselves.
+// watched adds apis/ and its folders to the watcher. The watcher drops removed folders.
 func (r *Reloader) watched(w *fsnotify.Watcher) {
 	if w == nil {
 		return

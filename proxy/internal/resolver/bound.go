@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// maxStreams is how many TCP connections one slot may have open. A DNS client needs one for a moment.
+// maxStreams is the number of TCP connections that one slot may have open. A DNS client needs one for a moment.
 const maxStreams = 16
 
-// bounded is a listener with at most maxStreams connections for each slot; any further one is closed at once. All
-// connections to a slot's own listener are that slot's, whatever address they come from; otherwise the address is the
-// slot.
+// bounded is a listener with at most maxStreams connections for each slot. It closes a further connection at once. All
+// connections to the listener of one slot belong to that slot. Otherwise the address identifies the slot.
 type bounded struct {
 	net.Listener
-	allow func(netip.Addr) bool // nil: a slot's own listener
+	allow func(netip.Addr) bool // nil for the listener of one slot
 
 	mu   sync.Mutex
 	open map[netip.Addr]int
@@ -31,13 +30,14 @@ func (b *bounded) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if who, ok := b.enter(c); ok {
+			// Close may be called more than once.
 			return &stream{Conn: c, leave: sync.OnceFunc(func() { b.leave(who) })}, nil
 		}
 		_ = c.Close()
 	}
 }
 
-// enter counts a connection and returns for whom. ok is false if it must not be served.
+// enter counts a connection and returns its slot's address. ok is false if the connection must not be served.
 func (b *bounded) enter(c net.Conn) (who netip.Addr, ok bool) {
 	if b.allow != nil {
 		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
@@ -47,6 +47,7 @@ func (b *bounded) enter(c net.Conn) (who netip.Addr, ok bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A slot must not use up the file descriptors of the others.
 	if b.open[who] >= maxStreams {
 		return who, false
 	}
@@ -62,7 +63,7 @@ func (b *bounded) leave(who netip.Addr) {
 	}
 }
 
-// stream is a connection that is no longer counted once it is closed.
+// stream is a connection that is counted until it is closed.
 type stream struct {
 	net.Conn
 	leave func()

@@ -1,8 +1,8 @@
 // Package resolver answers the sandbox's DNS queries.
 //
-// Contract: every host of the catalog (with YOLO_MODE every valid name) has one constant synthetic address; no other
-// name exists. Nothing is ever forwarded, so no data leaves in a name, and nothing is decided here: a connection to the
-// synthetic address is judged by the host that it names.
+// Contract: every host of the catalog (with YOLO_MODE every valid name) resolves to one constant synthetic address.
+// Other names do not exist. Queries are never forwarded, so no data leaves in a name. The resolver makes no decision: a
+// connection to the synthetic address is checked by the host that it names.
 package resolver
 
 import (
@@ -27,23 +27,23 @@ const (
 	maxTCP     = 16 // queries on one TCP connection
 )
 
-// Config holds what a Resolver needs.
+// Config configures a Resolver.
 type Config struct {
-	// Known reports whether a host resolves for the asker. seat and from are those of Asked.
+	// Known reports whether a host resolves for the client. seat and from are as for Asked.
 	Known func(seat *slot.ID, from netip.Addr, h catalog.Host) bool
-	// Address is what the resolver answers with. Zero means slot.SyntheticAddr.
+	// Address is the address in answers. Zero means slot.SyntheticAddr.
 	Address netip.Addr
-	// Allow reports whether a query from this address is answered. With nil all are, which is right where only a slot's
-	// own namespace can reach the socket.
+	// Allow reports whether a query from this address is answered. With nil every query is answered. That is right if only
+	// a slot's namespace can reach the socket.
 	Allow func(netip.Addr) bool
-	// Patience is how long a TCP connection may take for a query, or be idle. Zero means 5 s.
+	// Patience is the time that a TCP connection may take for a query, or be idle. Zero means 5 s.
 	Patience time.Duration
 	// Packets and Streams are the sockets to serve. Serve closes them.
 	Packets []net.PacketConn
 	Streams []net.Listener
-	// PacketSlots and StreamSlots are the slots of these sockets, where each has one.
+	// PacketSlots and StreamSlots are the slots of these sockets, if each socket has one.
 	PacketSlots, StreamSlots []*slot.ID
-	// Asked, if not nil, is called with each name that is queried. The slot is nil where the address identifies it.
+	// Asked, if not nil, is called with each queried name. The slot is nil if the address identifies it.
 	Asked func(seat *slot.ID, from netip.Addr, name string)
 }
 
@@ -53,7 +53,7 @@ type Resolver struct {
 	servers []*dns.Server
 }
 
-// New makes a resolver; Serve starts it.
+// New makes a Resolver. Serve starts it.
 func New(c Config) *Resolver {
 	c.Patience = cmp.Or(c.Patience, tcpTimeout)
 	c.Address = cmp.Or(c.Address, slot.SyntheticAddr)
@@ -73,7 +73,7 @@ func New(c Config) *Resolver {
 	return r
 }
 
-// Serve answers until ctx ends; then it returns nil. A socket that fails earlier is an error.
+// Serve answers until ctx ends. Then it returns nil. If a socket fails earlier, Serve returns an error.
 func (r *Resolver) Serve(ctx context.Context) error {
 	errs := make(chan error, len(r.servers))
 	for _, s := range r.servers {
@@ -90,6 +90,7 @@ func (r *Resolver) Serve(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.conf.Packets {
+		// Closing the sockets ends the servers.
 		_ = c.Close()
 	}
 	for _, l := range r.conf.Streams {
@@ -110,7 +111,7 @@ func orClosed(err error) error {
 	return err
 }
 
-// at is the slot of a socket, or nil.
+// at returns the slot of a socket, or nil.
 func at(slots []*slot.ID, i int) *slot.ID {
 	if i >= len(slots) {
 		return nil
@@ -131,6 +132,7 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if r.conf.Allow != nil && (err != nil || !r.conf.Allow(from)) {
 		return
 	}
+	// Report names that do not resolve, too: code could encode a credential in a name.
 	if r.conf.Asked != nil {
 		for _, question := range q.Question {
 			r.conf.Asked(r.seat, from, question.Name)
@@ -141,7 +143,7 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	}
 }
 
-// answer returns the response to a query. Nil means that it gets none.
+// answer returns the response to a query, or nil for no response.
 func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
 	if q.Response {
 		return nil
@@ -150,6 +152,7 @@ func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
 	switch {
 	case q.Opcode != dns.OpcodeQuery:
 		return a.SetRcode(q, dns.RcodeNotImplemented)
+	// Servers disagree about several questions in one query.
 	case len(q.Question) != 1:
 		return a.SetRcode(&dns.Msg{MsgHdr: q.MsgHdr}, dns.RcodeFormatError)
 	}
@@ -164,6 +167,7 @@ func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
 		a.Rcode = dns.RcodeNameError
 		return a
 	}
+	// Other types get an empty answer: the sandbox has no IPv6, and the name exists.
 	if question.Qtype == dns.TypeA {
 		b := r.conf.Address.As4()
 		a.Answer = []dns.RR{&dns.A{

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// body wraps the response's body.
+// body replaces the body of the response by a scrubbed one. how decodes its characters.
 func (x *response) body(encodings []string, how charset.Reading) error {
 	resp := x.resp
 	known := resp.ContentLength
@@ -21,15 +21,19 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 	b.text = charset.NewReader(b.decoded, how, scrubbed)
 	b.scrubbed = x.options.Framing.Through(b.text, scrubbed)
 	resp.Header.Del("Content-Encoding")
+	// The body leaves in UTF-8, so the head must not name the former character set.
 	how.Label(resp.Header)
+	// swap.DropRange removes Range from a request with a credential, so the server must not offer ranges.
 	if len(x.options.Sent) > 0 {
-		resp.Header.Del("Accept-Ranges") // swap drops Range
+		resp.Header.Del("Accept-Ranges")
 	}
 	resp.Body = b
-	ahead := 2 * known // a buffer grows by doubling
+	// A buffer doubles when it is full, so the body may take twice its length.
+	ahead := 2 * known
 	if len(encodings) > 0 {
 		ahead = 4 * coding.ExactUpTo
 	}
+	// A body streams if its length is unknown, if it is long, or if the memory account has no room.
 	if known < 0 || known > coding.ExactUpTo || !x.options.Held.Take(ahead) {
 		x.stream()
 		return nil
@@ -37,19 +41,20 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 	return x.exact(b, encodings)
 }
 
-// stream sends a body whose final length is unknown.
+// stream sends a body whose final length is unknown. It drops Content-Length and digests.
 func (x *response) stream() {
 	x.resp.ContentLength = -1
 	x.resp.Header.Del("Content-Length")
 	x.dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }
 
-// exact reads a body of known length to its end. If it is at least twice as long as coding.ExactUpTo once decoded, it
-// streams.
+// exact reads a body of known length to its end, so that the exact new length can be announced. If the decoded body has
+// 2*coding.ExactUpTo bytes or more, it streams.
 func (x *response) exact(b *body, encodings []string) error {
 	before := x.report.Count()
 	b.buffer = buffers.Get().(*bytes.Buffer)
 	b.buffer.Reset()
+	// The decoded body may be longer than its announced length: stop at a bound.
 	_, err := io.CopyN(b.buffer, b, 2*coding.ExactUpTo)
 	b.ahead = b.buffer.Bytes()
 	if err == nil {
@@ -61,16 +66,17 @@ func (x *response) exact(b *body, encodings []string) error {
 	}
 	x.resp.ContentLength = int64(len(b.ahead))
 	x.resp.Header.Set("Content-Length", strconv.Itoa(len(b.ahead)))
+	// Without a replacement, identical bytes leave, and the digests stay valid.
 	if changed := x.report.Count() != before; changed || len(encodings) > 0 || b.text.Decodes() {
 		x.dropDigests(x.resp.Header, changed)
 	}
 	return nil
 }
 
-// buffers hold bodies that are read ahead of the head.
+// buffers is a pool for bodies that are read before the head leaves.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// body is a scrubbed body. At its end the trailers are scrubbed.
+// body is a scrubbed body. At the end of the body it scrubs the trailers.
 type body struct {
 	x        *response
 	src      io.ReadCloser
@@ -97,6 +103,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.scrubbed.Read(p)
 	if err != nil {
 		b.err = err
+		// The trailers are complete only after the last byte of the body.
 		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 			b.x.trailer()
 		}
@@ -104,8 +111,9 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the source first, which ends a waiting Read, and then returns the buffers.
+// Close closes the source first, which ends a waiting Read. Then it returns the buffers to their pools.
 func (b *body) Close() error {
+	// Closing before locking: a waiting Read holds mu.
 	err := b.src.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +131,7 @@ func (b *body) Close() error {
 	return err
 }
 
-// trailer scrubs the trailers, which have arrived once the body has ended.
+// trailer scrubs the trailers. HTTP delivers them after the body.
 func (x *response) trailer() {
 	//defence:scrub-headers
 	x.header(x.resp.Trailer, "trailer:")

@@ -8,17 +8,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// response is one response that is being scrubbed.
+// response is the state of scrubbing one response.
 type response struct {
 	scrubber *Scrubber
 	options  Options
 	report   *Report
 	resp     *http.Response
-	part     string // the part being scrubbed: the beginning of Found.In
-	name     string // of the header, or empty
+	part     string // the part that is scrubbed now: the beginning of Found.In
+	name     string // the name of the header, or empty
 }
 
-// replacement returns what replaces a value, and counts it.
+// replacement returns the token name for the value with this id, and counts the replacement.
 func (x *response) replacement(id int) string {
 	name := x.scrubber.name(id, x.options.Sent)
 	x.report.add(name, x.part+x.name[:min(len(x.name), maxPlace)])
@@ -42,8 +42,8 @@ func (x *response) head() {
 	x.part, x.name = "body", ""
 }
 
-// header scrubs the values, and removes headers whose name contains a credential. A name has lost its case when it
-// arrives, so it is searched without case.
+// header scrubs the values of headers, and removes a header whose name contains a credential. It ignores the letter
+// case of names, because HTTP libraries change it.
 func (x *response) header(h http.Header, part string) {
 	for name, values := range h {
 		if x.scrubber.lower.ContainsFold(name) {
@@ -58,11 +58,12 @@ func (x *response) header(h http.Header, part string) {
 	}
 }
 
-// digests are the headers that contain a hash of a body, which would confirm a guess at what was scrubbed from it. A
-// CRC even tells as many bits of that as it has.
+// digests are headers with a hash of a body. Such a hash would confirm a guess at a scrubbed credential; a CRC even
+// reveals bits of the credential.
 var digests = []string{"Digest", "Content-Digest", "Repr-Digest", "X-Goog-Hash", "X-Checksum", "X-Content-Digest"}
 
-// hashes are how words of the names of others begin, such as X-Ms-Blob-Content-Md5 and X-Oss-Hash-Crc64ecma.
+// hashes are the beginnings of words in the names of other digest headers, such as X-Ms-Blob-Content-Md5 and
+// X-Oss-Hash-Crc64ecma.
 var hashes = []string{"md5", "crc32", "crc64", "sha1", "sha256", "sha512"}
 
 // isDigest reports whether a header of this name may contain a hash of a body.
@@ -78,8 +79,8 @@ func isDigest(name string) bool {
 	return false
 }
 
-// dropDigests removes hashes of a body that is no longer, or may no longer be, the one they were computed from. With
-// etag it also removes the ETag, which can be such a hash.
+// dropDigests removes the hashes of the original body if the body that leaves differs or may differ. With etag it also
+// removes the ETag, which can be such a hash.
 func (x *response) dropDigests(h http.Header, etag bool) {
 	for name := range h {
 		if isDigest(name) {
@@ -97,8 +98,9 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// noBody corrects the head of a response without a body: what it says about the body's bytes is about the encoded ones.
+// noBody corrects the head of a response without a body. Its Content-Length and digests describe the encoded body.
 func (x *response) noBody() {
+	// A response to HEAD announces the length of the encoded body, but the proxy would send a decoded one.
 	if encodings, err := coding.ParseResponse(x.resp.Header); err != nil || len(encodings) > 0 {
 		x.resp.Header.Del("Content-Length")
 		x.resp.ContentLength = -1

@@ -1,11 +1,13 @@
-// Package scrub replaces credentials by token names in everything that comes back from an upstream.
+// Package scrub replaces credentials by token names in all responses of upstream servers.
 //
-// Threat: an upstream that echoes a credential, in any place, framing, encoding or escape, to code that must never hold
-// it. All responses are searched for all credentials. Bodies stream in constant memory and leave decoded, so that what
-// is sent is what was searched; a response whose encoding or character set cannot be decoded is refused.
+// Threat: an upstream that echoes a credential to code that must never hold it, in any place, framing, encoding or
+// escape.
 //
-// What cannot be found: a credential that the upstream slices, breaks over lines, or transforms in a way that
-// engine.Forms does not list.
+// Contract: every response is searched for every credential. Bodies stream in constant memory and leave decoded, so
+// that the searched bytes are the sent bytes. A response is refused if its encoding or character set cannot be decoded.
+//
+// Limits: the scrubber cannot find a credential that the upstream slices, breaks over lines, or transforms in a way
+// that engine.Forms does not list.
 package scrub
 
 import (
@@ -27,34 +29,34 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
 
-// ErrEncoding is for a response whose Content-Encoding cannot be decoded. Nothing of its body may be sent.
+// ErrEncoding is the error for a response whose Content-Encoding cannot be decoded. No part of its body may be sent.
 var ErrEncoding = errors.New("the response has a content encoding that cannot be scrubbed")
 
-// Scrubber finds the credentials of a catalog. It is immutable and may be used by many goroutines. The nil Scrubber and
-// one without credentials change nothing.
+// Scrubber finds the credentials of a catalog. It is immutable and safe for concurrent use. A nil Scrubber, and one
+// without credentials, changes nothing.
 type Scrubber struct {
 	set    *engine.Set
-	lower  *engine.Set // for header names, which lose their case
+	lower  *engine.Set // for header names, whose letter case is lost
 	names  [][]string  // by the id of a value: the token names for it
 	minted *minted.Values
 }
 
-// Options hold what is known about an exchange.
+// Options describe one exchange.
 type Options struct {
-	// Method is the request's. A response to HEAD has no body.
+	// Method is the request's method. A response to HEAD has no body.
 	Method string
-	// Sent are the token names that this run sent. If several names have one value, such a name is shown, else the
-	// first.
+	// Sent are the token names that this run sent. If several names share one value, the replacement is one of Sent, or
+	// else the first name.
 	Sent []string
-	// KeepETag keeps an ETag that may be the digest of a body with a credential in it.
+	// KeepETag keeps an ETag, which may be the digest of a body that contains a credential.
 	KeepETag bool
-	// Framing says how the body leaves message by message. With the zero Kind it leaves as one text.
+	// Framing describes how the body is split into messages. With the zero Kind the body is a single text.
 	Framing framing.Kind
 	// Held is the memory account of the exchange. If it has no room for a body, the body streams.
 	Held *membudget.Account
 }
 
-// New compiles the credentials, which should be all of the catalog, including inactive and replaced ones.
+// New compiles credentials. They should be all credentials of the catalog, including inactive and replaced ones.
 func New(creds []catalog.Credential) *Scrubber {
 	list := make([]secret.Value, 0, len(creds))
 	for _, c := range creds {
@@ -63,7 +65,7 @@ func New(creds []catalog.Credential) *Scrubber {
 	return Of(values.New(list), creds)
 }
 
-// Of is New with values that are already compiled: exactly those of the credentials.
+// Of is New with compiled values. known must contain exactly the values of the credentials.
 func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
 	s := &Scrubber{set: known.Set, lower: known.Lower, names: make([][]string, known.Len())}
 	for _, c := range creds {
@@ -74,14 +76,15 @@ func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
 	return s
 }
 
-// With returns a Scrubber that also finds what was minted when a response comes, and while it is read. Nil means that
-// nothing is ever minted.
+// With returns a Scrubber that also finds minted values, including those minted while a response is read. Nil means
+// that the proxy never mints.
 func (s *Scrubber) With(values *minted.Values) *Scrubber {
 	return &Scrubber{set: values.Above(s.set), lower: values.AboveLower(s.lower), names: s.names, minted: values}
 }
 
-// name returns the token name that a value is shown as.
+// name returns the token name that replaces a value.
 func (s *Scrubber) name(id int, sent []string) string {
+	// The ids of minted values are negative, so both kinds share one space.
 	if name, ok := s.minted.Name(id); ok {
 		return name
 	}
@@ -103,18 +106,19 @@ func (s *Scrubber) String(text string) string {
 	return text
 }
 
-// Loggable is String for what is logged or reported about a request: it also finds credentials in lower case, as they
-// are in host names.
+// Loggable is String for log lines and reports about a request. It also finds credentials in lower case, as in host
+// names.
 func (s *Scrubber) Loggable(text string) string {
 	//defence:last-scrub permits
 	if s == nil {
 		return text
 	}
+	// The values in their original case come first: their replacement is in the right case.
 	text, _ = s.lower.Replace(s.String(text), func(id int) string { return s.name(id, nil) })
 	return text
 }
 
-// Reader scrubs a stream other than an HTTP body. each is called for every credential that is replaced.
+// Reader scrubs a stream other than an HTTP body. It calls each for every replacement.
 func (s *Scrubber) Reader(src io.Reader, sent []string, each func()) *engine.Reader {
 	if s == nil {
 		return (*engine.Set)(nil).NewReader(src, nil)
@@ -128,7 +132,7 @@ func (s *Scrubber) Reader(src io.Reader, sent []string, each func()) *engine.Rea
 // Contains reports whether text contains a credential, in any form.
 func (s *Scrubber) Contains(text string) bool { return s != nil && s.set.Contains(text) }
 
-// Report holds what was done to a response. It may be read at any time and is complete after the end of the body.
+// Report counts the replacements in a response. It may be read at any time, and is complete after the end of the body.
 type Report struct {
 	n       atomic.Int64
 	etagged atomic.Bool // an ETag was removed
@@ -137,17 +141,17 @@ type Report struct {
 	found []Found
 }
 
-// Found is a credential that was replaced, by its name, where ("status", "header:NAME", "body", "trailer:NAME"), and
-// how often.
+// Found is a replaced credential: its token name, its place ("status", "header:NAME", "body", "trailer:NAME") and the
+// number of replacements.
 type Found struct {
 	Name, In string
 	Count    int
 }
 
-// maxFound bounds a report's list.
+// maxFound bounds the list of a report.
 const maxFound = 32
 
-// Found lists what was replaced so far.
+// Found lists the replacements so far.
 func (r *Report) Found() []Found {
 	if r == nil {
 		return nil
@@ -157,7 +161,7 @@ func (r *Report) Found() []Found {
 	return slices.Clone(r.found)
 }
 
-// add counts a replacement.
+// add counts one replacement.
 func (r *Report) add(name, in string) {
 	r.n.Add(1)
 	r.mu.Lock()
@@ -173,7 +177,7 @@ func (r *Report) add(name, in string) {
 	}
 }
 
-// Count returns how many credentials were replaced so far.
+// Count returns the number of replacements so far.
 func (r *Report) Count() int {
 	if r == nil {
 		return 0
@@ -184,20 +188,22 @@ func (r *Report) Count() int {
 // RemovedETag reports whether the response had an ETag that was removed.
 func (r *Report) RemovedETag() bool { return r != nil && r.etagged.Load() }
 
-// Response rewrites a response in place: status text, headers, body and trailers. The body leaves decoded, with its
-// exact length where that can be known. On an error nothing of the response may be sent; the caller closes its body.
+// Response rewrites the status text, headers, body and trailers of a response in place. The body leaves decoded, with
+// its exact length if that can be known. On an error no part of the response may be sent; the caller closes its body.
 func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	report := &Report{}
 	if s == nil || s.set == nil {
 		return report, nil
 	}
 	x := &response{scrubber: s, options: o, report: report, resp: resp}
+	// The head leaves before the body, so it is scrubbed even if the body is refused.
 	x.head()
 	if !hasBody(resp, o.Method) {
 		x.noBody()
 		return report, nil
 	}
 	encodings, err := coding.ParseResponse(resp.Header)
+	// Text that cannot be decoded cannot be searched.
 	if err != nil || packed(resp.Header) {
 		return report, ErrEncoding
 	}
@@ -210,14 +216,14 @@ func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
 	return report, x.body(encodings, how)
 }
 
-// reading returns how a body's characters are decoded.
+// reading returns how to decode the characters of a body.
 func reading(h http.Header) (charset.Reading, error) {
 	//defence:charset instead charset.Reading{}, nil
 	return charset.Parse(h)
 }
 
-// packed reports whether a body contains compressed messages, as those of gRPC and Connect may, or is coded in a way
-// that Content-Encoding does not name (RFC 3229); the proxy asks for none of these.
+// packed reports whether a body contains compressed messages, as gRPC and Connect send them, or an instance
+// manipulation (RFC 3229). Content-Encoding does not name either. The proxy asks for neither.
 func packed(h http.Header) bool {
 	if len(h["Im"]) > 0 {
 		return true
@@ -230,7 +236,7 @@ func packed(h http.Header) bool {
 	return false
 }
 
-// hasBody reports whether HTTP allows the response a body (RFC 9110, 6.4.1).
+// hasBody reports whether HTTP allows the response a body (RFC 9110, section 6.4.1).
 func hasBody(resp *http.Response, method string) bool {
 	return method != http.MethodHead && resp.StatusCode >= 200 &&
 		resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified && resp.Body != nil

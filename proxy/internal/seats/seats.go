@@ -1,9 +1,10 @@
 // Package seats assigns the slots of a proxy that many pods share to the pods.
 //
-// Contract: a slot belongs to one pod at a time, found by the address that the pod connects from; an address that has
-// not been registered has none. Threat: a slot that passes to another pod together with a connection or a registration
-// of the first one. So a slot is reassigned only while its pod has no run, and its state is reset. A late registration,
-// for a run that is over, gives code nothing: the next run there has a greater generation.
+// Threat: a slot that passes to another pod together with a connection or a registration of the first pod.
+//
+// Contract: a slot belongs to one pod at a time, which the address of its connections identifies. An unregistered
+// address has no slot. A slot is reassigned only while its pod has no run, and its state is reset. A late registration
+// for a finished run gives code nothing: the next run there has a greater generation.
 package seats
 
 import (
@@ -16,19 +17,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// idle is how long after its pod's last registration a slot may be reassigned: longer than a registration takes.
+// idle is the time after its pod's last registration at which a slot may be reassigned: longer than a registration
+// takes.
 const idle = 15 * time.Second
 
 // ErrFull means that all slots belong to other pods.
 var ErrFull = errors.New("the proxy has no slot for another pod")
 
-// Config holds what Seats need.
+// Config configures Seats.
 type Config struct {
 	// Busy reports whether a slot has a run.
 	Busy func(slot.ID) bool
-	// Forget resets a slot: nothing of its former pod continues.
+	// Forget resets a slot and ends everything of its former pod.
 	Forget func(slot.ID)
-	// Now is the clock, time.Now if it is nil.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -43,7 +45,7 @@ type Seats struct {
 
 type seat struct {
 	id   slot.ID
-	used time.Time // when its pod was last registered
+	used time.Time // the time of its pod's last registration
 }
 
 // New makes Seats without pods.
@@ -54,7 +56,7 @@ func New(c Config) *Seats {
 	return &Seats{conf: c, pods: map[netip.Addr]*seat{}}
 }
 
-// Take returns the slot of a pod that is being registered, and assigns one if it has none.
+// Take returns the slot of a pod that registers, and assigns one if the pod has none.
 func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,14 +76,16 @@ func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 	}
 	id := s.pods[oldest].id
 	delete(s.pods, oldest)
+	// Before the new pod gets the slot: no state of the former pod may remain.
 	s.conf.Forget(id)
 	s.pods[pod] = &seat{id, now}
 	return id, nil
 }
 
-// oldest is the pod that has been idle longest, if that is long enough to lose its slot. The caller holds mu.
+// oldest returns the pod that has been idle for the longest time, if it may lose its slot. The caller holds mu.
 func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
 	for pod, own := range s.pods {
+		// A registration may be under way for a run that is not known yet.
 		if now.Sub(own.used) < idle || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {
 			continue
 		}
@@ -90,10 +94,11 @@ func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
 	return oldest, ok
 }
 
-// Find is the slot of the pod with an address. It is false for any other address.
+// Find returns the slot of the pod with an address. It returns false for any other address.
 func (s *Seats) Find(pod netip.Addr) (slot.ID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// An IPv4 address may arrive as IPv6.
 	own := s.pods[pod.Unmap()]
 	if own == nil {
 		//defence:pod-address permits

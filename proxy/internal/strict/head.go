@@ -13,7 +13,7 @@ import (
 
 const maxFields = 256
 
-// The reasons for which a request head is refused.
+// The reasons for refusing a request head.
 var (
 	errHeadTooLong  = errors.New("the request head is longer than 64 KiB")
 	errLine         = errors.New("a line that does not end in CR LF, or that contains a CR or control character")
@@ -30,14 +30,14 @@ var (
 	errTrailerField = errors.New("a field that is not allowed in a trailer")
 )
 
-// head is what a checked request head says about its body.
+// head is the framing of the body, from a checked request head.
 type head struct {
 	chunked bool
 	length  int64
 }
 
-// parseHead checks a request head, including the empty line (RFC 9112, sections 2 to 6, without any of the leniency
-// that they permit).
+// parseHead checks a request head, including the empty line. It follows RFC 9112, sections 2 to 6, without the leniency
+// that they permit.
 func parseHead(raw []byte) (head, error) {
 	lines, err := splitLines(raw)
 	if err != nil {
@@ -70,6 +70,7 @@ func parseHead(raw []byte) (head, error) {
 			}
 		case strings.EqualFold(name, "Transfer-Encoding"):
 			codings++
+			// With HTTP/1.0, a Transfer-Encoding means faulty framing (RFC 9112, section 6.1).
 			if !strings.EqualFold(value, "chunked") || minor == 0 {
 				return head{}, errCoding
 			}
@@ -91,16 +92,17 @@ func parseHead(raw []byte) (head, error) {
 		return head{}, errLength
 	case codings > 1:
 		return head{}, errCoding
+	// RFC 9112, section 6.3: such a request may be an attempt at request smuggling.
 	case lengths+codings > 1:
 		return head{}, errAmbiguous
 	}
 	return h, nil
 }
 
-// splitLines splits at CR LF and refuses every other control character but tab. It leaves out the empty line at the
-// end.
+// splitLines splits at CR LF. It rejects every other control character except tab. It drops the empty line at the end.
 func splitLines(raw []byte) ([]string, error) {
 	body := bytes.TrimSuffix(raw, []byte("\r\n\r\n"))
+	// The head must end with exactly one empty line.
 	if len(body) == len(raw) || len(body) == 0 {
 		return nil, errLine
 	}
@@ -115,7 +117,7 @@ func splitLines(raw []byte) ([]string, error) {
 	return lines, nil
 }
 
-// parseRequestLine checks "METHOD /path HTTP/1.x" and returns x, 0 or 1.
+// parseRequestLine checks "METHOD /path HTTP/1.x" and returns x: 0 or 1.
 func parseRequestLine(line string) (minor int, err error) {
 	method, rest, ok := strings.Cut(line, " ")
 	target, proto, ok2 := strings.Cut(rest, " ")
@@ -151,6 +153,7 @@ func parseField(line string) (name, value string, err error) {
 	if line == "" {
 		return "", "", errField
 	}
+	// RFC 9112, section 5.2: a folded line is obsolete, and parsers disagree about it.
 	if line[0] == ' ' || line[0] == '\t' {
 		return "", "", errFold
 	}
@@ -162,7 +165,7 @@ func parseField(line string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// parseLength accepts decimal digits only.
+// parseLength accepts only decimal digits.
 func parseLength(s string) (int64, error) {
 	if s == "" || len(s) > 18 || strings.Trim(s, "0123456789") != "" {
 		return 0, errLength
@@ -180,7 +183,7 @@ func parseTrailerNames(list string) error {
 	return nil
 }
 
-// parseTrailer checks the fields after a chunked body. Fields that frame, route or authorise a message are refused (RFC
+// parseTrailer checks the fields after a chunked body. It rejects fields that frame, route or authorise a message (RFC
 // 9110, section 6.5.1).
 func parseTrailer(raw []byte) error {
 	lines, err := splitLines(raw)

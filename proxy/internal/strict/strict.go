@@ -1,7 +1,7 @@
-// Package strict passes only HTTP/1 requests that every parser reads the same way.
+// Package strict passes only HTTP/1 requests that every parser reads in the same way.
 //
 // Threat: request smuggling. net/http, which reads the requests next, is lenient in places (bare LF, folded lines,
-// Content-Length next to chunked, absolute targets). A refused request is replaced by a harmless one, so that the
+// Content-Length next to chunked, absolute targets). Contract: a harmless request replaces a refused one, so that the
 // refusal is answered, logged and recorded like every other.
 //
 // Conn follows the requests of a connection and the framing of their bodies; head.go checks the heads.
@@ -23,7 +23,7 @@ const (
 	firstBuffer  = 4 << 10
 )
 
-// state is the part of the stream of requests that the next byte belongs to.
+// state is the part of the request stream to which the next byte belongs.
 type state uint8
 
 const (
@@ -31,46 +31,46 @@ const (
 	stateFixed           // a body of known length
 	stateChunkSize       // a chunk's size line
 	stateChunkData       // a chunk's bytes and the CRLF after them
-	stateTrailer         // what follows the last chunk
+	stateTrailer         // the fields after the last chunk, and the empty line
 	stateEnd             // after a refused request: further bytes are ignored
 	stateRaw             // after an upgrade: nothing is checked
 )
 
-// errFraming ends a body whose chunks are malformed.
+// errFraming ends a body with malformed chunks.
 var errFraming = errors.New("malformed chunked body")
 
-// refusedHead is what the HTTP server reads in place of a refused request, so that the refusal is answered, logged and
-// recorded like every other. Conn.bad says that it replaces a refused one, never its bytes.
+// refusedHead replaces a refused request for the HTTP server, so that the refusal is answered, logged and recorded like
+// every other. Only Conn.bad marks the request as refused, never its bytes.
 const refusedHead = "GET / HTTP/1.1\r\nHost: refused.invalid\r\nConnection: close\r\n\r\n"
 
-// badRequest is the refused request: the at-th of the connection.
+// badRequest is the refused request: the at-th request of the connection.
 type badRequest struct {
 	at  int
 	err error
 }
 
-// Conn is a connection whose requests are checked as they are read. It passes on at most one request at a time: what
-// follows is checked when the server reads on.
+// Conn is a connection whose requests are checked while they are read. It passes on at most one request at a time. The
+// next request is checked when the server reads on.
 type Conn struct {
 	net.Conn // plain, or TLS
 
 	state state
-	left  int64  // bytes left of a fixed body or of a chunk with its CRLF
-	heads int    // heads passed on
+	left  int64  // the remaining bytes of a fixed body, or of a chunk with its CRLF
+	heads int    // the number of heads passed on
 	buf   []byte // read and not passed on
 	store []byte // the memory that buf is part of
-	pass  int    // bytes at the start of buf that were checked
+	pass  int    // the number of checked bytes at the start of buf
 	bad   atomic.Pointer[badRequest]
 }
 
-// New returns a connection that checks what is read from c.
+// New returns a connection that checks the bytes read from c.
 func New(c net.Conn) *Conn {
 	//defence:strict instead &Conn{Conn: c, state: stateRaw}
 	return &Conn{Conn: c}
 }
 
-// Bad returns why the n-th request of the connection was refused, counted from 1; nil is good. It may be called while
-// the server reads.
+// Bad returns why the n-th request of the connection was refused, counted from 1, or nil. It may be called while the
+// server reads.
 func (s *Conn) Bad(n int) error {
 	if b := s.bad.Load(); b != nil && b.at == n {
 		return b.err
@@ -78,7 +78,7 @@ func (s *Conn) Bad(n int) error {
 	return nil
 }
 
-// Raw ends the check, for a connection that was hijacked after an upgrade. No Read may be under way.
+// Raw ends the checks, for a connection that was hijacked after an upgrade. No Read may be in progress.
 func (s *Conn) Raw() { s.state = stateRaw }
 
 // Read passes on checked bytes.
@@ -89,7 +89,7 @@ func (s *Conn) Read(p []byte) (int, error) {
 	for s.pass == 0 {
 		switch s.state {
 		case stateEnd:
-			// An EOF now would tell the server that the client has disconnected before it was answered.
+			// An EOF now would mean to the server that the client has disconnected before the answer.
 			if _, err := s.Conn.Read(make([]byte, firstBuffer)); err != nil {
 				return 0, err
 			}
@@ -99,7 +99,8 @@ func (s *Conn) Read(p []byte) (int, error) {
 			}
 			s.pass = len(s.buf)
 		case stateFixed:
-			if len(s.buf) == 0 { // straight into the reader's buffer
+			if len(s.buf) == 0 { // directly into the reader's buffer
+				// Not beyond the body: the next head must be checked first.
 				n, err := s.Conn.Read(p[:min(int64(len(p)), s.left)])
 				s.count(n)
 				return n, err
@@ -126,7 +127,7 @@ func (s *Conn) count(n int) {
 	}
 }
 
-// step checks the next piece of a head or of a chunked body, reading more as needed.
+// step checks the next piece of a head or of a chunked body. It reads more bytes if necessary.
 func (s *Conn) step() error {
 	var n int
 	var err error
@@ -148,6 +149,7 @@ func (s *Conn) step() error {
 func (s *Conn) head() (int, error) {
 	end, err := s.find([]byte("\r\n\r\n"), MaxHead)
 	if errors.Is(err, errTooLong) {
+		// net/http has a limit too, but would answer without a record of the refusal.
 		return s.refuse(errHeadTooLong)
 	}
 	if err != nil {
@@ -167,16 +169,17 @@ func (s *Conn) head() (int, error) {
 	return end, nil
 }
 
-// refuse replaces the request and everything after it by refusedHead.
+// refuse replaces the request, and everything after it, by refusedHead.
 func (s *Conn) refuse(why error) (int, error) {
 	s.heads++
 	s.bad.Store(&badRequest{at: s.heads, err: why})
+	// The end of the refused request is unknown, so the connection cannot be used further.
 	s.state = stateEnd
 	s.buf = []byte(refusedHead)
 	return len(s.buf), nil
 }
 
-// chunkSize checks a size line: hexadecimal digits and CRLF, no extension.
+// chunkSize checks a size line: hexadecimal digits and CRLF, without an extension.
 func (s *Conn) chunkSize() (int, error) {
 	end, err := s.find([]byte("\r\n"), maxChunkLine)
 	if errors.Is(err, errTooLong) {
@@ -189,6 +192,7 @@ func (s *Conn) chunkSize() (int, error) {
 	var size int64
 	for _, b := range digits {
 		d := unhex(b)
+		// Another digit would overflow size.
 		if d < 0 || size > 1<<55 {
 			return 0, errFraming
 		}
@@ -205,7 +209,7 @@ func (s *Conn) chunkSize() (int, error) {
 	return end, nil
 }
 
-// chunkData passes on what has arrived of a chunk, and checks the CRLF after it.
+// chunkData passes on the arrived bytes of a chunk, and checks the CRLF after the chunk.
 func (s *Conn) chunkData() (int, error) {
 	if s.left > 2 {
 		if len(s.buf) == 0 {
@@ -229,7 +233,7 @@ func (s *Conn) chunkData() (int, error) {
 	return 2, nil
 }
 
-// trailer checks what follows the last chunk: header lines and an empty line.
+// trailer checks the text after the last chunk: header lines and an empty line.
 func (s *Conn) trailer() (int, error) {
 	for len(s.buf) < 2 {
 		if err := s.more(); err != nil {
@@ -256,8 +260,8 @@ func (s *Conn) trailer() (int, error) {
 
 var errTooLong = errors.New("too long")
 
-// find reads until it finds the separator and returns the index after it, or errTooLong if it is not within limit
-// bytes.
+// find reads until it finds the separator. It returns the index after the separator, or errTooLong if the separator is
+// not within limit bytes.
 func (s *Conn) find(sep []byte, limit int) (int, error) {
 	from := 0
 	for {
@@ -268,6 +272,7 @@ func (s *Conn) find(sep []byte, limit int) (int, error) {
 		if len(window) >= limit {
 			return 0, errTooLong
 		}
+		// The separator may be split over two reads.
 		from = max(0, len(window)-len(sep)+1)
 		if err := s.more(); err != nil {
 			return 0, err
@@ -275,11 +280,13 @@ func (s *Conn) find(sep []byte, limit int) (int, error) {
 	}
 }
 
-// more reads at least one byte. Errors are not sticky: one may be a deadline that the server extends.
+// more reads at least one byte. Errors are not sticky: an error may be a deadline that the server extends.
 func (s *Conn) more() error {
 	if len(s.buf) == 0 {
+		// All bytes were passed on: use the memory again from its beginning.
 		s.buf = s.store[:0]
 	}
+	// Most heads fit into the first buffer; a longer one grows it step by step.
 	if cap(s.buf)-len(s.buf) < firstBuffer/2 {
 		s.store = make([]byte, max(firstBuffer, 2*len(s.buf)))
 		s.buf = s.store[:copy(s.store, s.buf)]

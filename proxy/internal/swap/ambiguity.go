@@ -1,7 +1,8 @@
 package swap
 
-// Ambiguity is for a request that servers could read in different ways at a place where a credential would go. It is
-// refused; if that is found in a body that streams, reading the body fails with it.
+// Ambiguity is the error for a request that servers could read in different ways at a place where a credential would
+// go. The proxy refuses such a request. If a streamed body turns out to be ambiguous, reading the body fails with this
+// error.
 type Ambiguity struct {
 	// Reason is a constant sentence.
 	Reason string
@@ -10,7 +11,7 @@ type Ambiguity struct {
 // Error implements error.
 func (a *Ambiguity) Error() string { return "ambiguous request: " + a.Reason }
 
-// The reasons. Each becomes part of a refusal that a model reads.
+// The reasons. The refusal that the model reads contains such a sentence.
 var (
 	errTypes   = &Ambiguity{"The request has more than one Content-Type, or one that is malformed."}
 	errCharset = &Ambiguity{"The Content-Type has a charset other than UTF-8."}

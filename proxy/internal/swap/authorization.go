@@ -13,8 +13,8 @@ var (
 	wholeAuthorization = spot{catalog.SurfaceHeader, "Authorization", true}
 )
 
-// basic swaps the user, the password, or both where one name stands for the pair. Without a swap the value stays as it
-// is; with one it is rewritten, and has exactly one colon (RFC 7617).
+// basic swaps the user, the password, or both if one token name stands for the pair. Without a swap it returns coded
+// unchanged. It refuses a swap if the user, or a password that the code wrote, contains a colon (RFC 7617).
 func (x *rewrite) basic(coded string) (string, error) {
 	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
 	if err != nil {
@@ -33,6 +33,8 @@ func (x *rewrite) basic(coded string) (string, error) {
 	if colon {
 		text += ":" + newPassword
 	}
+	// With another colon, servers could disagree about the border between user and password (RFC 7617, section 2). Only a
+	// swapped password may contain one.
 	divided := !colon || !strings.Contains(newUser, ":") && (swappedPassword || !strings.Contains(password, ":"))
 	//defence:one-reading
 	if !divided || !utf8.Valid(plain) || strings.ContainsFunc(string(plain), isControl) {
@@ -41,7 +43,7 @@ func (x *rewrite) basic(coded string) (string, error) {
 	return base64.StdEncoding.EncodeToString([]byte(text)), nil
 }
 
-// basicPart returns a user or a password after swapping.
+// basicPart returns a user or a password after swapping, and whether it swapped.
 func (x *rewrite) basicPart(token string) (string, bool) {
 	if x.s.byText[token] == "" {
 		x.reportNames(token, CodeInside, inAuthorization)
@@ -55,8 +57,8 @@ func (x *rewrite) basicPart(token string) (string, bool) {
 
 func isControl(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xA0 }
 
-// parameters swaps whole values of key=value parameters, quoted or not. It swaps only in a list by RFC 9110, section
-// 11.2, with the characters of base64 and of addresses allowed in unquoted values too.
+// parameters swaps whole values of key=value parameters, quoted or not. It swaps only in a list that follows RFC 9110,
+// section 11.2. Unquoted values may also contain the characters of base64 and of addresses.
 func (x *rewrite) parameters(value string) (string, error) {
 	var out strings.Builder
 	swapped := false
@@ -86,6 +88,7 @@ func (x *rewrite) parameters(value string) (string, error) {
 	}
 	x.reportNames(rest, CodeInside, inAuthorization)
 	out.WriteString(rest)
+	// The list is checked as the code wrote it. A swapped value cannot break the list, because renderParameter quotes it.
 	//defence:one-reading
 	if swapped && !isParameters(value) {
 		return "", errParameters
@@ -93,7 +96,7 @@ func (x *rewrite) parameters(value string) (string, error) {
 	return out.String(), nil
 }
 
-// parameter reads one value: its length as written, and its content.
+// parameter reads one value. It returns the length as written and the content without quotes.
 func parameter(s string) (n int, text string, quoted bool) {
 	if !strings.HasPrefix(s, `"`) {
 		n = strings.IndexAny(s, ", ;\t")
@@ -113,8 +116,8 @@ func parameter(s string) (n int, text string, quoted bool) {
 	return n + 1, s[1:n], true
 }
 
-// isParameters reports whether a value is an optional scheme and a list of parameters, each once, that all parsers
-// split in the same way.
+// isParameters reports whether s is an optional scheme and a list of parameters that all parsers split in the same way.
+// Each parameter may occur once.
 func isParameters(s string) bool {
 	if scheme, rest, ok := strings.Cut(strings.TrimSpace(s), " "); ok && isToken(scheme) {
 		s = rest
@@ -123,12 +126,14 @@ func isParameters(s string) bool {
 	for s = strings.Trim(s, " \t"); ; s = strings.Trim(s[1:], " \t") {
 		key, rest, ok := strings.Cut(s, "=")
 		key = strings.ToLower(key)
+		// An asterisk or an apostrophe marks an extended value (RFC 8187), which some parsers decode by its charset.
 		if !ok || !isToken(key) || strings.Contains(key, "*") || strings.Contains(key, "'") || seen[key] {
 			return false
 		}
 		seen[key] = true
 		n, text, quoted := parameter(rest)
 		switch {
+		// Parsers disagree on a backslash in quotes, so no escape may occur.
 		case quoted && (n < 2 || rest[n-1] != '"' || strings.Contains(text, `\`)):
 			return false
 		case !quoted && (text == "" || strings.Trim(text, bareParameter) != ""):

@@ -11,11 +11,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// ErrEncoding is for a request body that does not match its Content-Encoding.
+// ErrEncoding is the error for a request body that does not match its Content-Encoding.
 var ErrEncoding = errors.New("the request's content encoding is broken")
 
-// body rewrites the body. If no credential of the exchange declares the body, not a byte of it changes, including its
-// encoding and length; it is searched for values and names all the same.
+// body rewrites the body. If no credential of the exchange declares the body, every byte stays, including the encoding
+// and the length. The body is searched for values and names in any case.
 func (x *rewrite) body() error {
 	req := x.req
 	if req.Body == nil || req.Body == http.NoBody {
@@ -23,7 +23,7 @@ func (x *rewrite) body() error {
 	}
 	encodings, err := coding.Parse(req.Header)
 	if err != nil {
-		// Nothing can be swapped in an unknown encoding, and it hides no value from a server that does not know it either.
+		// A server that does not know the encoding cannot read a value through it either. Nothing is swapped.
 		encodings = nil
 	}
 	swaps := !x.o.Insecure && slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
@@ -31,6 +31,7 @@ func (x *rewrite) body() error {
 	})
 	b := coding.NewBody(req.Body)
 	if len(encodings) > 0 && !swaps {
+		// Search a decoded copy, so that the request leaves in its original encoding.
 		b.Audit(func(copied *coding.Body) { x.chain(copied, encodings, false) })
 		b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
 		return coding.Ahead(req, b, false)
@@ -42,6 +43,7 @@ func (x *rewrite) body() error {
 	}
 	x.chain(b, encodings, swaps && err == nil)
 	if len(encodings) > 0 {
+		// The rewritten body leaves decoded.
 		req.Header.Del("Content-Encoding")
 	}
 	if swaps {
@@ -50,9 +52,9 @@ func (x *rewrite) body() error {
 	return coding.Ahead(req, b, swaps)
 }
 
-// DropRange makes the server answer with the whole body: a range could contain a credential in part. Servers have names
-// of their own for Range, such as Request-Range and X-Ms-Range. A PUT may say with one of those what to write, and its
-// answer has no ranges; the same holds for Content-Range and the ranges of a source.
+// DropRange removes the headers that ask for a range, so that the server answers with the whole body. A range could cut
+// a credential in two, which the scrubber would not find.  Servers have other names for Range, such as Request-Range
+// and X-Ms-Range.
 func DropRange(req *http.Request) {
 	for _, name := range Ranges(req) {
 		//defence:range
@@ -67,7 +69,10 @@ func Ranges(req *http.Request) (out []string) {
 		words := strings.FieldsFunc(strings.ToLower(name), separator)
 		switch {
 		case !slices.Contains(words, "range") && !slices.Contains(words, "ranges"):
+		// Content-Range, and the range of a copy's source, describe a write. The answer to such a request has no
+		// ranges.
 		case slices.Contains(words, "source"), words[0] == "content":
+		// A PUT may say with a name such as X-Ms-Range which bytes to write.
 		case req.Method == http.MethodPut && len(words) > 2:
 		default:
 			out = append(out, name)
@@ -76,11 +81,12 @@ func Ranges(req *http.Request) (out []string) {
 	return out
 }
 
-// chain decodes, searches for values, and swaps names or reports them.
+// chain decodes the body, searches it for values, and swaps token names or reports them.
 func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
 	b.Decode(encodings)
 	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
 	if swaps && x.short() {
+		// A short body is searched and rewritten at once, because its exact length can then be announced.
 		b.Through(func(r io.Reader) io.Reader { return &wholeBody{x: x, src: r} })
 		return
 	}
@@ -97,7 +103,7 @@ func (x *rewrite) inMessages(wrap func(io.Reader) io.Reader) func(io.Reader) io.
 	return func(src io.Reader) io.Reader { return x.o.Framing.Through(src, wrap) }
 }
 
-// plainErrors turns an encoding's errors into this package's.
+// plainErrors turns the errors of package coding into ErrEncoding.
 type plainErrors struct{ src io.Reader }
 
 func (p plainErrors) Read(b []byte) (int, error) {
@@ -108,7 +114,7 @@ func (p plainErrors) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// looker reports the names in a body in which nothing is swapped.
+// looker reports the token names in a body that is not rewritten.
 func (x *rewrite) looker(src io.Reader) io.Reader {
 	at := spot{kind: catalog.SurfaceBody, whole: true}
 	return x.s.names.NewReader(src, func(id int) (string, error) {
@@ -118,7 +124,7 @@ func (x *rewrite) looker(src io.Reader) io.Reader {
 	})
 }
 
-// why is the reason for not swapping a name in a body that no credential declares.
+// why returns the code for not swapping a name in a body that no credential declares.
 func (x *rewrite) why(name string) string {
 	switch {
 	case !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }):

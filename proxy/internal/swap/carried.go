@@ -11,21 +11,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
-// Carried is what a request carries that no request may.
+// Carried describes a forbidden value in a request.
 type Carried struct {
-	// Canary means that it is a value that only code which searches for credentials finds.
+	// Canary means that the value is a canary: only code that searches for credentials finds one.
 	Canary bool
-	// Name is the token name of a credential. It is empty for a secret with which credentials are obtained and for a
-	// canary.
+	// Name is the token name of the credential. It is empty for a canary and for a secret that only obtains credentials.
 	Name string
-	// In is where: "host", "method", "path", "query", "header", "body", "message" or "name" (of a DNS query).
+	// In is the place: "host", "method", "path", "query", "header", "body", "message" or "name" (of a DNS query).
 	In string
 }
 
-// Canaries are the compiled canaries of one run. The nil Canaries are none.
+// Canaries are the compiled canaries of one run. A nil *Canaries has no values.
 type Canaries struct{ values, lower *engine.Set }
 
-// canaryID is what a match of a canary reports. No credential has it.
+// canaryID is the id of every match of a canary. No credential has this id.
 const canaryID = math.MinInt
 
 // NewCanaries compiles canaries.
@@ -38,7 +37,7 @@ func NewCanaries(values []string) *Canaries {
 	return &Canaries{values: engine.New(all), lower: engine.New(lower)}
 }
 
-// Guarding returns a Swapper that also refuses what carries one of the canaries.
+// Guarding returns a Swapper that also refuses a request that contains one of the canaries.
 func (s *Swapper) Guarding(c *Canaries) *Swapper {
 	if s == nil || c == nil {
 		return s
@@ -48,10 +47,10 @@ func (s *Swapper) Guarding(c *Canaries) *Swapper {
 	return &w
 }
 
-// idle reports whether there is nothing that a request could be searched for.
+// idle reports whether the Swapper has no text to search for.
 func (s *Swapper) idle() bool { return s == nil || s.names == nil && !s.guards }
 
-// carried describes the match with an id.
+// carried describes the match with an id: a canary, a value of the catalog (id >= 0), or a minted value.
 func (s *Swapper) carried(id int, in string) Carried {
 	switch {
 	case id == canaryID:
@@ -63,7 +62,7 @@ func (s *Swapper) carried(id int, in string) Carried {
 	return Carried{Name: name, In: in}
 }
 
-// Carries searches a text, such as one that a person is asked about.
+// Carries searches a text, for example the text of an approval.
 func (s *Swapper) Carries(text, in string) (Carried, bool) {
 	if s == nil {
 		return Carried{}, false
@@ -79,19 +78,20 @@ func (s *Swapper) carriedIf(id int, ok bool, in string) (Carried, bool) {
 	return s.carried(id, in), true
 }
 
-// NameCarries searches a name that is asked for or connected to: in any case, and also across its labels.
+// NameCarries searches a host name that code looks up or connects to. It ignores letter case and also joins the labels.
 func (s *Swapper) NameCarries(name, in string) (Carried, bool) {
 	if s == nil {
 		return Carried{}, false
 	}
 	id, ok := s.lower.FindFold(name)
 	if !ok {
+		// Code can spread a value over several labels of a DNS name.
 		id, ok = s.lower.FindFold(strings.ReplaceAll(name, ".", ""))
 	}
 	return s.carriedIf(id, ok, in)
 }
 
-// head searches everything but the body. Names of hosts and headers are case-insensitive.
+// head searches everything but the body.
 func (s *Swapper) head(req *http.Request, host string) (Carried, bool) {
 	if c, ok := s.NameCarries(host, "host"); ok {
 		return c, true
@@ -104,6 +104,7 @@ func (s *Swapper) head(req *http.Request, host string) (Carried, bool) {
 		}
 	}
 	for name, values := range req.Header {
+		// A header's name loses its letter case on the way, so the search ignores it.
 		if id, ok := s.lower.FindFold(name); ok {
 			return s.carried(id, "header"), true
 		}
@@ -116,8 +117,8 @@ func (s *Swapper) head(req *http.Request, host string) (Carried, bool) {
 	return Carried{}, false
 }
 
-// Search searches a request that goes nowhere: its head with the host that code chose, and if that has nothing, up to
-// limit bytes of its body, which it consumes.
+// Search searches a request that the proxy does not send: the head with the host that the code chose, then the body. It
+// consumes at most limit bytes of the body.
 func (s *Swapper) Search(req *http.Request, host string, limit int64) (Carried, bool) {
 	if s.idle() {
 		return Carried{}, false
@@ -133,12 +134,13 @@ func (s *Swapper) Search(req *http.Request, host string, limit int64) (Carried, 
 	body := coding.NewBody(io.NopCloser(io.LimitReader(req.Body, limit)))
 	body.Decode(encodings)
 	body.Through(func(r io.Reader) io.Reader { return s.searched(r, func(c Carried) { found = c }) })
+	// The second limit bounds the decoded bytes: a small compressed body may be huge.
 	_, err = io.Copy(io.Discard, io.LimitReader(body, limit))
 	_ = body.Close()
 	return found, errors.Is(err, ErrCarriesValue)
 }
 
-// searched reads src until it carries a value, tells found, and then fails.
+// searched returns a reader that fails with ErrCarriesValue when src contains a value. It calls found first.
 func (s *Swapper) searched(src io.Reader, found func(Carried)) io.Reader {
 	return s.values.NewReader(src, func(id int) (string, error) {
 		if found != nil {

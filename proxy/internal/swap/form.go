@@ -10,21 +10,21 @@ import (
 
 // formWriter swaps in the values of key=value pairs, in a query or a body. The only separator is the ampersand.
 //
-// A body in which it swaps contains no character that a form serializer escapes, so that a server that ignores the type
-// cannot read it as JSON or XML, and no declared field twice.
+// A body in which it swaps contains only characters that a form serializer leaves unescaped. A server that ignores the
+// Content-Type therefore cannot read the body as JSON or XML. Each declared field occurs at most once.
 type formWriter struct {
 	words
 	kind    catalog.SurfaceKind
 	key     []byte
-	fields  []string // the declared ones, each once
-	loose   []string // their loose names
+	fields  []string // the declared fields, each once
+	loose   []string // the loose names of fields
 	lengths lengths  // of loose, and of _charset_
-	seen    []bool   // those that have occurred
+	seen    []bool   // by index in fields: whether it has occurred
 	value   bool     // after the equals sign
-	only    bool     // nothing but one run so far
+	only    bool     // the value so far is a single run
 }
 
-// charsetField is the field from which some servers take the charset of the others.
+// charsetField is the field from which some servers read the charset of the other fields.
 const charsetField = "_charset_"
 
 // maxKey is the longest field name that can be declared, in bytes as written.
@@ -70,6 +70,7 @@ func (w *formWriter) byte(dst []byte, b byte) []byte {
 			}
 			return w.byte(dst, b)
 		}
+		// An escaped letter continues the word for the server, so the run is not a token name on its own.
 		if text, err := url.PathUnescape(string(w.escape)); err == nil && isWord(text[0]) {
 			dst = w.spoil(dst)
 		} else {
@@ -104,15 +105,14 @@ func (w *formWriter) byte(dst []byte, b byte) []byte {
 	return append(dst, b)
 }
 
-// bare reports whether a character other than a letter, digit or underscore may occur in a form unescaped. Characters
-// with a meaning in JSON, XML, lines or another separator may not.
+// bare reports whether a byte other than a letter, digit or underscore may occur unescaped in a form. Characters with a
+// meaning in JSON or XML, line breaks and other separators may not.
 func bare(b byte) bool { return strings.IndexByte("*-.+~!$(),:/?@=[]|^", b) >= 0 }
 
-// spoilt makes the rest of a body pass unchanged, or ends the body with an error if something has been swapped in
-// already.
+// spoilt stops swapping in a body: the rest passes unchanged. If something was swapped already, the body fails.
 func (w *formWriter) spoilt(dst []byte, why *Ambiguity) []byte {
 	if w.kind == catalog.SurfaceQuery {
-		return dst // other parameters need no check: they cannot be taken for the declared one
+		return dst // a query cannot be read as another syntax
 	}
 	if w.spoils(why); w.bad == nil {
 		return dst
@@ -120,7 +120,7 @@ func (w *formWriter) spoilt(dst []byte, why *Ambiguity) []byte {
 	return w.endLax(dst)
 }
 
-// endOfKey checks the name of a body's field.
+// endOfKey checks the name of a field in a body.
 func (w *formWriter) endOfKey(dst []byte) []byte {
 	if w.kind != catalog.SurfaceBody {
 		return dst
@@ -129,6 +129,7 @@ func (w *formWriter) endOfKey(dst []byte) []byte {
 	switch {
 	case len(w.key) > maxKey:
 		return w.spoilt(dst, errForm)
+	// A _charset_ field makes some servers decode the other fields with another charset.
 	case key == charsetField:
 		return w.spoilt(dst, errFormSet)
 	}
@@ -144,20 +145,21 @@ func (w *formWriter) endOfKey(dst []byte) []byte {
 	return dst
 }
 
-// note keeps what belongs to a key.
+// note collects the bytes of a key, at most maxKey+1.
 func (w *formWriter) note(b ...byte) {
 	if !w.value && len(w.key) <= maxKey {
 		w.key = append(w.key, b...)
 	}
 }
 
-// run ends a run.
+// run ends a run. whole means that the run is the whole value.
 func (w *formWriter) run(dst []byte, whole bool) []byte {
 	if !w.value {
 		return w.endKey(dst, spot{kind: w.kind})
 	}
 	at := spot{w.kind, "", whole}
 	if w.named() {
+		// A key that is longer than any declared key, or that cannot be decoded, matches no field.
 		if key, err := url.QueryUnescape(string(w.key)); err == nil && len(w.key) <= maxKey {
 			at.field = key
 		}
@@ -165,9 +167,10 @@ func (w *formWriter) run(dst []byte, whole bool) []byte {
 	return w.end(dst, at, escapeForm)
 }
 
-// pair ends a pair.
+// pair ends a key=value pair.
 func (w *formWriter) pair(dst []byte) []byte {
 	dst = append(w.run(dst, w.only), w.escape...)
+	// An escape that is cut off by the end of the pair is read differently by parsers.
 	if len(w.escape) > 0 {
 		w.escape = w.escape[:0]
 		dst = w.spoilt(dst, errForm)
@@ -175,6 +178,7 @@ func (w *formWriter) pair(dst []byte) []byte {
 	if !w.value && w.bad == nil {
 		dst = w.endOfKey(dst)
 	}
+	// The next pair begins with a key.
 	w.value, w.key = false, w.key[:0]
 	return dst
 }
@@ -193,7 +197,7 @@ func (w *formWriter) finish(dst []byte) []byte {
 // escapeForm writes a value. It writes a space as %20, because not every parser reads a plus sign as a space.
 func escapeForm(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// names lists the fields of a kind of surface that the exchange's credentials declare, each once.
+// names lists the fields that the credentials of the exchange declare for a kind of surface, each once.
 func (x *rewrite) names(kind catalog.SurfaceKind) []string {
 	var out []string
 	for _, c := range x.o.Allowed {
@@ -206,11 +210,11 @@ func (x *rewrite) names(kind catalog.SurfaceKind) []string {
 	return out
 }
 
-// looseName returns a field's name as lenient parsers read it: case-insensitive, ended by a NUL, without leading
-// spaces, and with underscores for dots and spaces.
+// looseName returns a field's name as lenient parsers read it: in lower case, cut at a NUL, without leading spaces.
+// Dots and spaces become underscores.
 func looseName(raw string) string {
 	if strings.IndexFunc(raw, func(r rune) bool { return r != '_' && r != '-' && (r < 'a' || r > 'z') }) < 0 {
-		return raw // much cheaper, and most names are like this
+		return raw // faster, and most names are like this
 	}
 	s := raw
 	if plain, err := url.QueryUnescape(raw); err == nil {
@@ -222,8 +226,8 @@ func looseName(raw string) string {
 
 var underscores = strings.NewReplacer(".", "_", " ", "_")
 
-// alikeName reports whether a parser may take a loose name for a declared one, which is loose too. Brackets make it a
-// list or a map.
+// alikeName reports whether a parser may take a loose name for a declared loose name. Brackets make a name a list or a
+// map.
 func alikeName(loose, declared string) bool {
 	if !strings.Contains(declared, "[") {
 		loose, _, _ = strings.Cut(loose, "[")
@@ -235,7 +239,7 @@ func isHex(b byte) bool {
 	return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'f'
 }
 
-// query swaps in the values of parameters.
+// query swaps token names in the values of parameters.
 func (x *rewrite) query() error {
 	u := x.req.URL
 	if !x.s.parts.Contains(u.RawQuery) {
@@ -249,9 +253,10 @@ func (x *rewrite) query() error {
 		return nil
 	}
 	if beginsQuery(u.EscapedPath(), "?") {
-		return errPathQuery // nginx makes it a query, of which this one is then a part
+		return errPathQuery // nginx would merge it with the query of this request
 	}
 	times := make([]int, len(w.fields))
+	// Some servers also split a query at semicolons, so that they could find the declared parameter twice.
 	for pair := range strings.FieldsFuncSeq(before, func(r rune) bool { return r == '&' || r == ';' }) {
 		key, _, _ := strings.Cut(pair, "=")
 		if key = looseName(key); key == charsetField {

@@ -11,15 +11,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// headers swaps in all headers, in Authorization first.
+// headers swaps token names in all headers, Authorization first.
 func (x *rewrite) headers() error {
 	names := slices.Sorted(maps.Keys(x.req.Header))
+	// Each surface swaps a name once, and a surface without a field covers every header. Authorization comes first.
 	if i := slices.Index(names, "Authorization"); i > 0 {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, "Authorization")
 	}
 	for _, name := range names {
 		values := x.req.Header[name]
 		for i, v := range values {
+			// Servers log, store or hand on the value of a sink header.
 			//defence:sink-headers
 			if catalog.SinkHeader(name) {
 				x.reportNames(v, CodeSink, spot{kind: catalog.SurfaceHeader, field: name})
@@ -39,8 +41,8 @@ func (x *rewrite) headers() error {
 	return nil
 }
 
-// twice reports whether a header has two values, which servers join or choose from, including those under a name that
-// servers treat as the same.
+// twice reports whether a header has two values, of which a server joins or picks one. It also counts headers whose
+// names servers treat as the same.
 func (x *rewrite) twice(name string) bool {
 	n := 0
 	for other, values := range x.req.Header {
@@ -52,8 +54,9 @@ func (x *rewrite) twice(name string) bool {
 	return n > 1
 }
 
-// header returns one value after swapping.
+// header returns one header value after swapping.
 func (x *rewrite) header(name, value string) (string, error) {
+	// Servers ignore white space around a header's value (RFC 9110, section 5.5).
 	trimmed := strings.TrimSpace(value)
 	scheme, rest, _ := strings.Cut(trimmed, " ")
 	rest = strings.TrimSpace(rest)
@@ -63,6 +66,7 @@ func (x *rewrite) header(name, value string) (string, error) {
 		return scheme + " " + text, err
 	}
 	if !x.s.mentions(value) {
+		// A word like a misspelled token name is reported, so that the agent sees why the server rejects the request.
 		if x.expected(name) && (likeName(trimmed) || isScheme(scheme) && likeName(rest)) {
 			x.report.saw(Seen{"", "header", CodeUnknown})
 		}
@@ -87,7 +91,7 @@ func (x *rewrite) header(name, value string) (string, error) {
 	return value, nil
 }
 
-// expected reports whether a token name belongs in a header.
+// expected reports whether a credential of the exchange declares this header.
 func (x *rewrite) expected(header string) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
@@ -97,18 +101,18 @@ func (x *rewrite) expected(header string) bool {
 	})
 }
 
-// likeName reports whether a word looks as if it were meant as a token name: capitals joined by underscores.
+// likeName reports whether a word looks like a token name: capitals joined by underscores, 5 to 64 bytes.
 func likeName(s string) bool {
 	return len(s) >= 5 && len(s) <= 64 && s[0] >= 'A' && s[0] <= 'Z' && strings.Contains(s, "_") &&
 		strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// isScheme reports whether a word may be an authentication scheme (RFC 9110, 11.1: a token).
+// isScheme reports whether a word may be an authentication scheme (RFC 9110, section 11.1: a token).
 func isScheme(s string) bool {
 	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:+") == ""
 }
 
-// path swaps whole segments of the path.
+// path swaps token names that are whole segments of the path.
 func (x *rewrite) path() error {
 	u := x.req.URL
 	escaped := u.EscapedPath()
@@ -116,7 +120,7 @@ func (x *rewrite) path() error {
 		return nil
 	}
 	segments := strings.Split(escaped, "/")
-	last := -1 // the last that is swapped
+	last := -1 // the last segment that was swapped
 	for i, s := range segments {
 		if x.s.byText[s] == "" {
 			x.reportNames(s, CodeInside, spot{kind: catalog.SurfacePath})
@@ -130,6 +134,7 @@ func (x *rewrite) path() error {
 		return nil
 	}
 	switch before := strings.Join(strings.Split(escaped, "/")[:last], "/"); {
+	// A dot segment would move the credential to another segment on some servers.
 	//defence:one-reading
 	case !plainPath(escaped):
 		return errPath
@@ -144,15 +149,17 @@ func (x *rewrite) path() error {
 	return nil
 }
 
-// plainPath reports whether every server reads a path as the same one: it has no dot segments, backslashes or control
-// characters, however often escaped.
+// plainPath reports whether every server resolves a path in the same way. Such a path has no dot segments, backslashes
+// or control characters, even after it is decoded four times.
 func plainPath(escaped string) bool {
 	for range 4 {
+		// A path may be decoded more than once: %252e becomes %2e, then a dot. %uXXXX is one more escape.
 		if !utf8.ValidString(escaped) || strings.Contains(escaped, `\`) || strings.ContainsFunc(escaped, isControl) ||
 			strings.Contains(strings.ToLower(escaped), "%u") {
 			return false
 		}
 		for segment := range strings.SplitSeq(escaped, "/") {
+			// A dot segment may have parameters, as in /..;x/.
 			if segment, _, _ = strings.Cut(segment, ";"); segment == "." || segment == ".." {
 				return false
 			}
@@ -162,9 +169,9 @@ func plainPath(escaped string) bool {
 	return true
 }
 
-// beginsQuery reports whether a server may take what follows a path for a field of a query: nginx and Apache rewrite
-// paths after decoding them, so that an escaped question mark becomes one, and an ampersand separates fields where a
-// rule puts the path into a query.
+// beginsQuery reports whether a server may read the text after this path as a field of a query. nginx and Apache decode
+// a path before they rewrite it, so an escaped question mark starts a query. A rewrite rule may also put the path into
+// a query, where an ampersand separates fields.
 func beginsQuery(escaped, marks string) bool {
 	for range 4 {
 		if strings.ContainsAny(escaped, marks) {
@@ -175,7 +182,7 @@ func beginsQuery(escaped, marks string) bool {
 	return false
 }
 
-// unescape decodes the percent signs that are followed by two digits, and leaves the others.
+// unescape decodes each percent sign that is followed by two hexadecimal digits, and leaves the others.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

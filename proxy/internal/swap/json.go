@@ -8,31 +8,31 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// jsonWriter swaps in JSON strings that are values. A field is named by the keys that lead to it, joined by dots;
+// jsonWriter swaps in JSON strings that are values. The keys on the way to a field, joined by dots, name the field;
 // arrays do not count. Names outside strings are swapped as in plain text.
 //
-// It swaps only in JSON by RFC 8259, which lenient parsers read as strict ones do, without a declared key twice in one
-// object. An ampersand or a semicolon in a string is written as an escape, so that a server that reads every body as a
-// form finds one field, whose name begins with a brace.
+// It swaps only in JSON by RFC 8259, which lenient and strict parsers read in the same way. A declared key may occur
+// once in an object. It escapes an ampersand or a semicolon in a string: a server that reads every body as a form then
+// finds one field, whose name begins with a brace.
 type jsonWriter struct {
 	words
-	lines      bool       // one value a line
-	guessed    bool       // by its first byte, not by its type
+	lines      bool       // one value on each line
+	guessed    bool       // chosen by the first byte, not by the type
 	undeclared *Ambiguity // why no declared field is swapped, or nil
 	expect     expect
 	levels     []level
 	fields     [][]string
-	top        []match // the declared fields, matched from the top
+	top        []match // every declared field, with no key read
 	topKeys    lengths
 	scalar     scalar
 	text       []byte // the key being read, decoded, at most maxKey bytes
 	rune       runeState
 	in         bool // in a string
-	key        bool // that is a key
-	only       bool // nothing but one run so far
+	key        bool // in a string that is a key
+	only       bool // the string so far is a single run
 }
 
-// expect is what may come next outside strings, besides white space.
+// expect is the token that may come next outside strings, besides white space.
 type expect uint8
 
 const (
@@ -42,19 +42,19 @@ const (
 	expectKeyOrEnd
 	expectColon
 	expectMore    // a comma, or the end of the object or array
-	expectNothing // or the next line's value
+	expectNothing // only white space, or the value of the next line
 )
 
-// level is an object or array that is open.
+// level is an open object or array.
 type level struct {
 	object bool
-	inner  []match // the declared fields that are matched up to here: the candidates of the level around it
-	seen   uint64  // the fields whose keys have occurred here
-	value  []match // the declared fields that are matched up to the next value of an object
+	inner  []match // the declared fields whose keys match up to here: the candidates of the enclosing level
+	seen   uint64  // a bit for each declared field whose key has occurred here
+	value  []match // the declared fields that match up to the next value of an object
 	keys   lengths // of the keys that continue one of inner
 }
 
-// match is a declared field whose first keys have been read.
+// match is a declared field and the number of its keys that were read.
 type match struct{ field, keys int }
 
 const (
@@ -73,8 +73,8 @@ func newJSONWriter(x *rewrite, lines bool) *jsonWriter {
 	return w
 }
 
-// fields lists the declared fields of bodies, each as the keys that lead to it. One with dots is both a path of keys
-// and, at the top level, a single key.
+// fields lists the declared fields of bodies, each as a list of keys. A field with dots counts twice: as a path of
+// keys, and as a single key at the top level.
 func (x *rewrite) fields() [][]string {
 	names := x.names(catalog.SurfaceBody)
 	out := make([][]string, 0, len(names))
@@ -84,6 +84,7 @@ func (x *rewrite) fields() [][]string {
 			out = append(out, strings.Split(name, "."))
 		}
 	}
+	// level.seen has only maxFields bits.
 	return out[:min(len(out), maxFields)]
 }
 
@@ -116,28 +117,31 @@ func (w *jsonWriter) finish(dst []byte) []byte {
 	return w.end(dst, spot{kind: catalog.SurfaceBody}, nil)
 }
 
-// ended reports whether the body may end here.
+// ended reports whether the body may end at this point.
 func (w *jsonWriter) ended() bool {
 	return len(w.levels) == 0 && (w.expect == expectNothing && w.scalar.whole() || w.expect == expectValue && w.lines)
 }
 
-// spoilt makes the rest pass unchanged, or ends the body with an error if something has been swapped in already.
+// spoilt stops swapping: the rest passes unchanged. If something was swapped already, the body fails.
 func (w *jsonWriter) spoilt(dst []byte, why *Ambiguity) []byte {
 	w.spoils(why)
+	// Only a guessed kind may be plain text, in which an ambiguity of JSON does not matter.
 	w.lenient = w.guessed
 	if w.bad == nil {
 		return dst
 	}
 	dst = append(w.endLax(dst), w.escape...)
+	// The bytes of a half-read escape were held back and must leave too.
 	w.escape = w.escape[:0]
 	return dst
 }
 
-// inString takes one byte of a string.
+// inString handles one byte of a string.
 func (w *jsonWriter) inString(dst []byte, b byte) []byte {
 	if len(w.escape) > 0 {
 		return w.inEscape(dst, b)
 	}
+	// RFC 8259, section 7, forbids unescaped control characters; lenient parsers accept or drop them.
 	if !w.rune.next(b) || b < ' ' {
 		if dst = w.spoilt(dst, errJSON); w.bad != nil {
 			return w.lax(dst, []byte{b})
@@ -169,14 +173,14 @@ func (w *jsonWriter) inString(dst []byte, b byte) []byte {
 // separates reports whether form parsers may end a field at a byte.
 func separates(b byte) bool { return b == '&' || b == ';' }
 
-// note keeps what belongs to a key.
+// note collects the bytes of a key, decoded, at most about maxKey.
 func (w *jsonWriter) note(b ...byte) {
 	if w.key && len(w.text) <= maxKey {
 		w.text = append(w.text, b...)
 	}
 }
 
-// inEscape takes one byte after a backslash.
+// inEscape handles one byte after a backslash.
 func (w *jsonWriter) inEscape(dst []byte, b byte) []byte {
 	w.escape = append(w.escape, b)
 	r, done, ok := decodeEscape(w.escape)
@@ -189,6 +193,7 @@ func (w *jsonWriter) inEscape(dst []byte, b byte) []byte {
 			return dst
 		}
 	}
+	// An escaped letter continues the word for the server, so the run is not a token name on its own.
 	if r < utf8.RuneSelf && isWord(byte(r)) {
 		dst = w.spoil(dst)
 	} else {
@@ -202,7 +207,7 @@ func (w *jsonWriter) inEscape(dst []byte, b byte) []byte {
 	return dst
 }
 
-// run ends a run in a string.
+// run ends a run in a string. whole means that the run is the whole string.
 func (w *jsonWriter) run(dst []byte, whole bool) []byte {
 	if w.key {
 		return w.endKey(dst, spot{kind: catalog.SurfaceBody})
@@ -210,6 +215,7 @@ func (w *jsonWriter) run(dst []byte, whole bool) []byte {
 	at := spot{catalog.SurfaceBody, "", whole}
 	if w.named() {
 		at.field = w.field()
+		// Without a type the server may read the body as a form, where this field does not exist.
 		if w.undeclared != nil && at.field != "" && !w.x.inBody(string(w.word), true) && w.x.inBody(string(w.word), false) {
 			if w.spoils(w.undeclared); w.bad != nil {
 				return w.endLax(dst)
@@ -239,6 +245,7 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 	if len(w.levels) == 0 {
 		return dst
 	}
+	// The comparison of the first byte only saves time. See reference for the attack.
 	if len(w.fields) > 0 && len(w.text) > 0 && w.text[0] == reference[0] && alike(string(w.text), reference) {
 		if dst = w.spoilt(dst, errJSONRef); w.bad != nil {
 			return dst
@@ -251,11 +258,13 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 		if m.keys == len(path) || !alike(string(w.text), path[m.keys]) {
 			continue
 		}
+		// Parsers keep the first or the last of two equal keys. alike covers those that fold case or cut at a NUL.
 		if l.seen&(1<<m.field) != 0 {
 			if dst = w.spoilt(dst, errJSONKeys); w.bad != nil {
 				return dst
 			}
 		}
+		// The key counts as seen in any spelling, but only the exact spelling leads to the field.
 		l.seen |= 1 << m.field
 		if string(w.text) == path[m.keys] {
 			l.value = append(l.value, match{m.field, m.keys + 1})
@@ -264,17 +273,17 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 	return dst
 }
 
-// reference is the key of an object in whose place some parsers put another value of the same document: Fastjson any,
-// Json.NET any object. So the value of a declared field would be that of another field too.
+// reference is a key with which some parsers replace its object by another value of the document. Fastjson replaces any
+// value, Json.NET any object. The value of a declared field would then also be the value of another field.
 const reference = "$ref"
 
-// alike reports whether a parser may treat two keys as the same: some fold case, some end a string at a NUL.
+// alike reports whether a parser may treat two keys as the same. Some fold case, some cut a string at a NUL.
 func alike(a, b string) bool {
 	a, _, _ = strings.Cut(a, "\x00")
 	return strings.EqualFold(a, b)
 }
 
-// escapeJSON writes a value as it is written within quotes.
+// escapeJSON returns a value as it is written between quotes.
 func escapeJSON(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -41,7 +41,7 @@ func (w *jsonWriter) outside(dst []byte, b byte) []byte {
 	return append(dst, b)
 }
 
-// misplaced returns why a byte may not occur where it does, or nil. It checks numbers and words too.
+// misplaced returns why a byte may not occur at this position, or nil. It also checks numbers and literals.
 func (w *jsonWriter) misplaced(b byte) *Ambiguity {
 	if w.scalar.on {
 		switch {
@@ -57,11 +57,13 @@ func (w *jsonWriter) misplaced(b byte) *Ambiguity {
 	case ' ', '\t':
 		return nil
 	case '\n', '\r':
+		// In a body of lines, a line break inside a value would end the value for a line reader.
 		if w.lines && (len(w.levels) > 0 || b == '\r' && w.expect == expectValue) {
 			return errJSONLines
 		}
 		return nil
 	case '{', '[':
+		// The bound keeps the memory of levels constant.
 		if value && len(w.levels) == maxLevels {
 			return errJSONDeep
 		}
@@ -94,7 +96,7 @@ func (w *jsonWriter) misplaced(b byte) *Ambiguity {
 
 func (w *jsonWriter) inObject() bool { return len(w.levels) > 0 && w.levels[len(w.levels)-1].object }
 
-// candidates returns the declared fields that are matched up to the next value.
+// candidates returns the declared fields whose keys match up to the next value.
 func (w *jsonWriter) candidates() []match {
 	n := len(w.levels)
 	switch {
@@ -144,7 +146,7 @@ func (w *jsonWriter) shut() {
 	w.value()
 }
 
-// value handles the end of a value.
+// value records that a value has ended.
 func (w *jsonWriter) value() {
 	w.expect = expectMore
 	if len(w.levels) == 0 {
@@ -152,14 +154,14 @@ func (w *jsonWriter) value() {
 	}
 }
 
-// scalar is the number or literal that is being read, up to here.
+// scalar is the number or literal that is being read.
 type scalar struct {
 	rest  string // of a word
 	state number
 	on    bool
 }
 
-// number is a position within a number.
+// number is a position within a number (RFC 8259, section 6).
 type number uint8
 
 const (
@@ -174,7 +176,7 @@ const (
 	numExponent
 )
 
-// begin reports whether a number or a literal begins with a byte.
+// begin reports whether b begins a number or a literal.
 func (s *scalar) begin(b byte) bool {
 	*s = scalar{on: true}
 	switch {
@@ -196,7 +198,7 @@ func (s *scalar) begin(b byte) bool {
 	return s.on
 }
 
-// next reports whether a byte continues it.
+// next reports whether b continues the scalar.
 func (s *scalar) next(b byte) bool {
 	if s.state == numNone {
 		if s.rest == "" || s.rest[0] != b {
@@ -229,7 +231,7 @@ func (s *scalar) next(b byte) bool {
 	return true
 }
 
-// whole ends it, and reports whether it is complete.
+// whole ends the scalar, and reports whether it is complete.
 func (s *scalar) whole() bool {
 	if s.rest != "" || s.state == numMinus || s.state == numPoint || s.state == numE || s.state == numSign {
 		return false
@@ -238,7 +240,8 @@ func (s *scalar) whole() bool {
 	return true
 }
 
-// decodeEscape decodes an escape, as far as it has been read. A surrogate is returned as it is.
+// decodeEscape decodes an escape, as far as it was read. done means that the escape is complete. It returns a surrogate
+// unchanged.
 func decodeEscape(escape []byte) (r rune, done, ok bool) {
 	if len(escape) < 2 {
 		return 0, false, true
@@ -266,17 +269,17 @@ func unhex(b byte) byte {
 	return b | 0x20 - 'a' + 10
 }
 
-// runeState checks that a string is valid UTF-8 and has no half of a surrogate pair.
+// runeState checks that a string is valid UTF-8 without unpaired surrogates.
 type runeState struct {
-	need   int  // bytes that the character still lacks
-	lo, hi byte // the range of the next of them
+	need   int  // bytes that the current character still needs
+	lo, hi byte // the range of the next byte
 	high   rune // an escaped high surrogate
 }
 
 // open reports whether a character is incomplete.
 func (s *runeState) open() bool { return s.need > 0 || s.high != 0 }
 
-// next takes an unescaped byte.
+// next handles an unescaped byte. It returns false if the string is not valid.
 func (s *runeState) next(b byte) bool {
 	if s.need > 0 {
 		ok := s.lo <= b && b <= s.hi
@@ -299,6 +302,7 @@ func (s *runeState) next(b byte) bool {
 	default:
 		s.need = 3
 	}
+	// The first continuation byte is restricted: no overlong forms, no surrogates, at most U+10FFFF (RFC 3629, section 4).
 	switch b {
 	case 0xE0:
 		s.lo = 0xA0
@@ -312,7 +316,8 @@ func (s *runeState) next(b byte) bool {
 	return true
 }
 
-// escaped takes an escaped character, or half of one. It returns the whole character, or -1.
+// escaped handles an escaped character, or half of a surrogate pair. It returns the whole character, or -1 after a high
+// half. It returns false for an unpaired surrogate.
 func (s *runeState) escaped(r rune) (rune, bool) {
 	high := s.high
 	s.high = 0

@@ -18,15 +18,17 @@ const (
 	kindRaw kind = iota
 	kindXML
 	kindJSON
-	kindLines // JSON values, one a line
+	kindLines // JSON values, one on each line
 	kindForm
-	kindText // which many servers read as JSON if it looks like it
-	kindNone // no type at all: read as text, JSON or a form
+	kindText // plain text, which many servers read as JSON if it looks like JSON
+	kindNone // no Content-Type: servers read the body as text, JSON or a form
 )
 
-// bodyKind derives a body's kind from its type. The Ambiguity is nil if every server reads the type the same way.
+// bodyKind derives the kind of a body from its Content-Type. The Ambiguity is nil if every server reads the type in the
+// same way.
 func bodyKind(h http.Header) (kind, *Ambiguity) {
 	values := h["Content-Type"]
+	// CGI servers write Content_Type and Content-Type as the same variable. SameHeader finds such names.
 	for name := range h {
 		if name != "Content-Type" && catalog.SameHeader(name, "Content-Type") {
 			return kindRaw, errTypes
@@ -42,7 +44,9 @@ func bodyKind(h http.Header) (kind, *Ambiguity) {
 	k := kindOf(t)
 	charset, named := params["charset"]
 	mentioned := strings.Count(strings.ToLower(values[0]), "charset")
-	known := isUTF8(charset) || (k == kindRaw || k == kindXML) && isLatin(charset) // these have no fields
+	// Raw text and XML have no fields, so a single-byte charset cannot move a value to another field.
+	known := isUTF8(charset) || (k == kindRaw || k == kindXML) && isLatin(charset)
+	// A second or a hidden charset, such as one inside another parameter, is read by some servers only.
 	if named && !known || mentioned > 1 || mentioned == 1 && !named {
 		return kindRaw, errCharset
 	}
@@ -84,7 +88,7 @@ func isLatin(charset string) bool {
 	return false
 }
 
-// swapped reads src with names swapped by the rules of the body's kind.
+// swapped returns a reader of src that swaps names by the rules of the body's kind.
 func (x *rewrite) swapped(src io.Reader) io.Reader {
 	if x.from.FormData() {
 		return x.multipart(src)
@@ -93,12 +97,12 @@ func (x *rewrite) swapped(src io.Reader) io.Reader {
 	return x.rewriter(src, k, bad)
 }
 
-// rewriter reads src through the kind's writer.
+// rewriter returns a reader of src that runs through the writer for k.
 func (x *rewrite) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
 	return &rewriteReader{src: src, w: x.outer(k, bad)}
 }
 
-// outer is the writer of a whole body.
+// outer returns the writer for a whole body.
 func (x *rewrite) outer(k kind, bad *Ambiguity) writer {
 	switch {
 	case bad != nil:
@@ -109,13 +113,13 @@ func (x *rewrite) outer(k kind, bad *Ambiguity) writer {
 	return x.writer(k)
 }
 
-// writer rewrites text that arrives in pieces. push and finish append to dst what is decided.
+// writer rewrites text that arrives in pieces. push and finish append the decided bytes to dst.
 type writer interface {
 	push(dst, src []byte) []byte
 	finish(dst []byte) []byte
-	// fault returns why what was pushed must not be sent, or nil.
+	// fault returns why the pushed text must not be sent, or nil.
 	fault() error
-	// holding reports whether what was swapped in should be held back, because what follows may make it ambiguous.
+	// holding reports whether the reader should hold back the output, because later text may make a swap ambiguous.
 	holding() bool
 }
 
@@ -131,7 +135,7 @@ func (x *rewrite) writer(k kind) writer {
 	return &textWriter{words: words{x: x}, only: true}
 }
 
-// sniffer chooses a kind by the first byte other than white space.
+// sniffer chooses a kind by the first byte that is not white space.
 type sniffer struct {
 	x    *rewrite
 	kind kind
@@ -150,6 +154,7 @@ func (s *sniffer) push(dst, src []byte) []byte {
 }
 
 func (s *sniffer) choose(first byte) writer {
+	// Other JSON values have no fields, so they may be treated as text.
 	if first != '{' && first != '[' {
 		return s.x.writer(kindRaw)
 	}
@@ -177,7 +182,7 @@ func (s *sniffer) fault() error {
 
 func (s *sniffer) holding() bool { return s.w != nil && s.w.holding() }
 
-// refuser passes on a body that is ambiguous from the start, and fails at the first name that is declared for bodies.
+// refuser passes on a body that is ambiguous from the start. It fails at the first name that is declared for bodies.
 type refuser struct{ words }
 
 func (w *refuser) push(dst, src []byte) []byte { return w.lax(dst, src) }
@@ -192,7 +197,7 @@ type rewriteReader struct {
 	out []byte
 	pos int
 	err error
-	// full is set when so much was held back that it had to be released, until the writer holds nothing.
+	// full means that the held bytes reached coding.ExactUpTo and leave, until the writer holds nothing.
 	full bool
 }
 
@@ -205,6 +210,7 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 			return 0, r.err
 		}
 		if r.pos == len(r.out) {
+			// Everything was read, so the buffer can be used again.
 			r.out, r.pos = r.out[:0], 0
 		}
 		n, err := r.src.Read(r.in[:])
@@ -212,6 +218,7 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 		if r.err = err; err == io.EOF {
 			r.out = r.w.finish(r.out)
 		}
+		// After a fault no held byte may leave: it could contain a swapped value.
 		if f := r.w.fault(); f != nil {
 			r.out, r.pos, r.err = nil, 0, f
 		}
@@ -221,12 +228,13 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// waits reports whether a swap is still held back. If the source breaks off, the body ends without it.
+// waits reports whether a swap is still held back. If the source fails, the held bytes are dropped.
 func (r *rewriteReader) waits() bool {
 	if !r.w.holding() || r.err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 		r.full = false
 		return false
 	}
+	// The memory for held bytes is bounded. Later ambiguity then fails the body in the middle.
 	if r.full = r.full || len(r.out)-r.pos >= coding.ExactUpTo; r.full {
 		return false
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// types reads the type of a body in which names are swapped. A multipart one leaves with a boundary that its author
-// could not know.
+// types reads the Content-Type of a body in which names are swapped. A multipart body leaves with a new boundary, which
+// its author could not know.
 func (x *rewrite) types() (err error) {
 	values := x.req.Header["Content-Type"]
 	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "multipart/form-data") {
@@ -28,25 +28,26 @@ func (x *rewrite) types() (err error) {
 	return nil
 }
 
-// multipart reads src with the names in its parts swapped.
+// multipart returns a reader of src that swaps the names in the parts.
 func (x *rewrite) multipart(src io.Reader) io.Reader {
 	return formdata.NewReader(src, formdata.Config{From: x.from, To: x.to, Open: (&fields{x: x}).open})
 }
 
-// fields swaps in the fields of a multipart form. The content of files stays as it is.
+// fields swaps in the fields of a multipart form. The content of files stays unchanged.
 type fields struct {
 	x    *rewrite
-	seen []string // the declared ones that have occurred, in any spelling
-	// operations and mapped say that there are the fields of a GraphQL request with files.
+	seen []string // the declared fields that have occurred, in any spelling
+	// operations and mapped mean that the field of this name of a GraphQL request with files has occurred.
 	operations, mapped bool
 }
 
-// open begins a field.
+// open begins a field. It returns a reader of the field's content.
 func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 	for _, name := range f.x.names(catalog.SurfaceBody) {
 		if !alikeName(looseName(url.QueryEscape(p.Name)), looseName(url.QueryEscape(name))) {
 			continue
 		}
+		// Servers pick the first or the last of two equal fields, or join both.
 		//defence:multipart
 		if slices.Contains(f.seen, name) {
 			return nil, &formdata.Error{Reason: "the field that a credential belongs in is there twice, " +
@@ -55,19 +56,21 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 		f.seen = append(f.seen, name)
 	}
 	f.operations, f.mapped = f.operations || p.Name == "operations", f.mapped || p.Name == "map"
+	// Strawberry writes any field that the map names into any variable, as if it were a file.
 	//defence:multipart
-	if f.operations && f.mapped && len(f.seen) > 0 { // Strawberry takes fields for files
+	if f.operations && f.mapped && len(f.seen) > 0 {
 		return nil, &formdata.Error{Reason: "the map of a GraphQL request may put the field that a credential belongs in " +
 			"into any variable"}
 	}
 	switch p.Type.Media {
 	case "", "text/plain": // the default type
-	default: // formidable reads it as a file, busboy does for some types
+	default: // formidable reads such a part as a file, and busboy does for some types
 		return content, nil
 	}
 	if p.File {
 		return content, nil
 	}
+	// The part leaves without a type, so that every server reads it as text.
 	p.Type = formdata.Type{}
 	return &rewriteReader{src: content, w: &textWriter{words: words{x: f.x}, field: p.Name, only: true}}, nil
 }

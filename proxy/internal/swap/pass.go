@@ -2,21 +2,21 @@ package swap
 
 import "bytes"
 
-// Most of a body passes unchanged. The pass functions return how many bytes of a text do, and leave the writer in the
-// state that it would be in after taking these bytes one by one; where they are not certain, they stop and leave the
-// rest to the writer. So the result does not depend on them, and a body that arrives byte by byte does without. Their
-// text has no token names and does not end within a word.
+// Most of a body passes unchanged. A pass function returns how many bytes of a text pass. It leaves the writer in the
+// same state as after handling these bytes one by one. If it is not certain, it stops and leaves the rest to the
+// writer. The result therefore does not depend on these functions: a body that arrives byte by byte works without them.
+// Their text has no token names and does not end within a word.
 
-// lexicon tells most text from token names.
+// lexicon separates most text from token names.
 type lexicon struct {
-	least   int       // the length of the shortest name, or 0 if there are none
-	lengths uint64    // has bit n-1 if a name is n bytes long
-	bytes   [256]bool // that occur in names
+	least   int       // the length of the shortest name, or 0 without names
+	lengths uint64    // bit n-1 is set if a name is n bytes long
+	bytes   [256]bool // the bytes that occur in names
 }
 
 func (l *lexicon) add(name string) {
 	if name == "" || len(name) > maxName {
-		return // is never swapped
+		return // such a name is never swapped
 	}
 	if l.least == 0 || len(name) < l.least {
 		l.least = len(name)
@@ -27,13 +27,14 @@ func (l *lexicon) add(name string) {
 	}
 }
 
-// probe returns the first position from p on that a name may cover, in steps of the shortest name's length: each name
-// covers at least one of them.
+// probe returns the first position from p on that a name may cover. It steps by the length of the shortest name, so
+// each name covers at least one probed position.
 func (l *lexicon) probe(text []byte, p int) int {
 	if l.least == 0 {
 		return len(text)
 	}
 	for ; p < len(text); p += l.least {
+		// A name of two bytes or more has a neighbour that is in the lexicon too.
 		if l.bytes[text[p]] && (l.least == 1 || p > 0 && l.bytes[text[p-1]] || p+1 < len(text) && l.bytes[text[p+1]]) {
 			return p
 		}
@@ -41,7 +42,7 @@ func (l *lexicon) probe(text []byte, p int) int {
 	return len(text)
 }
 
-// around returns the run of bytes of a class around text[p].
+// around returns the run of bytes of the class among around text[p].
 func around(text []byte, p int, among *[256]bool) (from, to int) {
 	for from = p; from > 0 && among[text[from-1]]; from-- {
 	}
@@ -50,7 +51,7 @@ func around(text []byte, p int, among *[256]bool) (from, to int) {
 	return from, to
 }
 
-// before returns the length of a prefix of text that certainly has no name, not even the beginning of one within a
+// before returns the length of a prefix of text that certainly has no name, not even the beginning of a name within a
 // word.
 func (l *lexicon) before(text []byte) int {
 	for p := l.probe(text, l.least-1); p < len(text); {
@@ -75,20 +76,21 @@ func (s *Swapper) isName(word []byte) bool {
 type nameScan struct {
 	s    *Swapper
 	text []byte
-	next int // the beginning of the next word that may be a name,
-	then int // and its end
-	end  int // the beginning of the last word, which may continue
+	next int // the beginning of the next word that may be a name
+	then int // the end of next
+	end  int // the beginning of the last word, which may continue in the next piece
 }
 
-// maxRun exceeds the length of a word that is a name after the characters of an escape, as in \u002dAPI_KEY.
+// maxRun exceeds the length of a name after the characters of an escape, as in \u002dAPI_KEY.
 const maxRun = 2 * maxName
 
-// scan begins to scan a text.
+// scan starts a nameScan of a text.
 func (w *words) scan(text []byte) nameScan {
 	end := len(text)
 	for end > 0 && len(text)-end <= maxRun && isWord(text[end-1]) {
 		end--
 	}
+	// A longer run cannot end in a name.
 	if len(text)-end > maxRun {
 		end = len(text)
 	}
@@ -103,7 +105,7 @@ func (s *nameScan) until(at int) int {
 	return max(at, s.next)
 }
 
-// advance finds the next word that is a name, or may end in one.
+// advance finds the next word that is a name, or may end in a name.
 func (s *nameScan) advance() {
 	l := &s.s.lexicon
 	for p := l.probe(s.text, s.then+l.least); p < s.end; {
@@ -117,7 +119,7 @@ func (s *nameScan) advance() {
 	s.next, s.then = s.end, len(s.text)
 }
 
-// named reports whether a word is a name, or ends in one after the characters of an escape, as in \nAPI_KEY.
+// named reports whether a word is a name, or ends in a name after the characters of an escape, as in \nAPI_KEY.
 func (s *nameScan) named(from, to int) bool {
 	if to-from > maxRun {
 		return false
@@ -143,7 +145,7 @@ var wordBytes = func() (t [256]bool) {
 	return t
 }()
 
-// pass passes all of a plain text.
+// pass passes a text without names, unless the writer holds bytes back.
 func (w *words) pass(text []byte) int {
 	if len(w.word) > 0 || len(w.escape) > 0 || len(text) == 0 {
 		return 0
@@ -152,7 +154,7 @@ func (w *words) pass(text []byte) int {
 	return len(text)
 }
 
-// lengths is a set of lengths in bytes. All from 63 on count as one.
+// lengths is a set of lengths in bytes. Lengths from 63 on count as one.
 type lengths uint64
 
 func (l *lengths) add(n int) { *l |= 1 << min(n, 63) }

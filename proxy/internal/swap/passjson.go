@@ -18,6 +18,7 @@ func (w *jsonWriter) pass(text []byte) int {
 			return n
 		}
 	}
+	// The last word or number may continue, so the writer must see the next byte.
 	if w.long || w.scalar.on {
 		return n
 	}
@@ -26,6 +27,7 @@ func (w *jsonWriter) pass(text []byte) int {
 
 // passString passes bytes of a string that is a value, and its closing quote.
 func (w *jsonWriter) passString(text []byte) int {
+	// A key must be collected, and a character may be half read: both need the writer.
 	if w.key || w.rune.open() {
 		return 0
 	}
@@ -57,8 +59,8 @@ func (w *jsonWriter) passString(text []byte) int {
 	return n
 }
 
-// plainJSON returns how many bytes of text pass within any JSON string: printable ASCII other than quotes, backslashes
-// and the characters at which form parsers may end a field.
+// plainJSON returns how many bytes of text pass within any JSON string: printable ASCII without quotes, backslashes and
+// the characters at which form parsers may end a field.
 func plainJSON(text []byte) int {
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
@@ -74,16 +76,16 @@ func plainJSON(text []byte) int {
 	return n
 }
 
-// special sets the high bit of the first of eight bytes that is not plain, and perhaps of later ones: a subtraction
-// borrows from the next byte only where its result is negative.
+// special sets the high bit of the first of eight bytes that is not plain, and perhaps of later ones. A subtraction
+// borrows from the next byte only if its result is negative.
 func special(x uint64) uint64 {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	quote := x&^(ones*('"'^'&')) ^ ones*'"' // the quote and the ampersand differ in one bit
 	return (x | (x - ones*' ') | (quote - ones) | (x ^ ones*'\\' - ones) | (x ^ ones*';' - ones)) & high
 }
 
-// passOutside passes bytes outside strings, and strings that pass as a whole. Of any other string that is a value it
-// passes the opening quote and what passes after it.
+// passOutside passes bytes outside strings, and strings that pass as a whole. For another string value it passes the
+// opening quote and the plain bytes after it.
 func (w *jsonWriter) passOutside(text []byte) int {
 	n := 0
 	for n < len(text) {
@@ -138,7 +140,7 @@ func (w *jsonWriter) passOutside(text []byte) int {
 	return n
 }
 
-// passValue returns how many bytes of a value pass, or of the end of an empty array.
+// passValue returns how many bytes of a value pass. It also passes the end of an empty array.
 func (w *jsonWriter) passValue(text []byte) int {
 	switch b := text[0]; {
 	case b == '"':
@@ -166,14 +168,15 @@ func (w *jsonWriter) passValue(text []byte) int {
 	return size
 }
 
-// passKey returns the length of a key with both quotes, if it has no escapes and is certainly not a declared key, nor a
-// reference; else 0. text begins after the opening quote.
+// passKey returns the length of a key with both quotes, or 0. It passes a key without escapes that is certainly neither
+// a declared key nor a reference. text begins after the opening quote.
 func (w *jsonWriter) passKey(text []byte) int {
 	end := plainJSON(text)
 	if end == len(text) || text[end] != '"' || len(w.levels) == 0 {
 		return 0
 	}
 	l := &w.levels[len(w.levels)-1]
+	// Equal lengths are enough to stop: the writer compares the key itself.
 	if l.keys.has(end) || text[0] == reference[0] {
 		return 0
 	}
@@ -182,7 +185,7 @@ func (w *jsonWriter) passKey(text []byte) int {
 	return end + 2
 }
 
-// keyLengths are the lengths of the keys that would continue matches, in any letter case.
+// keyLengths returns the lengths of the keys that would continue matches, in any letter case.
 func (w *jsonWriter) keyLengths(matches []match) (out lengths) {
 	for _, m := range matches {
 		switch path := w.fields[m.field]; {
@@ -200,7 +203,8 @@ func ascii(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// passScalar returns the length of a number or literal that is complete, which the byte after it shows; else 0.
+// passScalar returns the length of a complete number or literal, or 0. The next byte must show that the scalar is
+// complete.
 func passScalar(text []byte) int {
 	n := 0
 	switch text[0] {
@@ -219,7 +223,7 @@ func passScalar(text []byte) int {
 	return n
 }
 
-// prefix returns the length of a word if text begins with it; else 0.
+// prefix returns the length of word if text begins with it, or 0.
 func prefix(text []byte, word string) int {
 	if len(text) < len(word) || string(text[:len(word)]) != word {
 		return 0
@@ -227,13 +231,14 @@ func prefix(text []byte, word string) int {
 	return len(word)
 }
 
-// passNumber returns the length of the number that text begins with; else 0.
+// passNumber returns the length of the number at the beginning of text, or 0.
 func passNumber(text []byte) int {
 	n := 0
 	if text[0] == '-' {
 		n = 1
 	}
 	begin := n
+	// RFC 8259, section 6: a number has no leading zeros.
 	if n = digits(text, n); n == begin || n > begin+1 && text[begin] == '0' {
 		return 0
 	}

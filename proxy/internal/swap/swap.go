@@ -1,10 +1,12 @@
 // Package swap replaces token names by credentials in an outgoing request, on declared surfaces only.
 //
-// Threat: code that writes a token name where its value would be published, or that has obtained a value; a request
-// that a server reads differently from this package, so that the credential ends up elsewhere. A name is swapped only
-// for a credential that the exchange may use, on a surface its API declares, as a whole value, once for each surface; a
-// name that is seen and not swapped is reported. A request is refused if it carries a value itself, in any form, or if
-// what a name is swapped in could be read in two ways.
+// Threat: code that writes a token name where the server would publish the value, or that has obtained a value. Also a
+// request that a server reads differently from this package, so that the credential ends up elsewhere.
+//
+// Contract: a name is swapped only for a credential that the exchange may use, on a surface that its API declares. It
+// must be a whole value, and each surface swaps it once. A name that is seen and not swapped is reported. A request is
+// refused if it contains a credential's value in any form, or if servers could read the text around a swapped name in
+// two ways.
 package swap
 
 import (
@@ -23,64 +25,64 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 )
 
-// ErrCarriesValue is for a request that contains a credential's value. It is refused; if the value is found in a body
-// that streams, reading the body fails with it.
+// ErrCarriesValue is the error for a request that contains a credential's value. The proxy refuses such a request. If a
+// streamed body contains the value, reading the body fails with this error.
 var ErrCarriesValue = errors.New("the request carries a credential's value")
 
-// Swapper knows all token names and values of a catalog. It is immutable and may be used by many goroutines.
+// Swapper knows all token names and values of a catalog. It is immutable and safe for concurrent use.
 type Swapper struct {
 	all     []catalog.Credential
-	byText  map[string]string // by a token name, or a placeholder: the token name
+	byText  map[string]string // token name or placeholder -> token name
 	lexicon lexicon
 	// placeholders are found like names, in headers and paths.
 	placeholders *engine.Set
 
 	names  *engine.Set // the id is the index in all
-	parts  *engine.Set // names inside longer words too, where an escape may precede them
+	parts  *engine.Set // also finds names inside longer words, where an escape may precede them
 	values *engine.Set
-	lower  *engine.Set // values in lower case, for what is case-insensitive
-	owners []int       // by the id of a value: the index in all of the first credential with it
+	lower  *engine.Set // values in lower case, for host and header names
+	owners []int       // by the id of a value: the index in all of the first credential with that value
 
 	minted *minted.Values
 	guards bool // values holds canaries too
 }
 
-// Options hold what an exchange may swap.
+// Options describe what one exchange may swap.
 type Options struct {
-	// Allowed are the credentials of the run's APIs that hold the host.
+	// Allowed are the credentials of the run's APIs that include the host.
 	Allowed []catalog.Credential
 	// Host is the part of the host name that the code chose.
 	Host string
-	// Insecure means plain HTTP to a host without allow_http: nothing is swapped, names are only reported.
+	// Insecure means plain HTTP to a host without allow_http. Names are only reported.
 	Insecure bool
-	// Obtain returns the value of a credential that has a Mint, at the moment when it is swapped in. Its error is the
-	// request's. With nil such credentials have no value.
+	// Obtain returns the value of a credential with a Mint, at the moment of the swap. If it fails, the request fails with
+	// the same error. Without Obtain such credentials have no value.
 	Obtain func(catalog.Credential) (string, error)
-	// Found, if not nil, is called with what the request carries when it is refused for that, perhaps in another
-	// goroutine.
+	// Found, if not nil, is called with the forbidden value for which the request is refused. The call may come from
+	// another goroutine.
 	Found func(Carried)
-	// Framing says how the body leaves message by message. With the zero Kind it leaves as one text.
+	// Framing describes how the body is split into messages. With the zero Kind the body is a single text.
 	Framing framing.Kind
 }
 
-// The codes of Seen: why a token name was not swapped.
+// The codes of Seen tell why a token name was not swapped.
 const (
 	CodeUndeclared = "not_declared" // the credential does not declare this surface
 	CodeSink       = "sink_header"  // the header is never swapped in
 	CodeInside     = "inside_value" // the name is not the whole value
 	CodeRepeated   = "second_swap"  // it has already been swapped on this surface
 	CodeInsecure   = "plain_http"   // plain HTTP without allow_http
-	CodeUnknown    = "unknown_name" // a word that is not a token name stands where one is expected; Name is empty
-	CodeOther      = "other_api"    // the credential is of an API that this exchange may not use
+	CodeUnknown    = "unknown_name" // a word like a token name, where a token name is expected; Name is empty
+	CodeOther      = "other_api"    // the credential belongs to an API that this exchange may not use
 )
 
-// Swap is a token name that was replaced, and where ("header:Authorization", "query:key", "path", "body").
+// Swap is a replaced token name and its place ("header:Authorization", "query:key", "path", "body").
 type Swap struct{ Name, In string }
 
-// Seen is a token name that was not replaced, where ("header", "query", "path", "body"), and why.
+// Seen is a token name that was not replaced, its place ("header", "query", "path", "body") and the code.
 type Seen struct{ Name, Where, Code string }
 
-// Report holds what was done to a request. It is complete once the body has been read.
+// Report lists the swapped and the seen names of a request. It is complete once the body has been read.
 type Report struct {
 	mu      sync.Mutex
 	swapped []Swap
@@ -88,21 +90,21 @@ type Report struct {
 	used    []use
 }
 
-// Swapped lists what was replaced so far.
+// Swapped lists the swaps so far.
 func (r *Report) Swapped() []Swap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.swapped)
 }
 
-// Seen lists what was seen and not replaced so far: each combination of name, place and reason once.
+// Seen lists the names that were not replaced so far: each combination of name, place and code once.
 func (r *Report) Seen() []Seen {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen)
 }
 
-// maxSeen bounds a report's list.
+// maxSeen bounds the list of a report.
 const maxSeen = 64
 
 func (r *Report) saw(s Seen) {
@@ -119,7 +121,7 @@ type use struct {
 	surface catalog.Surface
 }
 
-// swap records a swap. It is false if the name has been swapped on that surface before.
+// swap records a swap. It returns false if the name was already swapped on that surface.
 func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,32 +134,32 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
-// unswap reverts the last swap: there was no value.
+// unswap reverts the last swap, because the credential had no value.
 func (r *Report) unswap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used, r.swapped = r.used[:len(r.used)-1], r.swapped[:len(r.swapped)-1]
 }
 
-// count returns how many names were swapped so far.
+// count returns the number of swaps so far.
 func (r *Report) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.swapped)
 }
 
-// has reports whether a name was swapped on a surface.
+// has reports whether any name was swapped on a surface.
 func (r *Report) has(surface catalog.Surface) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.used, func(u use) bool { return u.surface == surface })
 }
 
-// errNotObtained is for a credential that nobody can obtain.
+// errNotObtained is the error if no source has a value for the credential.
 var errNotObtained = errors.New("the credential cannot be obtained")
 
-// New compiles the credentials of the whole catalog, and the secrets inside those that are minted. A request that
-// carries one of them is refused.
+// New compiles the credentials of the whole catalog, and the secrets inside minted credentials. A request that contains
+// any of them is refused.
 func New(all []catalog.Credential) *Swapper {
 	var list []secret.Value
 	for _, c := range all {
@@ -166,7 +168,7 @@ func New(all []catalog.Credential) *Swapper {
 	return Of(values.New(list), all)
 }
 
-// Of is New with values that are already compiled: exactly those of the credentials and the secrets inside them.
+// Of is New with compiled values. known must contain exactly the values of the credentials and the secrets inside them.
 func Of(known *values.Known, all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byText: map[string]string{}, values: known.Set, lower: known.Lower}
 	s.owners = make([]int, known.Len())
@@ -192,8 +194,8 @@ func Of(known *values.Known, all []catalog.Credential) *Swapper {
 	return s
 }
 
-// With returns a Swapper that also refuses values that were minted before a request comes or while it is read. With nil
-// nothing is ever minted.
+// With returns a Swapper that also refuses minted values, including those minted while a request is read. Nil means
+// that the proxy never mints.
 func (s *Swapper) With(values *minted.Values) *Swapper {
 	w := *s
 	w.minted = values
@@ -201,21 +203,23 @@ func (s *Swapper) With(values *minted.Values) *Swapper {
 	return &w
 }
 
-// mentions reports whether a text holds a token name or a placeholder.
+// mentions reports whether a text contains a token name or a placeholder.
 func (s *Swapper) mentions(text string) bool {
 	return s.names.Contains(text) || s.placeholders.Contains(text)
 }
 
-// Request rewrites a request in place: URL, headers and body.
+// Request rewrites the URL, the headers and the body of a request in place. On an error the request must not be sent.
 func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	x := &rewrite{s: s, o: o, req: req, report: &Report{}}
 	if s.idle() {
 		return x.report, nil
 	}
+	// Search before anything is swapped: afterwards the head contains values legitimately.
 	if c, ok := s.head(req, o.Host); ok {
 		return x.report, x.refused(c)
 	}
-	req.Header.Del("Grpc-Accept-Encoding") // messages compressed inside a body cannot be scrubbed
+	// The scrubber cannot search messages that are compressed inside a body.
+	req.Header.Del("Grpc-Accept-Encoding")
 	req.Header.Del("Connect-Accept-Encoding")
 	if err := x.headers(); err != nil {
 		return x.report, err
@@ -241,7 +245,7 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	return x.report, x.body()
 }
 
-// Message rewrites one WebSocket message. In text, names are swapped for credentials that declare the body. On an error
+// Message rewrites one WebSocket message. In text, it swaps names for credentials that declare the body. On an error
 // the message must not be sent.
 func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, error) {
 	x := &rewrite{s: s, o: o, report: &Report{}}
@@ -251,6 +255,7 @@ func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, e
 	if c, ok := s.Carries(data, "message"); ok {
 		return "", x.report, x.refused(c)
 	}
+	// Most messages have no name and need no writer.
 	if !text || !s.parts.Contains(data) {
 		return data, x.report, nil
 	}
@@ -262,19 +267,19 @@ func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, e
 	return string(out), x.report, nil
 }
 
-// rewrite is one request, or one WebSocket message, that is being rewritten.
+// rewrite is the rewriting of one request or one WebSocket message.
 type rewrite struct {
 	s      *Swapper
 	o      Options
 	req    *http.Request
 	report *Report
-	// from is the type of a body that is swapped in; to is the type with which a multipart one leaves.
+	// from is the Content-Type of a body that is rewritten; to is the new type of a multipart body.
 	from, to formdata.Type
-	// failed is why a value could not be obtained: nothing more of the request may leave.
+	// failed is the error of Obtain. After it, no more of the request may leave.
 	failed error
 }
 
-// refused reports what the request carries, and returns the error for which it must not be sent.
+// refused reports the forbidden value, and returns the error of the request.
 func (x *rewrite) refused(c Carried) error {
 	if x.o.Found != nil {
 		x.o.Found(c)
@@ -282,14 +287,14 @@ func (x *rewrite) refused(c Carried) error {
 	return ErrCarriesValue
 }
 
-// spot is a place where a token name was found.
+// spot is a place in a request where a token name was found.
 type spot struct {
 	kind  catalog.SurfaceKind
 	field string // the header's, parameter's or field's name
 	whole bool   // the name is the whole value, in the sense of the kind
 }
 
-// use returns the value for a name at a spot. If the name may not be swapped there, it reports why.
+// use returns the value for a name at a spot. If the name may not be swapped there, use reports the code.
 func (x *rewrite) use(name string, at spot) (string, bool) {
 	code := CodeOther
 	for _, c := range x.o.Allowed {
@@ -305,6 +310,7 @@ func (x *rewrite) use(name string, at spot) (string, bool) {
 			code = CodeUndeclared
 		//defence:surface
 		case !ok:
+			// The surface is right, but the name is only a part of the value.
 			if code = CodeUndeclared; names(c, at) {
 				code = CodeInside
 			}
@@ -319,13 +325,14 @@ func (x *rewrite) use(name string, at spot) (string, bool) {
 	return "", false
 }
 
-// value is what a name is swapped for. If it cannot be obtained, the request must not be sent.
+// value returns the value of a credential. On an error it sets failed, and the request must not be sent.
 func (x *rewrite) value(c catalog.Credential) (string, bool) {
 	if c.Mint == nil {
 		return c.Value.Reveal(), true
 	}
 	v, err := "", x.failed
 	switch {
+	// After one error, do not try to obtain another credential for the same request.
 	case err != nil:
 	case x.o.Obtain == nil:
 		err = errNotObtained
@@ -337,14 +344,15 @@ func (x *rewrite) value(c catalog.Credential) (string, bool) {
 	}
 	if err != nil {
 		x.failed = err
+		// The name counts as swapped only if there is a value.
 		x.report.unswap()
 		return "", false
 	}
 	return v, true
 }
 
-// declared finds the surface of a credential that covers a spot, preferring one with the field's name to one for any
-// field. Inside a longer value only the surfaces "query" and "body" cover a name.
+// declared finds the surface of a credential that covers a spot. It prefers a surface with the field's name to one for
+// any field. Inside a longer value, only the surfaces "query" and "body" cover a name.
 func declared(c catalog.Credential, at spot) (catalog.Surface, bool) {
 	loose := at.kind == catalog.SurfaceQuery || at.kind == catalog.SurfaceBody
 	for _, s := range c.Surfaces {
@@ -373,10 +381,10 @@ func (at spot) is(s catalog.Surface) bool {
 	return s.Kind == at.kind && sameField
 }
 
-// maxShown bounds a header's name in a report.
+// maxShown bounds the name of a header in a report, in bytes.
 const maxShown = 64
 
-// in is the name of a spot in receipts, where a surface allowed the swap.
+// in returns the name of a spot for receipts.
 func (at spot) in(s catalog.Surface) string {
 	switch {
 	case at.kind == catalog.SurfaceHeader && len(at.field) <= maxShown:
@@ -387,7 +395,7 @@ func (at spot) in(s catalog.Surface) string {
 	return at.seen()
 }
 
-// seen is the name of a spot in hints: it contains no text of the request.
+// seen returns the name of a spot for hints. It contains no text of the request.
 func (at spot) seen() string {
 	switch at.kind {
 	case catalog.SurfaceHeader:
@@ -400,8 +408,8 @@ func (at spot) seen() string {
 	return "body"
 }
 
-// reportNames reports all names in a text at a spot where nothing is swapped. code is the reason for those that could
-// be used.
+// reportNames reports all names in a text that is not rewritten. code is the reason for the names that the exchange may
+// use.
 func (x *rewrite) reportNames(text, code string, at spot) {
 	for _, m := range x.s.names.FindAll(text) {
 		name := x.s.all[m.ID].Name

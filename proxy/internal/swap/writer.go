@@ -7,19 +7,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// words holds back a run of letters, digits and underscores until its end is seen, up to the length of a name, and the
-// escape that follows it, which may be one more such character.
+// words holds back a run of letters, digits and underscores, up to the length of a name, until it sees the end of the
+// run. It also holds back the escape after the run, because the escape may stand for one more such character.
 type words struct {
 	x      *rewrite
 	word   []byte
 	escape []byte // the escape being read
 	long   bool   // the run is not a name and was released
 
-	bad     *Ambiguity // why nothing more is swapped; the rest passes unchanged
+	bad     *Ambiguity // why swapping has stopped; the rest passes unchanged
 	err     *Ambiguity // why the body must not be sent
 	swapped bool
-	held    bool // something was swapped in that may still turn out to be ambiguous
-	lenient bool // a body that is bad may be plain text
+	held    bool // a swap may still turn out to be ambiguous
+	lenient bool // an ambiguous body may be plain text
 }
 
 // fault implements writer.
@@ -36,7 +36,7 @@ func (w *words) fault() error {
 // holding implements writer.
 func (w *words) holding() bool { return w.held }
 
-// spoils ends swapping.
+// spoils stops swapping. If a name was swapped already, the body must not be sent.
 func (w *words) spoils(why *Ambiguity) {
 	//defence:one-reading permits
 	if w.bad != nil {
@@ -65,8 +65,8 @@ func (w *words) lax(dst, src []byte) []byte {
 	return dst
 }
 
-// endLax ends a run in an ambiguous body. A name that is declared for bodies makes the body one that must not be sent,
-// unless it is declared for any place in them and the body may be plain text.
+// endLax ends a run in an ambiguous body. A name that is declared for bodies makes the body fail. The exception is a
+// body that may be plain text, with a name that is declared for any place in a body.
 func (w *words) endLax(dst []byte) []byte {
 	if w.named() {
 		switch name := string(w.word); {
@@ -94,7 +94,7 @@ func (x *rewrite) inBody(name string, anywhere bool) bool {
 
 const maxName = 64
 
-// add appends a byte of a run.
+// add appends a byte to the run.
 func (w *words) add(dst []byte, b byte) []byte {
 	if w.long {
 		return append(dst, b)
@@ -102,7 +102,8 @@ func (w *words) add(dst []byte, b byte) []byte {
 	if w.word = append(w.word, b); isUpper(w.word[0]) && len(w.word) <= maxName {
 		return dst
 	}
-	return w.spoil(dst) // a name begins with a capital
+	// A token name begins with a capital and has at most maxName bytes.
+	return w.spoil(dst)
 }
 
 // spoil releases a run that cannot be a name.
@@ -119,7 +120,7 @@ func (w *words) named() bool {
 
 func isUpper(b byte) bool { return 'A' <= b && b <= 'Z' }
 
-// end ends a run at a spot: a name is swapped if that is allowed, its value written through escape.
+// end ends a run at a spot. It swaps a name if that is allowed, and writes the value through escape.
 func (w *words) end(dst []byte, at spot, escape func(string) string) []byte {
 	word, named := w.word, w.named()
 	w.word, w.long = w.word[:0], false
@@ -135,7 +136,7 @@ func (w *words) end(dst []byte, at spot, escape func(string) string) []byte {
 	return append(dst, word...)
 }
 
-// endKey ends a run in the name of a field, where nothing is swapped.
+// endKey ends a run in the name of a field, where names are only reported.
 func (w *words) endKey(dst []byte, at spot) []byte {
 	word, named := w.word, w.named()
 	w.word, w.long = w.word[:0], false
@@ -145,17 +146,17 @@ func (w *words) endKey(dst []byte, at spot) []byte {
 	return append(dst, word...)
 }
 
-// isWord reports whether a byte may be part of a name, or makes a name next to it part of a longer word.
+// isWord reports whether a byte may be part of a name. Such a byte next to a name makes it a longer word.
 func isWord(b byte) bool {
 	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
 }
 
-// textWriter swaps in plain text. field is the name of the multipart part.
+// textWriter swaps in plain text. field is the name of the multipart part, if any.
 type textWriter struct {
 	words
 	field string
-	coded func(string) string // nil: as it is
-	only  bool                // nothing but one run so far
+	coded func(string) string // escapes a value; nil writes it unchanged
+	only  bool                // the text so far is a single run
 }
 
 func (w *textWriter) push(dst, src []byte) []byte {
@@ -184,15 +185,15 @@ func (w *textWriter) finish(dst []byte) []byte {
 // holding implements writer: text cannot turn out to be ambiguous.
 func (w *textWriter) holding() bool { return false }
 
-// xmlWriter swaps in XML whose declaration, if any, names a common charset, because a parser decodes what follows by
-// it.
+// xmlWriter swaps in XML whose declaration names no charset or a common one. A parser decodes the rest of the text by
+// that charset.
 type xmlWriter struct {
 	textWriter
 	head    []byte
 	decided bool
 }
 
-// maxDeclaration is how long an XML declaration may be, in bytes.
+// maxDeclaration is the longest XML declaration that is read, in bytes.
 const maxDeclaration = 256
 
 func (w *xmlWriter) push(dst, src []byte) []byte {
@@ -213,11 +214,13 @@ func (w *xmlWriter) finish(dst []byte) []byte {
 	return w.textWriter.finish(dst)
 }
 
-// decide checks the declaration, as far as it has been read.
+// decide checks the declaration once it is complete.
 func (w *xmlWriter) decide() {
 	const begin = "<?xml"
+	// Lenient parsers accept a byte order mark and white space before the declaration.
 	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(w.head), "\ufeff"), " \t\r\n"))
 	declaration, _, ended := strings.Cut(text, "?>")
+	// A declaration that does not end within maxDeclaration is treated as ambiguous.
 	full := len(w.head) == maxDeclaration
 	switch {
 	case !full && (len(text) < len(begin) || strings.HasPrefix(text, begin) && !ended):

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// How many bytes are read from a connection at once. TLS reads a record's head and body separately, which would take
-// two system calls for every 16 KiB; and where bodies arrive faster than they are read, larger pieces wake fewer
-// threads.
+// The sizes of reads from a connection, in bytes. TLS reads the head and the body of a record separately, which would
+// take two system calls for every 16 KiB. If bodies arrive faster than they are read, larger reads wake fewer threads.
 const (
 	aheadSize = 32 << 10
 	bulkSize  = 256 << 10
@@ -19,9 +18,9 @@ var bulks = sync.Pool{New: func() any { return new([bulkSize]byte) }}
 type ahead struct {
 	net.Conn
 	own  []byte          // aheadSize
-	bulk *[bulkSize]byte // used instead while every read fills it
-	have []byte          // what was read and not passed on
-	last int             // how much the last read returned
+	bulk *[bulkSize]byte // used instead of own while every read fills the buffer
+	have []byte          // the bytes that were read and not passed on
+	last int             // the size of the last read
 }
 
 func (a *ahead) Read(p []byte) (int, error) {
@@ -38,11 +37,12 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// buffer returns where to read to next. Everything read before must have been passed on.
+// buffer returns the buffer for the next read. All bytes of the previous read must have been passed on.
 func (a *ahead) buffer() []byte {
 	switch {
 	case a.own == nil:
 		a.own = make([]byte, aheadSize)
+	// A full read means that bytes arrive faster than they are read.
 	case a.bulk == nil && a.last == aheadSize:
 		a.bulk = bulks.Get().(*[bulkSize]byte)
 	case a.bulk != nil && a.last < aheadSize:

@@ -15,13 +15,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
-// errResolve is for a host name that does not resolve.
+// errResolve is the error for a host name that does not resolve.
 var errResolve = errors.New("the name does not resolve")
 
-// errDial is for an address that does not answer.
+// errDial is the error for an address that does not answer.
 var errDial = errors.New("cannot connect")
 
-// dialError is an errDial about the address that was tried last.
+// dialError is an errDial with the last address that was tried.
 type dialError struct {
 	to    netip.AddrPort
 	cause error
@@ -29,19 +29,20 @@ type dialError struct {
 
 func (e *dialError) Error() string { return errDial.Error() + ": " + e.cause.Error() }
 
-// Unwrap makes it an errDial, and shows the cause.
+// Unwrap makes the error an errDial, and also returns the cause.
 func (e *dialError) Unwrap() []error { return []error{errDial, e.cause} }
 
-// dialer is the DialContext of one transport.
+// dialer dials for one transport.
 type dialer struct {
 	pool  *Pool
 	guard dialguard.Guard
 }
 
-// dial connects to host:port.
+// dial connects to host:port. It is the DialContext of the transport.
 func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
+	// Only the address of the configured proxy is exempt from the guard.
 	if p := d.pool.conf.Proxy; p != nil && addr == proxyAddr(p) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		if err != nil {
@@ -62,6 +63,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	var last netip.AddrPort
+	// An address may be unreachable from here although another one works, such as IPv6.
 	for i, a := range addrs {
 		var c net.Conn
 		last = netip.AddrPortFrom(a, uint16(port))
@@ -73,8 +75,8 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return nil, &dialError{last, err}
 }
 
-// toProxy is a connection to the upstream proxy, over TLS if its URL says so. That is no host of an API: it gets no
-// certificate of one, and is trusted by no authority of one, as http.Transport would do with those of the server.
+// toProxy connects to the upstream proxy, over TLS if its URL has the scheme https. http.Transport would use the API's
+// client certificate and authorities for this connection, but the proxy is not a host of the API.
 func (p *Pool) toProxy(ctx context.Context, c net.Conn) (net.Conn, error) {
 	sealed := seal(c)
 	if p.conf.Proxy.Scheme != "https" {
@@ -90,7 +92,8 @@ func (p *Pool) toProxy(ctx context.Context, c net.Conn) (net.Conn, error) {
 	return seal(over), nil
 }
 
-// viaProxy is the upstream proxy as http.Transport is told of it, which speaks to it over what toProxy gives.
+// viaProxy returns the proxy URL for http.Transport. For an https proxy it is an http URL, because toProxy already
+// speaks TLS.
 func viaProxy(u *url.URL) *url.URL {
 	if u.Scheme != "https" {
 		return u
@@ -100,7 +103,7 @@ func viaProxy(u *url.URL) *url.URL {
 	return &plain
 }
 
-// addresses resolves a host and returns the addresses that may be dialled at the port.
+// addresses resolves a host. It returns the addresses that the guard allows at the port, or the guard's error.
 func (d *dialer) addresses(ctx context.Context, host string, port uint16) ([]netip.Addr, error) {
 	all, err := d.pool.conf.Resolve(ctx, host)
 	if err == nil && len(all) == 0 {
@@ -112,6 +115,7 @@ func (d *dialer) addresses(ctx context.Context, host string, port uint16) ([]net
 	var open []netip.Addr
 	var refused error
 	for _, a := range all {
+		// One forbidden address does not close a host that also has allowed ones.
 		if err := d.guard.CheckPort(netip.AddrPortFrom(a, port)); err != nil {
 			refused = err
 			continue
@@ -124,24 +128,26 @@ func (d *dialer) addresses(ctx context.Context, host string, port uint16) ([]net
 	return open, nil
 }
 
-// connect tries one address, within its share of the time left.
+// connect tries one address, within an equal share of the remaining time.
 func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net.Conn, error) {
 	if until, ok := ctx.Deadline(); ok && share > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(share))
 		defer cancel()
 	}
+	// The guard checks again, directly before the connection: the allowed addresses are the dialled ones.
 	if err := d.guard.CheckPort(to); err != nil {
 		return nil, err
 	}
 	if d.pool.conf.Connect != nil {
 		return d.pool.conf.Connect(ctx, to)
 	}
+	// Control checks the address of the socket itself: the last possible moment.
 	return (&net.Dialer{Control: d.guard.Control}).DialContext(ctx, "tcp", to.String())
 }
 
-// Check refuses a URL whose host resolves to addresses that may not be dialled at its port, where the upstream proxy
-// would resolve it again. A name that only the proxy can resolve passes.
+// Check refuses a URL whose host resolves only to forbidden addresses. It matters only with an upstream proxy, which
+// resolves the host again. A name that only the proxy can resolve passes.
 func (p *Pool) Check(ctx context.Context, w Want, u *url.URL) error {
 	if p.conf.Proxy == nil {
 		return nil
@@ -158,15 +164,15 @@ func (p *Pool) Check(ctx context.Context, w Want, u *url.URL) error {
 	return nil
 }
 
-// usualPorts are the ports of URLs that name none.
+// usualPorts are the default ports of URL schemes.
 var usualPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
-// proxyAddr is the address that http.Transport dials for a proxy URL.
+// proxyAddr returns the address that http.Transport dials for a proxy URL.
 func proxyAddr(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), usualPorts[u.Scheme]))
 }
 
-// guard says which addresses may be dialled for APIs with these private ranges.
+// guard returns the guard for APIs with these private ranges.
 func (p *Pool) guard(private []netip.Prefix) dialguard.Guard {
 	return dialguard.Guard{AllowPrivate: private, Sandbox: p.conf.Sandbox, Endpoint: p.conf.Endpoint}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
-// The codes of failures.
+// The error codes of a Failure.
 const (
 	CodeResolve    = "upstream_unresolved"
 	CodeAddress    = "address_refused"
@@ -30,20 +30,21 @@ const (
 	CodeExhausted  = "proxy_exhausted"
 )
 
-// Failure is an upstream that did not answer.
+// Failure is an upstream that could not answer.
 type Failure struct {
 	Code, Host string
-	// API is the one that holds the host. If it is empty, none does, and its addresses are not revealed.
+	// API is the API that includes the host. If it is empty, the refusal does not reveal the host's addresses.
 	API   string
 	Cause error
 }
 
-// Refusal is the answer to the sandbox. Its texts are constants with the host and the address that was dialled: the
-// cause may quote the upstream's bytes, and is for the operator.
+// Refusal returns the answer to the sandbox. Its texts are constants with the host and the dialled address. Only the
+// operator sees the cause, which may quote bytes of the upstream.
 func (f Failure) Refusal() controlapi.Refusal {
 	r := controlapi.Refusal{Code: f.Code, Host: f.Host}
 	var hint string
 	r.Error, hint = f.texts()
+	// An unknown code counts as a broken response.
 	if r.Error == "" {
 		r.Code, r.Error, hint = CodeBroken, "The host's response broke off or is not HTTP.", f.broken()
 	}
@@ -61,7 +62,7 @@ func (f Failure) Refusal() controlapi.Refusal {
 	return r
 }
 
-// texts are what happened and, as voice.Say reads it, what to look at. Both are empty for a Code without any.
+// texts returns the error text, and a hint in the syntax of voice.Say. Both are empty for CodeBroken.
 func (f Failure) texts() (what, hint string) {
 	switch f.Code {
 	case CodeResolve:
@@ -89,7 +90,7 @@ func (f Failure) texts() (what, hint string) {
 	return "", ""
 }
 
-// unresolved is the hint for a host without an address.
+// unresolved returns the hint for a host without an address.
 func (f Failure) unresolved() string {
 	var dns *net.DNSError
 	if errors.As(f.Cause, &dns) && !dns.IsNotFound {
@@ -104,7 +105,7 @@ func (f Failure) unresolved() string {
 		"apis/%API/config.json}."
 }
 
-// refused is the hint for a host whose address may not be dialled.
+// refused returns the hint for a host with a forbidden address.
 func (f Failure) refused() string {
 	var e *dialguard.RefusedError
 	switch {
@@ -119,7 +120,7 @@ func (f Failure) refused() string {
 		": it stays closed. {Tell the user to check|Check} the host's DNS entry."
 }
 
-// unreachable is the hint for an address that does not accept a connection.
+// unreachable returns the hint for an address that does not accept a connection.
 func (f Failure) unreachable() string {
 	var e *dialError
 	switch {
@@ -136,7 +137,7 @@ func (f Failure) unreachable() string {
 		"address in DNS."
 }
 
-// late is the hint for a host that took too long.
+// late returns the hint for a host that took too long.
 func (f Failure) late() string {
 	var e *dialError
 	if errors.As(f.Cause, &e) && f.API != "" {
@@ -147,7 +148,7 @@ func (f Failure) late() string {
 		"time."
 }
 
-// unverified is the hint for a certificate that is not accepted.
+// unverified returns the hint for a certificate that is not accepted.
 func (f Failure) unverified() string {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
@@ -169,11 +170,12 @@ func (f Failure) unverified() string {
 		"what it needs."
 }
 
-// broken is the hint for a response that cannot be read as HTTP.
+// broken returns the hint for a response that is not valid HTTP.
 func (f Failure) broken() string {
 	text := ""
 	if f.Cause != nil {
-		text, _, _ = strings.Cut(f.Cause.Error(), `"`) // net/http quotes the upstream, which must not choose the hint
+		// net/http quotes the upstream's bytes, and the upstream must not choose the hint.
+		text, _, _ = strings.Cut(f.Cause.Error(), `"`)
 	}
 	for _, m := range malformed {
 		if strings.Contains(text, m.error) {
@@ -185,7 +187,7 @@ func (f Failure) broken() string {
 		"request that only reads; if it fails again, {tell the user|the log of its service may tell more}."
 }
 
-// malformed maps parts of net/http's errors about the head of a response to texts for the user.
+// malformed maps parts of net/http's errors about a response head to texts for the user.
 var malformed = []struct{ error, says string }{
 	{"server response headers exceeded", "has headers of more than 256 KiB together"},
 	{"header list larger than", "has headers of more than 256 KiB together"},
@@ -197,12 +199,12 @@ var malformed = []struct{ error, says string }{
 	{"malformed HTTP", "does not begin with a line like \"HTTP/1.1 200 OK\""},
 }
 
-// exhausted returns the hint on a failed connection if the proxy's machine has run out of files, ports or memory. It is
-// empty for other errors.
+// exhausted returns the hint for a failed connection if the machine of the proxy has no files, ports or memory left. It
+// is empty for other errors.
 func exhausted(err error) string {
 	var dns *net.DNSError
 	for _, e := range localErrors {
-		// A DNSError has the text of its cause, and does not unwrap to it.
+		// A DNSError contains the text of its cause, but does not unwrap to it.
 		if errors.Is(err, e.errno) || errors.As(err, &dns) && strings.HasSuffix(dns.Err, e.errno.Error()) {
 			return e.hint
 		}
@@ -212,7 +214,7 @@ func exhausted(err error) string {
 
 const fewer = " Await some requests before you start more."
 
-// localErrors are the errors of connecting whose cause is the machine that the proxy runs on.
+// localErrors are the connection errors that the proxy's own machine causes.
 var localErrors = []struct {
 	errno syscall.Errno
 	hint  string
@@ -227,7 +229,7 @@ var localErrors = []struct {
 		"the host." + fewer},
 }
 
-// Status is the HTTP status for a code.
+// Status returns the HTTP status for a code.
 func Status(code string) int {
 	switch code {
 	case CodeTimeout:
@@ -251,6 +253,7 @@ func Classify(err error) string {
 	switch {
 	case errors.Is(err, dialguard.ErrRefused):
 		return CodeAddress
+	// A machine without free files also fails to resolve and to dial, so test this first.
 	case (errors.Is(err, errResolve) || errors.Is(err, errDial)) && exhausted(err) != "":
 		return CodeExhausted
 	case errors.Is(err, errResolve):

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// errCut is the end of a TLS connection that TLS did not announce.
+// errCut is the error for a TLS connection that ended without a close_notify alert.
 var errCut = errors.New("the connection ended without a closing alert")
 
-// sealed is a connection that, once TLS is spoken over it, does not end by itself: io.EOF below TLS is an error.
+// sealed is a connection on which io.EOF below TLS is an error.
 //
-// Threat: an answer without a length ends with its connection, and anybody on the way can close one. crypto/tls takes
-// that for an end if it comes between two records (RFC 8446, 6.1, says that it is none).
+// Threat: a response without a length ends with its connection, and anyone on the network path can close a connection.
+// If that happens between two records, crypto/tls reports a regular end (against RFC 8446, section 6.1).
 //
-// It also reports that writing failed only when it has been read to its end: an upstream that refuses a long body
-// answers and hangs up, and net/http forgets an answer that it reads after such a report.
+// A sealed connection also delays a write error until the connection was read to its end. An upstream that refuses a
+// long body answers and hangs up. net/http drops an answer that it reads after a write error.
 type sealed struct {
 	net.Conn
 	tls  atomic.Bool
@@ -26,7 +26,7 @@ type sealed struct {
 	end  func()        // closes over
 }
 
-// answerTime is how long a connection may be read on when writing has failed.
+// answerTime is the time to read an answer after a failed write.
 const answerTime = 5 * time.Second
 
 func seal(c net.Conn) *sealed {
@@ -46,8 +46,9 @@ func (s *sealed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements io.Writer. A handshake may come first, or after a proxy was asked for a tunnel.
+// Write implements io.Writer. It detects the start of TLS, which may follow the request for a tunnel.
 func (s *sealed) Write(p []byte) (int, error) {
+	// The first bytes of a TLS record: a handshake, protocol version 3.x (RFC 8446, section 5.1).
 	if !s.tls.Load() && len(p) > 2 && p[0] == 0x16 && p[1] == 3 {
 		s.tls.Store(true)
 	}
@@ -56,6 +57,7 @@ func (s *sealed) Write(p []byte) (int, error) {
 		timer := time.NewTimer(answerTime)
 		defer timer.Stop()
 		select {
+		// The reader has the answer, or the connection has ended.
 		case <-s.over:
 		case <-timer.C:
 		}

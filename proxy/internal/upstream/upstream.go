@@ -1,12 +1,13 @@
 // Package upstream connects to the real servers.
 //
 // Contract: the proxy dials the requested host at addresses that it resolved itself and dialguard allows, over verified
-// TLS. Connections are pooled per set of APIs, certificate authorities, open ranges and catalog version, so that none
-// is reused under other rules than those it was dialled under. Only what is safe to repeat is retried.
+// TLS. Connections are pooled by the set of APIs, certificate authorities, open ranges and catalog version. A
+// connection is therefore only reused under the rules it was dialled under. Only requests that are safe to repeat are
+// retried.
 //
-// Threat: request and response desync. On HTTP/1, where a message ends depends on how each end reads its length, and a
+// Threat: request and response desync. On HTTP/1 the end of a message depends on how each end reads its length. A
 // server may read it wrongly, or not read a body at all. So an HTTP/1 connection serves one Owner, and carries at most
-// one body, as the last thing. Owners share HTTP/2 connections, whose frames name the stream of every byte.
+// one body, as its last use. Owners share HTTP/2 connections, whose frames name the stream of every byte.
 package upstream
 
 import (
@@ -32,7 +33,7 @@ const (
 	idleTime      = 90 * time.Second
 	idlePerHost   = 64
 	maxHead       = 256 << 10 // bytes of a response's head
-	maxPools      = 256       // HTTP/2 pools kept; the oldest goes first
+	maxPools      = 256       // HTTP/2 pools; the oldest is dropped first
 	maxOwned      = 64        // pools of one owner
 	maxSessions   = 64        // TLS sessions of one pool
 	maxHosts      = 4096      // hosts whose protocol is remembered
@@ -42,24 +43,24 @@ const (
 	pingTime      = 15 * time.Second
 )
 
-// Config holds what a Pool needs.
+// Config configures a Pool.
 type Config struct {
-	// Proxy is what every connection goes through, or nil. Only its own address is exempt from the guard.
+	// Proxy is the proxy for every connection, or nil. Only its own address is exempt from the guard.
 	Proxy *url.URL
-	// Endpoint is the port of CodeForge's own MCP endpoint on loopback, see dialguard.Guard.
+	// Endpoint is the port of CodeForge's MCP endpoint on loopback. See dialguard.Guard.
 	Endpoint uint16
-	// Sandbox is the network of the slots in Docker mode. It is never dialled, in no mode.
+	// Sandbox is the network of the slots in Docker mode. The pool never dials it, in any mode.
 	Sandbox netip.Prefix
-	// CAs holds further certificate authorities for every upstream, in PEM.
+	// CAs are further certificate authorities for every upstream, in PEM.
 	CAs []byte
-	// Resolve finds a host's addresses. Nil means the system's resolver.
+	// Resolve returns a host's addresses. Nil means the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Connect opens a connection to an address that dialguard has allowed. Nil means a TCP connection, checked once more
-	// on the socket. Tests set one that maps a well-known port to their own.
+	// Connect opens a connection to an address that dialguard has allowed. Nil means a TCP connection, which is checked
+	// again on the socket. Tests use it to map a well-known port.
 	Connect func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 }
 
-// Pool holds a transport per key. It is safe for concurrent use.
+// Pool holds one transport per key. It is safe for concurrent use.
 type Pool struct {
 	conf  Config
 	roots *x509.CertPool
@@ -70,14 +71,15 @@ type Pool struct {
 	owned    map[Owner]map[string]*http.Transport // by appendKey
 	sessions map[string]tls.ClientSessionCache    // by appendKey
 	speaks   map[string]protocol                  // by host, with its port if it has one
-	asked    time.Time                            // when the last transport was asked for
+	asked    time.Time                            // the time of the last request for a transport
 	now      func() time.Time
 }
 
-// New makes a pool.
+// New returns a Pool. It fails if Config.CAs contains no certificate.
 func New(c Config) (*Pool, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
+		// A container may have no system certificates; Config.CAs may still be enough.
 		roots = x509.NewCertPool()
 	}
 	if len(c.CAs) > 0 && !roots.AppendCertsFromPEM(c.CAs) {
@@ -94,14 +96,14 @@ func New(c Config) (*Pool, error) {
 	return p, nil
 }
 
-// forget replaces the maps by empty ones. The caller holds mu, or is alone.
+// forget empties the maps. The caller holds mu, or is the only user.
 func (p *Pool) forget() {
 	p.pools, p.order = map[string]*http.Transport{}, nil
 	p.owned, p.sessions = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}
 	p.speaks = map[string]protocol{}
 }
 
-// rooted makes a name with dots absolute. Single labels stay, for /etc/hosts.
+// rooted makes a name with dots absolute. A single label stays, because /etc/hosts may have it.
 func rooted(host string) string {
 	if strings.Contains(host, ".") {
 		return host + "."
@@ -109,34 +111,35 @@ func rooted(host string) string {
 	return host
 }
 
-// Owner is the only user of its HTTP/1 connections. The end of its context closes those that are idle.
+// Owner is the only user of its HTTP/1 connections. When its context ends, its idle connections are closed.
 type Owner interface{ Context() context.Context }
 
-// Want says what a connection is needed for.
+// Want describes the connection for a request.
 type Want struct {
-	// APIs are those whose credentials may go over it.
+	// APIs are the APIs whose credentials may be sent over the connection.
 	APIs []*catalog.API
-	// Version is the catalog's.
+	// Version is the version of the catalog.
 	Version string
-	// Owner is the owner of the HTTP/1 connections that may be used. It must be comparable.
+	// Owner owns the HTTP/1 connection. It must be comparable.
 	Owner Owner
 	// HTTP2 requires HTTP/2, as gRPC does.
 	HTTP2 bool
-	// Upgrade requires a new HTTP/1 connection that is not used for anything else afterwards.
+	// Upgrade requires a new HTTP/1 connection that is not used for other requests.
 	Upgrade bool
-	// Login means that the request may authenticate its connection: it goes over HTTP/1, as the last one on its
-	// connection.
+	// Login means that the request may authenticate its connection, as NTLM does. It goes over HTTP/1, as the last request
+	// on its connection.
 	Login bool
 }
 
-// transport returns the one for these APIs. The strictest of them decides: a private range is open, an authority of
-// their own trusted, and a certificate shown, only if every one of them says so.
+// transport returns the transport for a request. A private range is open, an authority is trusted and a certificate is
+// sent only if every one of the APIs has it.
 func (p *Pool) transport(w Want, k kind) *http.Transport {
 	r := common(w.APIs)
 	var space [1 << 10]byte
 	text := appendKey(space[:0], w, k, r.private, r.cas)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Before the lookup: a transport from before the sleep must not be returned.
 	p.wake()
 	pools := p.pools
 	if !k.shared() {
@@ -152,6 +155,7 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 		return t
 	}
 	p.order = append(p.order, key)
+	// A new version of the catalog makes new keys; old pools would stay forever.
 	if len(p.order) > maxPools {
 		p.pools[p.order[0]].CloseIdleConnections()
 		delete(p.pools, p.order[0])
@@ -160,10 +164,11 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 	return t
 }
 
-// ownedBy returns the map of an owner's transports, which are kept until it ends. The caller holds mu.
+// ownedBy returns the transports of an owner, which are kept until its context ends. The caller holds mu.
 func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
 	pools := p.owned[o]
-	if len(pools) >= maxOwned { // with that many sets of APIs an owner starts over
+	// An owner with that many sets of APIs starts over: its memory stays bounded.
+	if len(pools) >= maxOwned {
 		closeIdle(pools)
 		clear(pools)
 	}
@@ -171,13 +176,14 @@ func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
 		pools = map[string]*http.Transport{}
 		p.owned[o] = pools
 		if o != nil {
+			// A run that has ended never asks again, so its connections would stay until idleTime.
 			context.AfterFunc(o.Context(), func() { p.release(o) })
 		}
 	}
 	return pools
 }
 
-// release closes the transports of an owner that has ended.
+// release closes the transports of an owner whose context has ended.
 func (p *Pool) release(o Owner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +197,8 @@ func closeIdle(pools map[string]*http.Transport) {
 	}
 }
 
-// session returns the cache of TLS sessions for connections under the same rules, which all owners share: it makes new
-// connections cheaper, and holds nothing that code can choose. The caller holds mu.
+// session returns the TLS session cache for connections under the same rules. All owners share it, because it makes new
+// connections cheaper and contains no data that code can choose. The caller holds mu.
 func (p *Pool) session(key string) tls.ClientSessionCache {
 	c := p.sessions[key]
 	if c == nil {
@@ -205,19 +211,21 @@ func (p *Pool) session(key string) tls.ClientSessionCache {
 	return c
 }
 
-// Retire forgets every transport, after a reload: what is in flight may finish, and nothing idle is used again.
+// Retire forgets every transport after a reload. Requests in flight may finish, but idle connections are not used
+// again.
 func (p *Pool) Retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.retire()
 }
 
-// wake retires every transport if the machine has slept: of a connection with a request in flight, http.Transport
-// notices only after a while that the server is not there any more, and would send others over it. The caller holds mu.
+// wake retires every transport if the machine has slept. http.Transport notices late that the server is gone. Until
+// then it would send other requests over a connection with a request in flight. The caller holds mu.
 func (p *Pool) wake() {
 	last, now := p.asked, p.now()
 	p.asked = now
-	if now.Round(0).Sub(last.Round(0))-now.Sub(last) > idleTime { // by the wall clock alone
+	// The monotonic clock stands still while the machine sleeps; the wall clock does not.
+	if now.Round(0).Sub(last.Round(0))-now.Sub(last) > idleTime {
 		p.retire()
 	}
 }
@@ -234,12 +242,14 @@ func (p *Pool) retire() {
 func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Transport {
 	roots := p.roots
 	if len(r.cas) > 0 {
+		// The pool's roots are shared by all APIs: an API's authority must not get into them.
 		roots = roots.Clone()
 		roots.AppendCertsFromPEM(r.cas)
 	}
 	var certs []tls.Certificate
 	if r.cert != nil {
-		if c, err := tls.X509KeyPair(r.cert.Cert, []byte(r.cert.Key.Reveal())); err == nil { // the catalog checked it
+		// The catalog has checked the key pair.
+		if c, err := tls.X509KeyPair(r.cert.Cert, []byte(r.cert.Key.Reveal())); err == nil {
 			certs = append(certs, c)
 		}
 	}
@@ -253,7 +263,8 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 			VerifyConnection:   func(s tls.ConnectionState) error { return agreed(k, s) },
 			InsecureSkipVerify: unverified,
 		},
-		TLSHandshakeTimeout:    handshakeTime,
+		TLSHandshakeTimeout: handshakeTime,
+		// The proxy decides itself whether responses may be compressed.
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    idlePerHost,
 		MaxIdleConns:           idlePerHost,
@@ -271,7 +282,8 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 	t.Protocols.SetHTTP1(k.http1())
 	t.Protocols.SetHTTP2(k.http2())
 	if k == single {
-		t.MaxIdleConnsPerHost = -1 // nothing is kept idle; DisableKeepAlives would overwrite Connection: Upgrade
+		// Keep no connection idle. DisableKeepAlives would overwrite Connection: Upgrade.
+		t.MaxIdleConnsPerHost = -1
 	}
 	if p.conf.Proxy != nil {
 		t.Proxy = http.ProxyURL(viaProxy(p.conf.Proxy))
@@ -279,14 +291,14 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 	return t
 }
 
-// rules are what connections for a set of APIs obey.
+// rules are the common rules of connections for a set of APIs.
 type rules struct {
 	private []netip.Prefix
 	cas     []byte
 	cert    *catalog.ClientCert
 }
 
-// common returns what all the APIs have in common.
+// common returns the rules that all the APIs share.
 func common(apis []*catalog.API) (r rules) {
 	for i, a := range apis {
 		if i == 0 {
@@ -297,6 +309,7 @@ func common(apis []*catalog.API) (r rules) {
 			return !slices.Contains(a.AllowPrivate, x)
 		})
 		if string(r.cas) != string(a.CAs) {
+			// An authority of one API must not be trusted for the credentials of another.
 			r.cas = nil
 		}
 		if !r.cert.Equal(a.ClientCert) {
@@ -306,8 +319,8 @@ func common(apis []*catalog.API) (r rules) {
 	return r
 }
 
-// appendKey appends what a connection must have in common with a request to be used for it. What may contain any byte
-// comes last, so keys of different things differ.
+// appendKey appends the properties that a connection and a request must share. The field that may contain any byte
+// comes last, so different properties have different keys.
 func appendKey(b []byte, w Want, k kind, private []netip.Prefix, cas []byte) []byte {
 	b = append(b, byte(k))
 	b = append(append(b, w.Version...), 0)

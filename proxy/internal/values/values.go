@@ -1,7 +1,7 @@
 // Package values compiles the values of a catalog once, for all packages that search for them.
 //
-// Contract: scrub finds the values in responses, and swap refuses requests that carry one. Both search for all forms of
-// the values, which take about a hundred times the memory of the values themselves.
+// Contract: scrub finds the values in responses, and swap refuses requests that contain one. Both search for all forms
+// of the values, which take about 100 times the memory of the values.
 package values
 
 import (
@@ -9,22 +9,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
-// Known is an immutable set of values, numbered from 0 in the order in which they were given.
+// Known is an immutable set of values, numbered from 0 in the given order.
 type Known struct {
-	// Set finds the values. A match's ID is the value's number.
+	// Set finds the values. The ID of a match is the number of the value.
 	Set *engine.Set
-	// Lower finds them in lower-case text.
+	// Lower finds the values in lower-case text.
 	Lower *engine.Set
 
 	ids map[string]int
 }
 
-// New compiles values, without empty ones.
+// New compiles values. It skips empty and repeated ones.
 func New(list []secret.Value) *Known {
 	v := &Known{ids: map[string]int{}}
 	var all, lower []engine.Pattern
 	for _, s := range list {
 		text := s.Reveal()
+		// Several credentials may have one value: its patterns are compiled once.
 		if _, twice := v.ids[text]; twice || text == "" {
 			continue
 		}
@@ -38,7 +39,7 @@ func New(list []secret.Value) *Known {
 	return v
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (v *Known) Len() int { return len(v.ids) }
 
 // ID returns the number of a value.

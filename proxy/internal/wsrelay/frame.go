@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// The opcodes of RFC 6455, 5.2.
+// The opcodes of RFC 6455, section 5.2.
 const (
 	opContinuation = 0
 	opText         = 1
@@ -19,7 +19,7 @@ const (
 	opPong         = 10
 )
 
-// The close codes this package sends itself (RFC 6455, 7.4.1, and IANA's registry).
+// The close codes that this package sends (RFC 6455, section 7.4.1, and IANA's registry).
 const (
 	closeGoingAway = 1001
 	closeProtocol  = 1002
@@ -28,7 +28,7 @@ const (
 	closeTryLater  = 1013
 )
 
-// maxControl is the largest payload of a control frame in bytes.
+// maxControl is the largest payload of a control frame, in bytes (RFC 6455, section 5.5).
 const maxControl = 125
 
 // head is the head of a frame.
@@ -42,13 +42,14 @@ type head struct {
 
 func (h head) control() bool { return h.op >= opClose }
 
-// readHead reads a frame's head and refuses what RFC 6455 forbids without extensions.
+// readHead reads the head of a frame. It rejects frames that RFC 6455 forbids without extensions.
 func readHead(r *bufio.Reader, wantMask bool) (head, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(r, b[:2]); err != nil {
 		return head{}, err
 	}
 	h := head{fin: b[0]&0x80 != 0, op: b[0] & 15, masked: b[1]&0x80 != 0, length: int64(b[1] & 0x7F)}
+	// A reserved bit belongs to an extension, such as compression, and the relay never agrees to one.
 	reserved := b[0]&0x70 != 0 || h.op > opPong || h.op > opBinary && h.op < opClose
 	if reserved || h.masked != wantMask || h.control() && (!h.fin || h.length > maxControl) {
 		return head{}, ErrProtocol
@@ -66,6 +67,7 @@ func readHead(r *bufio.Reader, wantMask bool) (head, error) {
 		}
 		clear(b[:8-size])
 		h.length = int64(binary.BigEndian.Uint64(b[:]))
+		// RFC 6455, section 5.2: a length uses the fewest bytes. Another form could be read differently by the peer.
 		if h.length < 0 || h.length < 126 || size == 8 && h.length < 1<<16 {
 			return head{}, ErrProtocol
 		}
@@ -76,7 +78,7 @@ func readHead(r *bufio.Reader, wantMask bool) (head, error) {
 	return h, nil
 }
 
-// readFull reads all of p; an earlier end is io.ErrUnexpectedEOF.
+// readFull reads all of p. An earlier end is io.ErrUnexpectedEOF.
 func readFull(r io.Reader, p []byte) error {
 	_, err := io.ReadFull(r, p)
 	if err == io.EOF {
@@ -85,7 +87,7 @@ func readFull(r io.Reader, p []byte) error {
 	return err
 }
 
-// unmask applies a mask, beginning with its byte number at.
+// unmask applies a mask. at is the position of p in the payload.
 func unmask(p []byte, mask [4]byte, at int64) {
 	for i := range p {
 		p[i] ^= mask[(at+int64(i))&3]
@@ -101,20 +103,21 @@ type peer struct {
 
 	mu     sync.Mutex
 	out    []byte
-	closed bool // a close frame was written; nothing may follow
+	closed bool // a close frame was written, so no frame may follow
 }
 
 func newPeer(rw io.ReadWriteCloser, server bool) *peer {
 	return &peer{rw: rw, in: bufio.NewReaderSize(rw, 8<<10), server: server}
 }
 
-// write sends one frame. After a close frame it sends nothing.
+// write sends one frame. After a close frame it sends no further frame.
 func (p *peer) write(fin bool, op byte, payload []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil
 	}
+	// RFC 6455, section 5.5.1: no frame follows a close frame.
 	p.closed = op == opClose
 	b := append(p.out[:0], op)
 	if fin {
@@ -133,10 +136,12 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 	} else {
 		b[1] |= 0x80
 		var mask [4]byte
+		// RFC 6455, section 5.3: each frame needs a fresh, unpredictable mask.
 		_, _ = rand.Read(mask[:]) // never fails
 		b = append(append(b, mask[:]...), payload...)
 		unmask(b[len(b)-len(payload):], mask, 0)
 	}
+	// Keep the buffer for the next frame, but not one of a large message.
 	if cap(b) <= 2*pieceSize {
 		p.out = b
 	}
@@ -147,12 +152,12 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 	return err
 }
 
-// bye sends a close frame that this package decided on.
+// bye sends a close frame with a code of this package.
 func (p *peer) bye(code uint16) {
 	_ = p.write(true, opClose, binary.BigEndian.AppendUint16(nil, code))
 }
 
-// read reads payload bytes of a frame, beginning with its byte number at.
+// read reads payload bytes of a frame. at is the position of b in the payload.
 func (p *peer) read(b []byte, h head, at int64) error {
 	if err := readFull(p.in, b); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// pump reads frames until it has passed on a close frame. The data frames of a message go to pass.
+// pump reads frames from one peer until it has passed on a close frame. It calls pass for each message.
 func (r *relay) pump(from, to *peer, pass func(*message) error) error {
 	for {
 		h, err := readHead(from.in, !from.server)
@@ -18,6 +18,7 @@ func (r *relay) pump(from, to *peer, pass func(*message) error) error {
 			}
 			continue
 		}
+		// A message cannot begin with a continuation (RFC 6455, section 5.4).
 		if h.op == opContinuation {
 			return ErrProtocol
 		}
@@ -32,18 +33,18 @@ func (r *relay) pump(from, to *peer, pass func(*message) error) error {
 	}
 }
 
-// message reads the payload of one message across its frames. Control frames between them are passed on at once.
+// message reads the payload of one message across its frames. It passes on control frames between them at once.
 type message struct {
 	r        *relay
 	from, to *peer
 	head     head
 	at       int64 // bytes read of the current frame
 	op       byte
-	left     int64 // how many more bytes the message may have
+	left     int64 // the number of bytes that the message may still have
 	err      error
 }
 
-// Read returns io.EOF together with the last byte, so that the end is known as soon as it has arrived.
+// Read returns io.EOF together with the last byte, so that the caller knows the end as soon as it has arrived.
 func (m *message) Read(p []byte) (int, error) {
 	if m.err != nil {
 		return 0, m.err
@@ -57,6 +58,7 @@ func (m *message) Read(p []byte) (int, error) {
 			return 0, m.err
 		}
 	}
+	// The announced length is enough to refuse: no byte over the limit is read.
 	if m.head.length-m.at > m.left {
 		m.err = ErrTooBig
 		return 0, m.err
@@ -79,7 +81,7 @@ func (m *message) Read(p []byte) (int, error) {
 	return n, m.err
 }
 
-// nextFrame reads the head of the message's next frame.
+// nextFrame reads the head of the next frame of the message.
 func (m *message) nextFrame() error {
 	for {
 		h, err := readHead(m.from.in, !m.from.server)
@@ -105,13 +107,15 @@ func (m *message) nextFrame() error {
 	}
 }
 
-// up passes on a client's whole message: redacted, refused if it carries a value, and swapped if it is text.
+// up passes on a whole message of the client. It redacts the message, refuses it if it contains a credential's value,
+// and swaps token names in text.
 func (r *relay) up(m *message) error {
 	var buf bytes.Buffer
 	_, err := io.CopyN(&buf, m, smallUp)
 	if err == nil {
+		// The final size is unknown, so take the memory for the largest message at once.
 		size := copies * r.o.MaxUp
-		// Waiting for memory of messages that wait for this one's must end.
+		// Stop waiting for memory if the other direction has ended. Other messages may wait for this message's memory.
 		if err := r.o.Held.Acquire(r.over, size); err != nil {
 			return err
 		}
@@ -124,6 +128,7 @@ func (r *relay) up(m *message) error {
 		return err
 	}
 	text, n := r.o.Redact.Replace(buf.String())
+	// Names are swapped only in text; binary messages are only searched.
 	text, report, err := r.o.Swap.Message(text, m.op == opText, r.o.SwapOptions)
 	r.o.Report.message(report, n, len(text))
 	if err != nil {
@@ -132,7 +137,7 @@ func (r *relay) up(m *message) error {
 	return m.to.write(true, m.op, []byte(text))
 }
 
-// down passes on an upstream's message as it arrives, scrubbed.
+// down passes on a message of the upstream as it arrives, scrubbed.
 func (r *relay) down(m *message) error {
 	scrubbed := r.o.Scrub.Reader(m, r.o.Sent, r.o.Report.scrub)
 	defer scrubbed.Stop()
@@ -142,11 +147,12 @@ func (r *relay) down(m *message) error {
 	op := m.op
 	n, err := body.Read(pieces[0][:])
 	for i := 0; ; i ^= 1 {
+		// A failed read ends the message before its last frame, so the client never takes it for complete.
 		if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 			return err
 		}
 		next := 0
-		// Once the whole message has arrived, reading on to its end does not block.
+		// The whole message has arrived, so the next read does not block. It shows whether this piece is the last.
 		if m.err == io.EOF && err == nil { //nolint:errorlint // an io.Reader ends with this value itself
 			next, err = body.Read(pieces[i^1][:])
 			if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself

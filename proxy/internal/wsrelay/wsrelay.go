@@ -1,9 +1,11 @@
-// Package wsrelay relays WebSocket messages between a client and an upstream: token names in the client's text messages
-// are swapped where a credential declares the body, and credentials in the upstream's messages are scrubbed.
+// Package wsrelay relays WebSocket messages between a client and an upstream. It swaps token names in the client's text
+// messages if a credential declares the body. It scrubs credentials from the upstream's messages.
 //
-// Threat: a credential that is split over frames, put into a control frame, or compressed. Messages are searched across
-// their frames; no extension is ever negotiated (see Offer and Agreed), and a frame that uses one ends the connection.
-// A credential that an upstream splits over two messages is not found.
+// Threat: a credential that is split over frames, put into a control frame, or compressed.
+//
+// Contract: messages are searched across their frames. The relay never negotiates an extension (see Offer and Agreed),
+// and a frame that uses an extension ends the connection. A credential that an upstream splits over two messages is not
+// found.
 package wsrelay
 
 import (
@@ -23,42 +25,42 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// Options hold what is done to messages. A nil field does nothing.
+// Options describe the treatment of messages. A nil field disables its step.
 type Options struct {
 	Scrub *scrub.Scrubber
-	// Signature finds what the handshake was signed with, in what the upstream sends.
+	// Signature finds the signature of the handshake in the upstream's messages.
 	Signature *scrub.Scrubber
 	// Sent are the token names that this run sent, as in scrub.Options.
 	Sent        []string
 	Swap        *swap.Swapper
 	SwapOptions swap.Options
 	Redact      *redact.Redactor
-	// MaxUp is the largest client message in bytes; it is held in memory. 0: 1 MiB.
+	// MaxUp is the largest client message in bytes, which is held in memory. 0 means 1 MiB.
 	MaxUp int64
-	// MaxDown is the largest upstream message in bytes; it streams. 0: 64 MiB.
+	// MaxDown is the largest upstream message in bytes, which streams. 0 means 64 MiB.
 	MaxDown int64
-	// Held is the memory that a client's message of more than 64 KiB waits for. Nil means no bound.
+	// Held is the memory account for client messages of more than 64 KiB. Nil means no bound.
 	Held *membudget.Account
-	// Report, if not nil, records what was done.
+	// Report, if not nil, counts swaps, replacements and bytes.
 	Report *Report
 }
 
 const (
 	defaultUp   = 1 << 20
 	defaultDown = 64 << 20
-	// smallUp is how many bytes of a client's message the relay holds before it takes memory from Options.Held.
+	// smallUp is the number of bytes of a client message that the relay holds before it takes memory from Options.Held.
 	smallUp = 64 << 10
-	// copies is how often a client's message is in memory at most: received, as text, swapped, and as a frame. Each is in
-	// a buffer that may have grown by doubling.
+	// copies is the number of buffers of a client message: received, as text, swapped, and as a frame. Each may have twice
+	// the message's size, because buffers grow by doubling.
 	copies = 8
-	// pieceSize is the largest payload in bytes of one frame to a client.
+	// pieceSize is the largest payload of a frame to the client, in bytes.
 	pieceSize = 16 << 10
-	// goodbye is how long a peer has to answer a close frame.
+	// goodbye is the time that a peer has to answer a close frame.
 	goodbye = 5 * time.Second
 )
 
 var (
-	// ErrTooBig ends a connection with a message over the bound.
+	// ErrTooBig ends a connection with a message over the limit.
 	ErrTooBig = errors.New("websocket message is too big")
 	// ErrProtocol ends a connection whose peer breaks RFC 6455 or uses an extension.
 	ErrProtocol = errors.New("websocket peer broke the protocol")
@@ -67,10 +69,10 @@ var (
 // Offer removes all extensions from a client's handshake.
 func Offer(h http.Header) { h.Del("Sec-Websocket-Extensions") }
 
-// Agreed reports whether an upstream's 101 uses no extension, as it must after Offer.
+// Agreed reports whether an upstream's 101 response uses no extension, as required after Offer.
 func Agreed(h http.Header) bool { return len(h.Values("Sec-Websocket-Extensions")) == 0 }
 
-// Report holds what was done. It may be read at any time.
+// Report counts the changes to messages. It may be read at any time.
 type Report struct {
 	mu                 sync.Mutex
 	swapped            []swap.Swap
@@ -79,14 +81,14 @@ type Report struct {
 	up, down           int64
 }
 
-// Counts returns how many credentials were scrubbed and strings redacted, and the bytes of messages in each direction.
+// Counts returns the number of scrubbed credentials and of redacted strings, and the message bytes in each direction.
 func (r *Report) Counts() (scrubbed, redacted int, up, down int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.scrubbed, r.redacted, r.up, r.down
 }
 
-// Swapped lists each name that was swapped, once.
+// Swapped lists each swap once.
 func (r *Report) Swapped() []swap.Swap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +102,7 @@ func (r *Report) Seen() []swap.Seen {
 	return slices.Clone(r.seen)
 }
 
-// message records what was done to one message of the client.
+// message records the changes to one client message.
 func (r *Report) message(s *swap.Report, redacted, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +132,8 @@ func (r *Report) scrub() {
 	r.scrubbed++
 }
 
-// Relay passes messages until both ends have closed, one breaks off, or ctx is done, and closes both. Nil means that
-// the connection was closed by the protocol. Both ends must be past a valid 101 without extensions.
+// Relay passes messages until both peers have closed, one fails, or ctx is done. It closes both connections. Nil means
+// a regular close by the protocol. Both peers must be past a valid 101 response without extensions.
 func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) error {
 	if o.MaxUp == 0 {
 		o.MaxUp = defaultUp
@@ -142,6 +144,7 @@ func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) 
 	if o.Report == nil {
 		o.Report = &Report{}
 	}
+	// over must outlive ctx: wait sends the close frames after ctx has ended.
 	over, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	r := &relay{o: o, end: end, client: newPeer(client, false), upstream: newPeer(upstream, true), over: over}
@@ -153,8 +156,7 @@ func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) 
 	return err
 }
 
-// safely turns a panic into an error of this connection. It would otherwise end the process, because no handler
-// recovers in this goroutine.
+// safely turns a panic into an error of this connection. An unrecovered panic in this goroutine would end the process.
 func safely(f func() error) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -168,12 +170,12 @@ func safely(f func() error) (err error) {
 type relay struct {
 	o                Options
 	client, upstream *peer
-	over             context.Context // ends when one direction has
+	over             context.Context // ends when one direction has ended
 	end              context.CancelFunc
 }
 
-// wait waits for both pumps. After the first has ended it gives the second a moment, or none if the first failed. But
-// what an upstream sent before it was gone is still passed on.
+// wait waits for both pumps. After the first pump ends regularly, the second has the time goodbye. If the first pump
+// failed, it has none. The exception is an upstream that has gone: the client still gets the upstream's last messages.
 func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	var first error
 	select {
@@ -185,7 +187,8 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 		r.stop(closeGoingAway)
 		<-ends //nolint:errcheck // the first error counts
 	}
-	ended := false // the second, too
+	ended := false // whether the second pump has ended too
+	// A failed write to the upstream does not end the upstream's own messages.
 	if first == nil || r.upstream.gone.Load() {
 		timer := time.NewTimer(goodbye)
 		defer timer.Stop()
@@ -202,6 +205,7 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	if first != nil {
 		r.stop(closeCode(first))
 	}
+	// Closing both connections ends a read that the second pump waits in.
 	_, _ = r.client.rw.Close(), r.upstream.rw.Close()
 	if !ended {
 		<-ends //nolint:errcheck // the first error counts
@@ -209,8 +213,9 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	return first
 }
 
-// stop sends both ends a close frame, without waiting for one that does not read.
+// stop sends a close frame to both peers. It does not wait long for a peer that does not read.
 func (r *relay) stop(code uint16) {
+	// Writing blocks if a peer does not read. Closing ends the write.
 	timer := time.AfterFunc(goodbye/5, func() { _, _ = r.client.rw.Close(), r.upstream.rw.Close() })
 	defer timer.Stop()
 	r.client.bye(code)
@@ -234,7 +239,7 @@ func closeCode(err error) uint16 {
 	return closeGoingAway
 }
 
-// control passes on a control frame: its close code is kept, its text is cleaned like a message.
+// control passes on a control frame. It keeps the close code and cleans the text like a message.
 func (r *relay) control(from, to *peer, h head) error {
 	payload := make([]byte, h.length)
 	if err := from.read(payload, h, 0); err != nil {
@@ -251,17 +256,19 @@ func (r *relay) control(from, to *peer, h head) error {
 		return err
 	}
 	if most := maxControl - code; len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") // clients end a connection for half a character
+		// Clients end a connection if the text ends within a character. A replacement may be longer than the credential.
+		text = strings.ToValidUTF8(text[:most], "")
 	}
 	return to.write(true, h.op, append(payload[:code], text...))
 }
 
-// validClose reports whether a close code may be on the wire (RFC 6455, 7.4).
+// validClose reports whether a close code may be sent (RFC 6455, section 7.4).
 func validClose(code uint16) bool {
 	return code >= 1000 && code < 5000 && code != 1004 && code != 1005 && code != 1006 && code != 1015
 }
 
-// clean returns the text of a control frame without what must not pass.
+// clean returns the text of a control frame after scrubbing or redaction. It returns an error if a client's text
+// contains a credential's value.
 func (r *relay) clean(from *peer, text string) (string, error) {
 	if from == r.upstream {
 		return r.o.Signature.String(r.o.Scrub.String(text)), nil
