@@ -12,12 +12,12 @@ import (
 // an assignment before a command, a default in braces, and a here-document.
 var shellOnly = regexp.MustCompile(`(?m)<|\\$|^\s*[A-Za-z_]+=|\$\{\w+:-|\bexport\s`)
 
-// TestPowerShell checks the README's lines for PowerShell, where no PowerShell is: they run the script that the lines for
+// TestPowerShell checks the lines of docs/start/windows.md for PowerShell, where no PowerShell is: they run the script that the lines for
 // sh run, here-strings begin and end where PowerShell wants them, quotes and brackets are closed, and nothing is sh alone.
 func TestPowerShell(t *testing.T) {
 	world.RunInOneMode(t, "it reads documents")
 	found := 0
-	for _, b := range blocks(document(t, "README.md")) {
+	for _, b := range blocks(document(t, "docs/start/windows.md")) {
 		if b.Lang != "powershell" {
 			continue
 		}
@@ -54,6 +54,6 @@ func TestPowerShell(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("the README has no lines for PowerShell")
+		t.Error("docs/start/windows.md has no lines for PowerShell")
 	}
 }

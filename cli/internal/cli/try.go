@@ -20,7 +20,7 @@ const (
 	tryPrompt = "How warm is it in Berlin and in Tokyo?"
 	tryCode   = `const cities = { Berlin: [52.52, 13.41], Tokyo: [35.68, 139.69] };
 const temperatures = await Promise.all(Object.entries(cities).map(async ([city, [latitude, longitude]]) => {
-  const query = new URLSearchParams({ latitude: String(latitude), longitude: String(longitude), current: "temperature_2m" });
+  const query = "latitude=" + latitude + "&longitude=" + longitude + "&current=temperature_2m";
   const answer = await fetch("https://api.open-meteo.com/v1/forecast?" + query);
   if (!answer.ok) throw new Error(answer.status + " " + await answer.text());
   return [city, (await answer.json()).current.temperature_2m + " °C"];
@@ -67,11 +67,12 @@ func (o *apiOptions) try(ctx context.Context, e *Env) error {
 		return &exitError{ExitNotRun, err}
 	}
 	if err := showResult(e, r, true, false); err != nil {
-		fmt.Fprintln(e.Stderr, "The code failed. If this machine has no internet, try codeforge run -e 'console.log(6 * 7)'.")
+		fmt.Fprintln(e.Stderr,
+			"The code failed. If this machine has no internet, try codeforge run -e 'console.log(6 * 7)'.")
 		return err
 	}
-	fmt.Fprintf(e.Stdout, "\nNext: %s connect prints how your agent connects; %[1]s api add github adds an API with a key.\n",
-		e.program())
+	fmt.Fprintf(e.Stdout,
+		"\nNext: %s connect prints how your agent connects; %[1]s api add github adds an API with a key.\n", e.program())
 	return nil
 }
 
