@@ -547,9 +547,14 @@ func TestAlertsOfOneCause(t *testing.T) {
 	for i := range 2 {
 		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertAlarm, Run: fmt.Sprint("r", i), Title: "alarm"})
 	}
-	list, err := s.Alerts(t.Context(), true)
-	if err != nil || len(list) != 4 {
-		t.Fatalf("%+v %v", list, err)
+	var list []historyapi.Alert
+	var err error
+	testkit.WaitFor(t, func() bool { // Postgres may still be starting
+		list, err = s.Alerts(t.Context(), true)
+		return err != nil || len(list) == 4
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if p := list[3]; p.Title != "pair 0" || p.Further != 29 || len(p.Titles) != historyapi.MaxTitles || p.Titles[0] != "pair 1" {
 		t.Errorf("%+v", p)
