@@ -75,7 +75,7 @@ func (s *Settings) completeDatabase() {
 	address, err := netip.ParseAddr(u.Hostname())
 	isLoopback := u.Hostname() == "localhost" || err == nil && address.IsLoopback()
 	// The default of Postgres clients does not verify the certificate.
-	if !q.Has("sslmode") && !isLoopback {
+	if q.Get("sslmode") == "" && !isLoopback {
 		q.Set("sslmode", "verify-full")
 	}
 	if !q.Has("sslrootcert") && s.DatabaseCAFile != "" {

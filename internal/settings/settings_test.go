@@ -214,6 +214,7 @@ func TestDatabase(t *testing.T) {
 		"postgres://u:p@db.example.com/x":                  "sslmode=verify-full",
 		"postgres://u:p@10.0.0.7:5433/x?connect_timeout=3": "connect_timeout=3&sslmode=verify-full",
 		"postgres://u:p@db.example.com/x?sslmode=disable":  "sslmode=disable",
+		"postgres://u:p@db.example.com/x?sslmode=":         "sslmode=verify-full",
 		"postgres://u:p@127.0.0.1/x":                       "",
 		"postgres://u:p@[::1]/x":                           "",
 		"postgresql://u:p@localhost:1/x":                   "",
