@@ -173,8 +173,9 @@ func (l *loader) api(name string) {
 		return // the folder was removed after it was listed
 	}
 	if bad := folderProblem(name); bad != "" {
-		l.problems = append(l.problems,
-			Problem{API: name, File: "apis/" + strictjson.Printable(name), Found: bad, Want: wantFolder(name)})
+		p := Problem{API: name, File: "apis/" + strictjson.Printable(name), Found: bad, Want: wantFolder(name)}
+		l.problems = append(l.problems, p)
+		l.reject(name, nil, p.String()) // the user meant an API, whose hosts YOLO_MODE must not open
 		return
 	}
 	if err != nil {

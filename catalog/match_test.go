@@ -144,6 +144,16 @@ func TestUnreadAPIClosesAll(t *testing.T) {
 	}
 }
 
+// TestMisnamedAPIClosesAll: a folder with a config.json and a bad name is an API that was never read.
+// Promise: configuration-fails-closed
+func TestMisnamedAPIClosesAll(t *testing.T) {
+	dir := writeTree(t, map[string]string{"My API/config.json": plainConfig})
+	c, problems := catalog.Load(dir, catalog.Options{})
+	if len(problems.Errors()) != 1 || !c.Holds(mustHost(t, "any.example.org")) {
+		t.Errorf("a host that may be of the API is in none; %v", problems)
+	}
+}
+
 func closedHosts(t *testing.T, c *catalog.Catalog) {
 	t.Helper()
 	for host, want := range map[string]bool{"api.example.com": true, "x.example.org": true, "example.org": false, "other.example.com": false} {
