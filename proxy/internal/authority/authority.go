@@ -122,7 +122,8 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 	return cert, key, nil
 }
 
-// create makes a new authority. It writes the key last: the authority exists once the key file exists.
+// create makes a new authority. It removes an old key first and writes the new one last: the authority exists while the
+// key file exists. So a crash between leaves no key beside the certificate of another.
 func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -156,6 +157,9 @@ func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, er
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	if err := os.Remove(filepath.Join(dir, keyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("removing the old authority: %w", err)
+	}
 	if err := atomicfile.Write(filepath.Join(dir, certFile), certPEM, 0o600); err != nil {
 		return nil, nil, fmt.Errorf("writing the authority: %w", err)
 	}

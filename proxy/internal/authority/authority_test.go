@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 func open2(t *testing.T, private, public string, now func() time.Time) *Authority {
@@ -79,6 +80,19 @@ func TestBadDirectory(t *testing.T) {
 				t.Error("it opened")
 			}
 		})
+	}
+}
+
+// TestCreateKeepsPair: a renewal that cannot write its key leaves no certificate without one, which no start could use.
+func TestCreateKeepsPair(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, keyFile, "in the way"), 0o700))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, certFile), []byte("old"), 0o600))
+	if _, _, err := create(dir, time.Now()); err == nil {
+		t.Error("it replaced a directory")
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, certFile)); string(text) != "old" {
+		t.Errorf("the certificate is %q, %v", text, err)
 	}
 }
 
