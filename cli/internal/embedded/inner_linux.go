@@ -103,7 +103,7 @@ func isPrivileged() bool {
 		}
 	}
 	table, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && proc.MapHolds(string(table), slot.BaseUID-1, slot.BaseUID+slot.Max-1)
+	return err == nil && proc.MapHolds(string(table), slot.BaseUID-1, slot.BaseUID+slot.Total-1)
 }
 
 // explainRefusal adds a remedy to the kernel's refusal of a namespace.
