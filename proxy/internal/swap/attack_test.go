@@ -67,7 +67,7 @@ func attackSlow(x *rewrite, kind, text string) (string, error) {
 				if len(w.head) < maxDeclaration {
 					w.head = append(w.head, b)
 				}
-				w.decide()
+				w.decide(false)
 			}
 			if w.bad != nil {
 				lax(&w.words, b)

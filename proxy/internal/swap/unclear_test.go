@@ -300,6 +300,7 @@ func TestAnywhere(t *testing.T) {
 		{"text/xml", "\ufeff <?XML version='1.0' ENCODING = 'utf-7'?><a>API_KEY</a>", ""},
 		{"text/xml", `<?xml version="1.0" encoding=cp037?><a>API_KEY</a>`, ""},
 		{"application/soap+xml", `<?xml version="1.0"` + strings.Repeat(" ", 300) + `encoding="cp037"?><a>API_KEY</a>`, ""},
+		{"text/xml", `<?xml version="1.0" k="API_KEY" encoding="cp037"`, ""},
 		{"text/xml", `<?xml version="1.0" encoding="UTF-8"?><a>API_KEY</a>`, `<?xml version="1.0" encoding="UTF-8"?><a>first-&quot;value</a>`},
 		{"text/xml", "<?xml version='1.0' encoding='iso-8859-1' standalone='yes' ?><a>API_KEY</a>", "<?xml version='1.0' encoding='iso-8859-1' standalone='yes' ?><a>first-&quot;value</a>"},
 		{"text/xml", `<?xml version="1.0"?><a encoding="cp037">API_KEY</a>`, `<?xml version="1.0"?><a encoding="cp037">first-&quot;value</a>`},
@@ -321,6 +322,19 @@ func TestAnywhere(t *testing.T) {
 				t.Errorf("%s: %q became %q, %v, want %q", tc.kind, tc.in, got, err, tc.want)
 			}
 		}
+	}
+}
+
+// TestDeclarationInPieces: a name inside an XML declaration leaves only once the declaration has named its charset,
+// however small the pieces are in which the body arrives.
+// Promise: one-reading-around-a-name
+func TestDeclarationInPieces(t *testing.T) {
+	c := []catalog.Credential{credential("API_KEY", "first-value", "body")}
+	x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	body := iotest.OneByteReader(strings.NewReader(`<?xml version="1.0" k="API_KEY" encoding="cp037"?><a/>`))
+	got, err := io.ReadAll(x.rewriter(body, kindXML, nil))
+	if err == nil || strings.Contains(string(got), "first-value") {
+		t.Errorf("%q left, %v", got, err)
 	}
 }
 

@@ -193,13 +193,16 @@ type xmlWriter struct {
 	decided bool
 }
 
+// holding implements writer: until the declaration is complete, it may still name a charset that makes a swap ambiguous.
+func (w *xmlWriter) holding() bool { return !w.decided }
+
 // maxDeclaration is the longest XML declaration that is read, in bytes.
 const maxDeclaration = 256
 
 func (w *xmlWriter) push(dst, src []byte) []byte {
 	if !w.decided {
 		w.head = append(w.head, src[:min(len(src), maxDeclaration-len(w.head))]...)
-		w.decide()
+		w.decide(false)
 	}
 	if w.bad != nil {
 		return w.lax(dst, src)
@@ -208,20 +211,23 @@ func (w *xmlWriter) push(dst, src []byte) []byte {
 }
 
 func (w *xmlWriter) finish(dst []byte) []byte {
+	if !w.decided {
+		w.decide(true)
+	}
 	if w.bad != nil {
 		return w.endLax(dst)
 	}
 	return w.textWriter.finish(dst)
 }
 
-// decide checks the declaration once it is complete.
-func (w *xmlWriter) decide() {
+// decide checks the declaration once it is complete. isEnd means that the body has ended.
+func (w *xmlWriter) decide(isEnd bool) {
 	const begin = "<?xml"
 	// Lenient parsers accept a byte order mark and white space before the declaration.
 	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(w.head), "\ufeff"), " \t\r\n"))
 	declaration, _, ended := strings.Cut(text, "?>")
 	// A declaration that does not end within maxDeclaration is treated as ambiguous.
-	full := len(w.head) == maxDeclaration
+	full := isEnd || len(w.head) == maxDeclaration
 	switch {
 	case !full && (len(text) < len(begin) || strings.HasPrefix(text, begin) && !ended):
 		return
