@@ -29,6 +29,12 @@ func (x *exchange) reserve(
 	}
 	if v.Hold != nil {
 		v = x.hold(v, q, out.URL.String(), x.shown(v, q, out))
+		if v.Allow && x.giveBack != nil {
+			// The person may take longer than the limit's period. The units count from now, when the request leaves:
+			// otherwise requests that waited together would leave in one burst.
+			x.giveBack()
+			x.giveBack, _, _ = x.conf.Budget.Reserve(needs, true)
+		}
 	}
 	if !v.Allow || over.Hold == nil {
 		return v

@@ -205,6 +205,37 @@ func TestLimitBeforeApproval(t *testing.T) {
 	}
 }
 
+// TestLimitCountsWhenSent: a request that waits for a person for longer than the period of its limit counts when it
+// leaves, so requests that were asked about earlier do not leave in one burst.
+// Promise: limits
+func TestLimitCountsWhenSent(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "1/m"}, "rules": [{"path": "/**", "then": "approve"}]`)}})
+	r.room.Wait = 5 * time.Second
+	var late atomic.Int64 // minutes
+	r.budget.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load()) * time.Minute) }
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	done := make(chan int, 1)
+	post := func() {
+		resp, err := r.client(false).Post("https://"+demoHost+"/", "text/plain", strings.NewReader("x"))
+		check(t, err)
+		resp.Body.Close()
+		done <- resp.StatusCode
+	}
+	go post()
+	testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
+	late.Store(5)
+	_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: true})
+	check(t, err)
+	if status := <-done; status != 200 {
+		t.Fatalf("the approved request: %d", status)
+	}
+	if post(); <-done != 429 {
+		t.Error("the request that left just now does not count")
+	}
+}
+
 // TestLimitBrokenBody: a POST whose head reaches the server, with the credential in it, counts, and the receipt says that
 // it left: here the body is an empty multipart one of unknown length, at which the proxy breaks off.
 // Promise: limits

@@ -75,6 +75,7 @@ type rig struct {
 	plans     *plan.Book
 	broker    *broker.Broker
 	memory    *membudget.Budget
+	budget    *budget.Ledger
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
 	ports     map[string]string  // slot 0's listeners for further ports, by port
@@ -142,11 +143,11 @@ func newRig(t testing.TB, s setup) *rig {
 				t.Error(err)
 			}
 		}})
-	r.memory = membudget.New(budgetSize)
+	r.memory, r.budget = membudget.New(budgetSize), &budget.Ledger{}
 	r.handler = egress.New(egress.Config{
 		Memory:  r.memory,
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		Room: r.room, Budget: &budget.Ledger{}, Keys: &attempt.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Room: r.room, Budget: r.budget, Keys: &attempt.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.Start(log)
 	r.serve(log)
