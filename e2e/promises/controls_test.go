@@ -18,6 +18,7 @@ var promisesOf = map[string][]string{
 	"console-code":       {"console-sessions"},
 	"console-end":        {"console-sessions"},
 	"console-policy":     {"console-shows-text"},
+	"database-address":   {"no-private-address"},
 	"dialguard":          {"no-private-address"},
 	"dry-run":            {"dry-runs-send-no-writes"},
 	"dry-run-approved":   {"dry-runs-send-no-writes"},

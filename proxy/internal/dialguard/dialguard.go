@@ -164,7 +164,7 @@ func isDatabase(to netip.AddrPort) bool {
 	if list == nil {
 		return false
 	}
-	//defence:dialguard
+	//defence:database-address
 	return slices.ContainsFunc(*list, func(a netip.AddrPort) bool {
 		addr := a.Addr().Unmap()
 		return a.Port() == to.Port() && (addr == to.Addr() || addr.IsLoopback() && to.Addr().IsLoopback())
