@@ -19,8 +19,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestManyOperations: with 500 APIs whose documents have 16,000 operations, mcp-server takes at most 14 MiB more than with
-// the same APIs without: 4.5 MiB are the table of word vectors, 2 MiB the vectors of the operations. And a question after the start finds one of them, or says that they are still being read. It
+// TestManyOperations: with 500 APIs whose documents have 16,000 operations, mcp-server takes at most 18 MiB more than with
+// the same APIs without: 10 for the index of words, 4.5 for the table of word vectors, 2 for the vectors of the operations,
+// and the rest for differences between starts. And a question after the start finds one of them, or says that they are still being read. It
 // prints how long each start took; catalog.TestSoon bounds what the documents cost it.
 func TestManyOperations(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
@@ -73,7 +74,7 @@ func TestManyOperations(t *testing.T) {
 		slices.Sort(held[i])
 	}
 	t.Logf("without and with operations: %v to start, mcp-server has %v KiB", took, held)
-	if more := held[1][1] - held[0][1]; more > 14<<10 {
+	if more := held[1][1] - held[0][1]; more > 18<<10 {
 		t.Errorf("mcp-server has %d KiB more with operations", more)
 	}
 }
