@@ -64,7 +64,13 @@ func replace(path string, text []byte) error {
 }
 
 // Activate sets "active" in config.json and changes nothing else.
-func Activate(dir, name string, active bool) error {
+func Activate(dir, name string, active bool) error { return setField(dir, name, "active", active) }
+
+// SetDomains sets "domains" in config.json and changes nothing else.
+func SetDomains(dir, name string, domains []string) error { return setField(dir, name, "domains", domains) }
+
+// setField sets a field of an API's config.json. Only one process changes the folder at a time.
+func setField(dir, name, field string, value any) error {
 	done, err := alone(dir)
 	if err != nil {
 		return err
@@ -74,7 +80,7 @@ func Activate(dir, name string, active bool) error {
 	if err != nil {
 		return err
 	}
-	return set(path, text, active, "active")
+	return set(path, text, value, field)
 }
 
 // set sets a value in config.json.
@@ -191,18 +197,4 @@ func AddExample(dir, name string, text []byte, values map[string]secret.Value) (
 		return "", nil, err
 	}
 	return write(dir, Entry{Name: name}, text)
-}
-
-// SetDomains sets "domains" in config.json and changes nothing else.
-func SetDomains(dir, name string, domains []string) error {
-	done, err := alone(dir)
-	if err != nil {
-		return err
-	}
-	defer done()
-	path, text, err := read(dir, name)
-	if err != nil {
-		return err
-	}
-	return set(path, text, domains, "domains")
 }
