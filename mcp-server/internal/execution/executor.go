@@ -8,14 +8,10 @@ package execution
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +24,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
@@ -159,74 +154,6 @@ func (e *Executor) Active() (n int) {
 	e.runs.Range(func(_, _ any) bool { n++; return true })
 	return n
 }
-
-// Request is one run.
-type Request struct {
-	// ID is the run's ID, from NewID.
-	ID string
-	// Session is the session whose turn in the queue the run takes.
-	Session string
-	Code    string
-	// Python means that the code is Python instead of TypeScript.
-	Python bool
-	// APIs narrows the run to these APIs. Empty means all active ones, or all of the tenant's.
-	APIs []string
-	// Tenant owns the run. Nil means the operator.
-	Tenant  *Tenant
-	Timeout time.Duration
-	// DryRun records writes in a plan instead of sending them: see controlapi.Registration.
-	DryRun bool
-	// Client is the name and version of the MCP client. Traceparent is the one of its request. Both may be empty.
-	Client      string
-	Traceparent string
-	// Started, if not nil, is called when the run gets its slot.
-	Started func(runapi.Lease)
-	// Ask asks the client's user. If nil, the user cannot be asked.
-	Ask question.Asker
-	// Approve, if not nil, asks the user about a request of the run that a rule holds. Each call has a separate goroutine.
-	// Its context ends when the request no longer waits.
-	Approve func(context.Context, approvalapi.Held) Answer
-	// Waiting, if not nil, is called with true when requests of the run start to wait for a person, and with false when
-	// the last one stops waiting.
-	Waiting func(bool)
-	// Progress, if not nil, is called with an MCP server's progress reports.
-	Progress func(text string)
-}
-
-// lease returns the language of the lease, as runapi.LeaseRequest names it.
-func (r Request) lease() string {
-	if r.Python {
-		return runapi.LanguagePython
-	}
-	return ""
-}
-
-// summary returns the ledger's record of a run.
-func (r Request) summary(o Outcome) controlapi.Summary {
-	// The ledger identifies the code by a digest, and does not store it.
-	digest := sha256.Sum256([]byte(r.Code))
-	return controlapi.Summary{
-		Language: cmp.Or(r.lease(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
-		CodeBytes: len(r.Code), Outcome: string(o.Exit.Reason), ExitCode: o.Exit.Code,
-		Milliseconds: float64(o.Exit.WallMS), CPUMilliseconds: o.Exit.CPUMS, MemoryPeak: o.Exit.MaxRSS, Warm: o.Exit.Warm,
-		Client: r.Client[:min(len(r.Client), maxClient)], Traceparent: r.Traceparent,
-	}
-}
-
-// Outcome is the result of a run. After an error it contains the part that was known by then.
-type Outcome struct {
-	Run     string
-	Waited  time.Duration
-	Exit    runapi.Exit
-	Receipt controlapi.Receipt
-	// Modules are the typed clients that the code got.
-	Modules []runapi.Module
-	// Lost means that the code may have run, but the proxy could not return a receipt.
-	Lost bool
-}
-
-// NewID returns a new ID for a run.
-func NewID() string { return "r" + strings.ToLower(rand.Text()[:12]) }
 
 // Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free.
 // ctx's error means that the run was cancelled. runapi.ErrInterrupted means that the connection to the sandbox broke.

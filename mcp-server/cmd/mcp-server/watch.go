@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+)
+
+// attend serves a proxy until ctx ends: as the broker of MCP servers, as the receiver of its alarms, and as the
+// recorder of its events.
+func (d *daemon) attend(ctx context.Context, proxy *controlapi.Client) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	// Without MCP servers, several mcp-servers may share the proxy, which accepts only one broker.
+	if d.fleet == nil || d.settings.Servers > 0 {
+		parts.Go(func() { d.serveProxy(ctx, proxy) })
+	}
+	parts.Go(func() { d.watchAlarms(ctx, proxy) })
+	if d.history.Mode() != history.Off {
+		parts.Go(func() { d.record(ctx, proxy) })
+	}
+}
+
+// serveProxy answers the proxy's requests to the broker of MCP servers until ctx ends. It connects again if the
+// connection breaks.
+func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := proxy.Broker(ctx, d.broker)
+		if ctx.Err() != nil {
+			return
+		}
+		// A connection that lasted was no failure, so the pauses start again from the shortest.
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		d.log.Debug("no connection for MCP servers to the proxy, trying again",
+			logline.Tag("server"), slog.String("error", err.Error()))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// record stores the exchanges that the proxy reports, until ctx ends. If this process is too slow or the connection
+// breaks, the missing exchanges are in the runs' receipts.
+func (d *daemon) record(ctx context.Context, proxy *controlapi.Client) {
+	for first := true; ctx.Err() == nil; first = false {
+		if !first {
+			// Events may be missing from here, so readers of the history must load it again.
+			d.history.Gap()
+		}
+		if events, err := proxy.Subscribe(ctx, controlapi.RequestEvents); err == nil {
+			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
+				if e.Lost > 0 {
+					d.history.Gap()
+				}
+				if e.Exchange != nil {
+					d.history.Exchange(*e.Exchange)
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(firstPause):
+		}
+	}
+}
+
+// watchAlarms ends runs and freezes sessions when the proxy reports an alarm, until ctx ends. Missed alarms are in the
+// runs' receipts.
+func (d *daemon) watchAlarms(ctx context.Context, proxy *controlapi.Client) {
+	for ctx.Err() == nil {
+		if events, err := proxy.Subscribe(ctx, controlapi.AlarmEvents); err == nil {
+			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
+				if e.Alarm != nil {
+					d.executor.Alarm(*e.Alarm)
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(firstPause):
+		}
+	}
+}
+
+// alert shows an alarm in the console.
+func (d *daemon) alert(a operatorapi.Alarm) {
+	d.history.AddAlert(historyapi.Alert{
+		Kind: historyapi.AlertAlarm, Run: a.Run, Title: "Code was about to send " + a.What(),
+		Text: strings.TrimSpace(a.Method+" "+a.Host) + ", in the " + a.In,
+	})
+}

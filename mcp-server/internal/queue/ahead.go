@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+)
+
+// held is a lease taken ahead, so that the next run does not wait for a lease.
+type held struct {
+	lease  sandbox.Lease
+	giveUp *time.Timer
+}
+
+// useHeld takes the lease held ahead, if there is one and it is still valid.
+func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.Lease, bool) {
+	h := q.takeHeld()
+	if h == nil {
+		return sandbox.Lease{}, false
+	}
+	if h.lease.Good() && ctx.Err() == nil && h.lease.Private == private {
+		return h.lease, true
+	}
+	q.Release(h.lease)
+	return sandbox.Lease{}, false
+}
+
+// acquireAhead takes a lease for the next run, which is probably like the last one, unless runs are waiting.
+func (q *Queue) acquireAhead(private bool) {
+	q.mu.Lock()
+	if q.closed || q.waiting > 0 || q.ahead != nil || q.asking {
+		q.mu.Unlock()
+		return
+	}
+	q.asking = true
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	l, err := q.cfg.Source.Acquire(ctx, runapi.LeaseRequest{Ahead: true, Private: private})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.asking = false
+	if err != nil { // the next run requests a lease then
+		return
+	}
+	h := &held{lease: l}
+	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.drop(h) })
+	q.ahead = h
+	q.signal() // a run may have started to wait meanwhile
+}
+
+// takeHeld takes the lease held ahead, or returns nil.
+func (q *Queue) takeHeld() *held {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := q.ahead
+	q.ahead = nil
+	if h != nil {
+		h.giveUp.Stop()
+	}
+	return h
+}
+
+// drop releases a lease that was held for too long.
+func (q *Queue) drop(h *held) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ahead != h || q.closed {
+		return
+	}
+	q.ahead = nil
+	// Not release, which would take the next lease ahead at once.
+	q.done.Go(func() { q.giveBack(h.lease) })
+}
