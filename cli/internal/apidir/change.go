@@ -67,7 +67,9 @@ func replace(path string, text []byte) error {
 func Activate(dir, name string, active bool) error { return setField(dir, name, "active", active) }
 
 // SetDomains sets "domains" in config.json and changes nothing else.
-func SetDomains(dir, name string, domains []string) error { return setField(dir, name, "domains", domains) }
+func SetDomains(dir, name string, domains []string) error {
+	return setField(dir, name, "domains", domains)
+}
 
 // setField sets a field of an API's config.json. Only one process changes the folder at a time.
 func setField(dir, name, field string, value any) error {

@@ -193,7 +193,8 @@ type xmlWriter struct {
 	decided bool
 }
 
-// holding implements writer: until the declaration is complete, it may still name a charset that makes a swap ambiguous.
+// holding implements writer: until the declaration is complete, it may still name a charset that makes a swap
+// ambiguous.
 func (w *xmlWriter) holding() bool { return !w.decided }
 
 // maxDeclaration is the longest XML declaration that is read, in bytes.
