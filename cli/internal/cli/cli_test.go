@@ -151,7 +151,7 @@ func TestCommandLine(t *testing.T) {
 		"run a.ts -timeout=3s":       "run: -timeout=3s needs two dashes: --timeout",
 		"runs -help":                 "runs: -help needs two dashes: --help",
 		"api tset shop":              `unknown command "api tset"; did you mean test? codeforge api --help lists the commands`,
-		"help fly":                   `unknown command "fly"; codeforge --help lists the commands`,
+		"help xyzzy":                 `unknown command "xyzzy"; codeforge --help lists the commands`,
 	} {
 		args, err := commandLine(newRoot(&Env{}), strings.Fields(line))
 		got := strings.Join(args, " ")

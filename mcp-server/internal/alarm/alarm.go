@@ -54,7 +54,7 @@ type Book struct {
 	shared  *database.Documents // the list in Postgres, or nil
 	pending []change            // changes that are not in Postgres yet
 	wake    chan struct{}
-	known   bool // Postgres, or the file of an earlier process, has been read
+	known   bool // Postgres has been read
 }
 
 // change makes one change to a list.
@@ -66,9 +66,9 @@ const Document = "book.json"
 // Open reads the book of a folder. Without a folder, alarms are lost when the process ends. added, if not nil, is
 // called with each new alarm.
 //
-// With Postgres, all replicas have one list, and the file is a copy for the time when Postgres does not answer. Until
-// either is read, all sessions count as frozen. Postgres gets the sessions that only the file has as frozen: an earlier
-// process ended before Postgres had them, or had no Postgres.
+// With Postgres, all replicas have one list. Until it is read, all sessions count as frozen: the file may be older than
+// an alarm at another replica. Postgres gets the sessions that only the file has as frozen: an earlier process ended
+// before Postgres had them, or had no Postgres.
 func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*Book, error) {
 	b := &Book{added: added, log: log, wake: make(chan struct{}, 1)}
 	if db != nil {
@@ -92,7 +92,6 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 	if err != nil {
 		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
 	}
-	b.known = true
 	if db != nil {
 		for _, a := range b.list {
 			if a.Frozen {

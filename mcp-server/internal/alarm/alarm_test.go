@@ -197,16 +197,17 @@ func TestDamaged(t *testing.T) {
 // Promise: shared-runs
 func TestShared(t *testing.T) {
 	p := testkit.NewPostgres(t)
-	open := func() *alarm.Book {
+	openIn := func(dir string) *alarm.Book {
 		db, err := database.OpenPostgres(secret.New(p.URL()))
 		testkit.Must(t, err)
 		_ = db.Migrate(t.Context(), database.Migrations) // it fails if Postgres is away
-		b, err := alarm.Open(t.TempDir(), db, nil, logline.New(t.Output(), "text", nil))
+		b, err := alarm.Open(dir, db, nil, logline.New(t.Output(), "text", nil))
 		testkit.Must(t, err)
 		t.Cleanup(func() { _ = db.Close() })
 		follow(t, b)
 		return b
 	}
+	open := func() *alarm.Book { return openIn(t.TempDir()) }
 	frozen := func(b *alarm.Book) func() bool {
 		return func() bool { _, ok := b.Frozen("session"); return ok }
 	}
@@ -228,6 +229,11 @@ func TestShared(t *testing.T) {
 	two.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r3"}, &other, "client")
 	if !frozen(open())() {
 		t.Error("a replica that knows nothing lets sessions run")
+	}
+	old := t.TempDir()
+	testkit.Must(t, os.WriteFile(filepath.Join(old, alarm.File), []byte("[]"), 0o600))
+	if !frozen(openIn(old))() {
+		t.Error("a replica with a file from before the alarm lets the session run")
 	}
 	p.Start()
 	testkit.WaitFor(t, func() bool { _, ok := one.Frozen(other); return ok })
